@@ -1,0 +1,59 @@
+# kubeloop: `make demo` shows it at work, `make test` runs everything that CI runs. Both make their own .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types layers unit test-real conformance bench generate lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kubeloop needs Python 3.11 or newer; run: make PYTHON=python3.12 ...")'
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP)  ## make .venv with locked dependencies
+
+demo: $(STAMP)  ## server, kubectl and a controller at work, in under a minute
+	@$(BIN)/python -m examples.sample_controller.demo
+
+test: lint types layers unit  ## everything that CI runs
+
+lint: $(STAMP)  ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## strict type check of src, tests, examples, bench
+	@$(BIN)/mypy
+
+layers: $(STAMP)  ## import-linter: nothing imports upwards
+	@$(BIN)/lint-imports --cache-dir .import_linter_cache > .import_linter_cache.log 2>&1 || { cat .import_linter_cache.log; exit 1; }
+	@tail -n 3 .import_linter_cache.log
+
+unit: $(STAMP)  ## pytest
+	@$(BIN)/python -m pytest -q
+
+test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-apiserver (needs Go)
+	@$(BIN)/python -m tests.realserver run
+
+conformance: $(STAMP)  ## replay what a real server answered and print the score
+	@$(BIN)/python -m tests.conformance
+
+bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
+	@$(BIN)/python -m bench
+
+generate: $(STAMP)  ## regenerate models and schemas: make generate OPENAPI=DIR
+	@$(BIN)/kubeloop generate models --openapi $(OPENAPI)
+
+lock:  ## renew requirements/*.txt (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml --all-extras -o requirements/run.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml --all-extras --group dev -o requirements/dev.txt
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .import_linter_cache.log .realserver

@@ -1,0 +1,69 @@
+"""One served resource: everything the pipeline must know to serve it, whether built in or defined by a CRD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeloop.apiserver.strategy import JSONObject, Strategy
+from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.schema import TypeSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """JSON paths (``.spec.replicas``) of a scale subresource; ``selector`` may be empty."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a Table answer; ``value`` gives the cell of one object (``now`` in seconds since the epoch, for ages)."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    value: Callable[[JSONObject, float], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedResource:
+    """A resource in one version. ``storage`` names the version whose encoding is stored; ``convert`` turns an object into a version of the group."""
+
+    gvr: GroupVersionResource
+    kind: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    schema: TypeSchema
+    strategy: Strategy
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    storage: GroupVersionKind | None = None
+    #: Resources that share storage under another group (core and events.k8s.io Events) name the group resource that owns it.
+    storage_resource: GroupResource | None = None
+    list_kind: str = ""
+    scale: ScalePaths | None = None
+    columns: tuple[Column, ...] = ()
+    custom: bool = False
+    served: bool = True
+    deprecation_warning: str = ""
+    convert: Callable[[JSONObject, str], JSONObject] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.gvr.group, self.gvr.version, self.kind)
+
+    @property
+    def storage_prefix(self) -> str:
+        """Key prefix in storage, ending in a slash: ``/registry/GROUP/RESOURCE/`` (the core group as ``core``)."""
+        owner = self.storage_resource or self.gvr.group_resource
+        return f"/registry/{owner.group or 'core'}/{owner.resource}/"

@@ -1,0 +1,100 @@
+"""What differs between kinds on the way through the server: defaults, preparation, validation.
+
+One strategy object per resource, stateless. The pipeline calls it; it never touches storage. Objects are JSON trees, changed in place.
+Modelled on the duties of k8s.io/apiserver pkg/registry/rest RESTCreateStrategy and RESTUpdateStrategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeloop.meta.field_error import FieldError
+
+JSONObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What a strategy may know of the request. ``warnings`` are sent as Warning headers; ``user`` is who asks."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    namespace: str = ""
+    subresource: str = ""
+    dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+class Strategy:
+    """The behaviour of a kind without rules of its own; children override what their kind does differently."""
+
+    #: Whether ``metadata.generation`` is kept: raised when anything outside metadata and status changes.
+    has_generation: bool = False
+    #: Whether the main resource ignores ``status`` and ``/status`` changes nothing else.
+    has_status: bool = False
+    #: Whether an update may create the object when it does not exist (Kubernetes allows it for few kinds, Leases and Endpoints among them).
+    allow_create_on_update: bool = False
+    #: Whether an update without resourceVersion overwrites unconditionally.
+    allow_unconditional_update: bool = True
+    #: Grace in seconds that a deletion without ``gracePeriodSeconds`` gets; None deletes at once. A function of the object (Pods).
+    default_grace: Callable[[JSONObject], int] | None = None
+    #: What becomes of dependents when a deletion names no policy: "background" or "orphan".
+    default_propagation: str = "background"
+
+    def default(self, obj: JSONObject) -> None:
+        """Fill in the defaults of the kind's version (not metadata), on each write and each read of older storage."""
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        """After decoding and defaulting, before admission and validation."""
+        if self.has_status:
+            obj.pop("status", None)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        """Everything but metadata (names, labels, annotations, owner references, finalizers are checked by the pipeline)."""
+        return []
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        """``old`` is what is stored; must not be changed."""
+        if self.has_status:
+            if "status" in old:
+                obj["status"] = old["status"]
+            else:
+                obj.pop("status", None)
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return []
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        """For ``/status``: keep everything of ``old`` but the status (and, by upstream's rule, metadata such as labels where the kind says so)."""
+        status = obj.get("status")
+        metadata = obj.get("metadata")
+        obj.clear()
+        obj.update(old)
+        if metadata is not None:
+            obj["metadata"] = metadata
+        if status is None:
+            obj.pop("status", None)
+        else:
+            obj["status"] = status
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return []
+
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        """Messages about ``metadata.name`` (or generateName when ``prefix``); DNS-1123 subdomain unless the kind says otherwise."""
+        from kubeloop.meta.names import dns1123_subdomain
+
+        return dns1123_subdomain(name, prefix)
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        """Texts for Warning headers of a create or update (deprecated fields and the like)."""
+        return []
+
+    def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
+        """Values that field selectors of this kind may name, besides metadata.name and metadata.namespace."""
+        return {}
+
+    #: Field selector names that the kind supports besides metadata.name and metadata.namespace.
+    field_labels: tuple[str, ...] = ()

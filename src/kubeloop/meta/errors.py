@@ -1,0 +1,177 @@
+"""The error tree: everything that kubeloop raises on purpose is a ``KubeloopError``.
+
+``ApiError`` and its children are what an API server answered, by reason; the text tells a person what happened.
+Source of reasons and codes: k8s.io/apimachinery pkg/apis/meta/v1/types.go (StatusReason) and pkg/api/errors.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kubeloop.meta.status import Status, StatusCause
+
+
+class KubeloopError(Exception):
+    """The root of the tree."""
+
+
+class ConfigError(KubeloopError):
+    """A kubeconfig, a credential or a setting cannot be used; the text names the file and the field."""
+
+
+class TransportError(KubeloopError):
+    """No answer: refused, reset, timed out, not trusted."""
+
+
+class UntrustedCertificate(TransportError):
+    """The server's certificate is not signed by the authority that the configuration trusts, or is for another name."""
+
+
+class ConnectionRefused(TransportError):
+    """Nothing listens at the server's address."""
+
+
+class DecodeError(KubeloopError):
+    """Bytes are not what they should be: not JSON, not the kind asked for, or a field of another type."""
+
+
+class DeadlineError(KubeloopError):
+    """A wait reached its deadline; the text says what was still missing."""
+
+
+class IncompleteObject(KubeloopError):
+    """An update of an object of which only a part is known: sending it would erase the rest."""
+
+
+class UnknownKind(KubeloopError):
+    """No kind or resource of that name, here or at the server."""
+
+
+class ApiError(KubeloopError):
+    """An API server refused. ``status`` is its whole answer; ``request`` names what was asked (``get pods "web-0"``)."""
+
+    reason: ClassVar[str] = ""
+    code: ClassVar[int] = 0
+
+    def __init__(self, status: Status, request: str = "") -> None:
+        self.status = status
+        self.request = request
+        super().__init__(status, request)
+
+    @property
+    def causes(self) -> list[StatusCause]:
+        return self.status.details.causes if self.status.details else []
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds that the server asks to wait, if it says so."""
+        seconds = self.status.details.retry_after_seconds if self.status.details else 0
+        return seconds or None
+
+    def has_cause(self, reason: str) -> bool:
+        return any(cause.reason == reason for cause in self.causes)
+
+    def __str__(self) -> str:
+        name = self.status.reason or (f"HTTP {self.status.code}" if self.status.code else "Unknown")
+        asked = f" ({self.request})" if self.request else ""
+        return f"{name}: {self.status.message or 'the server gave no message'}{asked}"
+
+    @staticmethod
+    def of(status: Status, request: str = "") -> ApiError:
+        """The child that fits: by reason, and by code where the reason is empty or unknown (as upstream's IsNotFound and others do)."""
+        kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
+        return kind(status, request)
+
+
+class BadRequest(ApiError):
+    reason, code = "BadRequest", 400
+
+
+class Unauthorized(ApiError):
+    """No credentials, or expired or unknown ones."""
+
+    reason, code = "Unauthorized", 401
+
+
+class Forbidden(ApiError):
+    """Authenticated, but not allowed."""
+
+    reason, code = "Forbidden", 403
+
+
+class NotFound(ApiError):
+    reason, code = "NotFound", 404
+
+
+class MethodNotAllowed(ApiError):
+    reason, code = "MethodNotAllowed", 405
+
+
+class NotAcceptable(ApiError):
+    reason, code = "NotAcceptable", 406
+
+
+class Conflict(ApiError):
+    """Somebody else changed the object: read it again and repeat the change."""
+
+    reason, code = "Conflict", 409
+
+
+class AlreadyExists(ApiError):
+    reason, code = "AlreadyExists", 409
+
+
+class Gone(ApiError):
+    """The resource is gone for good."""
+
+    reason, code = "Gone", 410
+
+
+class Expired(Gone):
+    """A resourceVersion or continue token that the server no longer has: list again."""
+
+    reason, code = "Expired", 410
+
+
+class RequestEntityTooLarge(ApiError):
+    reason, code = "RequestEntityTooLarge", 413
+
+
+class UnsupportedMediaType(ApiError):
+    reason, code = "UnsupportedMediaType", 415
+
+
+class Invalid(ApiError):
+    """The object was understood and refused; ``causes`` names each field."""
+
+    reason, code = "Invalid", 422
+
+
+class TooManyRequests(ApiError):
+    reason, code = "TooManyRequests", 429
+
+
+class InternalError(ApiError):
+    reason, code = "InternalError", 500
+
+
+class ServiceUnavailable(ApiError):
+    reason, code = "ServiceUnavailable", 503
+
+
+class ServerTimeout(ApiError):
+    """The server did not finish in time; it asks to be tried again."""
+
+    reason, code = "ServerTimeout", 500
+
+
+class Timeout(ApiError):
+    reason, code = "Timeout", 504
+
+
+_CHILDREN: tuple[type[ApiError], ...] = (
+    BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, NotAcceptable, AlreadyExists, Conflict, Gone, Expired,
+    RequestEntityTooLarge, UnsupportedMediaType, Invalid, TooManyRequests, ServerTimeout, InternalError, ServiceUnavailable, Timeout,
+)  # fmt: skip
+_BY_REASON = {kind.reason: kind for kind in _CHILDREN}
+_BY_CODE = {kind.code: kind for kind in _CHILDREN} | {409: Conflict, 410: Gone, 500: InternalError}

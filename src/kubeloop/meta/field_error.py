@@ -1,0 +1,121 @@
+"""What is wrong with one field of an object, in the words and with the causes that Kubernetes uses.
+
+Source: k8s.io/apimachinery pkg/util/validation/field/errors.go (ErrorType, ErrorBody) and pkg/api/errors NewInvalid.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass
+from typing import Any
+
+
+class FieldErrorType(enum.Enum):
+    """The value is what ``details.causes[].reason`` says; ``title`` what the message begins with."""
+
+    REQUIRED = "FieldValueRequired"
+    NOT_FOUND = "FieldValueNotFound"
+    DUPLICATE = "FieldValueDuplicate"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    INTERNAL = "InternalError"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+
+    @property
+    def title(self) -> str:
+        return _TITLES[self]
+
+
+_TITLES = {
+    FieldErrorType.REQUIRED: "Required value",
+    FieldErrorType.NOT_FOUND: "Not found",
+    FieldErrorType.DUPLICATE: "Duplicate value",
+    FieldErrorType.INVALID: "Invalid value",
+    FieldErrorType.NOT_SUPPORTED: "Unsupported value",
+    FieldErrorType.FORBIDDEN: "Forbidden",
+    FieldErrorType.TOO_LONG: "Too long",
+    FieldErrorType.TOO_MANY: "Too many",
+    FieldErrorType.INTERNAL: "Internal error",
+    FieldErrorType.TYPE_INVALID: "Invalid value",
+}
+
+_WITHOUT_VALUE = {
+    FieldErrorType.REQUIRED,
+    FieldErrorType.FORBIDDEN,
+    FieldErrorType.TOO_LONG,
+    FieldErrorType.TOO_MANY,
+    FieldErrorType.INTERNAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One entry of an Invalid answer: which field, what kind of fault, the value met, and a detail for a person."""
+
+    type: FieldErrorType
+    field: str
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The cause's message: kind of fault, value, detail (without the field)."""
+        text = self.type.title
+        if self.type not in _WITHOUT_VALUE:
+            text += f": {_show(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+
+def _show(value: Any) -> str:
+    """As Go prints a bad value: strings quoted, null as such, the rest as compact JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(FieldErrorType.REQUIRED, field, None, detail)
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError(FieldErrorType.INVALID, field, value, detail)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError(FieldErrorType.TYPE_INVALID, field, value, detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError(FieldErrorType.DUPLICATE, field, value)
+
+
+def not_found(field: str, value: Any) -> FieldError:
+    return FieldError(FieldErrorType.NOT_FOUND, field, value)
+
+
+def not_supported(field: str, value: Any, supported: list[str]) -> FieldError:
+    """``supported`` is printed sorted and quoted, as Kubernetes does."""
+    shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in sorted(supported))
+    return FieldError(FieldErrorType.NOT_SUPPORTED, field, value, f"supported values: {shown}" if supported else "")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(FieldErrorType.FORBIDDEN, field, None, detail)
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """``limit`` in bytes."""
+    return FieldError(FieldErrorType.TOO_LONG, field, None, f"may not be more than {limit} bytes")
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    return FieldError(FieldErrorType.TOO_MANY, field, actual, f"must have at most {limit} items" if limit == 0 or limit > 1 else "must have at most 1 item")
