@@ -1,0 +1,56 @@
+"""How long to wait before the next try."""
+
+from __future__ import annotations
+
+import random
+
+from kubeloop.timing.clock import Clock, SystemClock
+
+
+class Backoff:
+    """Exponential delays with jitter: ``initial``, then ``factor`` times as long each time, up to ``cap``.
+
+    Each delay is stretched by a random part of up to ``jitter`` times itself (1.0: between one and two times as long), the cap too, so that
+    clients which failed together do not come back together. After ``reset_after`` seconds without a call to ``next`` the delays start over;
+    None never does so. All times in seconds. The defaults are those of client-go's reflector: 0.8 s doubling to 30 s, forgotten after 2 min.
+
+    Raises:
+        ValueError: a negative time or jitter, or a factor below 1.
+    """
+
+    def __init__(
+        self,
+        initial: float = 0.8,
+        factor: float = 2.0,
+        jitter: float = 1.0,
+        cap: float = 30.0,
+        reset_after: float | None = 120.0,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if initial < 0 or cap < 0 or jitter < 0 or factor < 1:
+            raise ValueError(f"back-off wants initial, cap and jitter >= 0 and factor >= 1, not {initial=} {cap=} {jitter=} {factor=}")
+        self._initial = min(initial, cap)
+        self._factor = factor
+        self._jitter = jitter
+        self._cap = cap
+        self._reset_after = reset_after
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.Random()
+        self._delay = self._initial
+        self._last = self._clock.now()
+
+    def next(self) -> float:
+        """Seconds to wait now; the next answer is longer."""
+        now = self._clock.now()
+        if self._reset_after is not None and now - self._last > self._reset_after:
+            self._delay = self._initial
+        self._last = now
+        delay = self._delay
+        # Multiplied step by step and capped each time: a power of the number of failures would overflow after a thousand of them.
+        self._delay = min(delay * self._factor, self._cap)
+        return delay * (1.0 + self._rng.random() * self._jitter)
+
+    def reset(self) -> None:
+        """Start over: the next delay is the initial one."""
+        self._delay = self._initial

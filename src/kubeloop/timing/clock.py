@@ -1,0 +1,54 @@
+"""The clock that everything with a delay or a deadline is given, so that tests can own the time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """The call will not be made. Cancelling twice, or after the call, does nothing."""
+
+
+class Clock(Protocol):
+    """Two readings and two ways to wait. Seconds are floats; nothing here depends on the time zone."""
+
+    def now(self) -> float:
+        """Monotonic seconds: for durations and deadlines, never shown to anybody."""
+
+    def wall(self) -> datetime:
+        """The time of day in UTC, aware: for timestamps in objects. It may jump."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after ``seconds``; yields to the loop once even for zero or less. Cancellable."""
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Call ``callback`` on the running loop after ``seconds``. A late timer costs nothing while it waits, unlike a task.
+
+        Raises:
+            RuntimeError: no event loop is running (system clock).
+        """
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)

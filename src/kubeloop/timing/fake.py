@@ -1,0 +1,100 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+#: How often the loop turns after each timer so that what it woke can run, finish its awaits and set timers of its own.
+_TURNS = 20
+
+
+class _FakeTimer:
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class FakeClock:
+    """A ``Clock`` for tests: time passes only in ``advance``.
+
+    Guarantees
+        Timers and sleepers are woken in the order of their times, equal times in the order in which they were set, each with the clock
+        standing exactly at its time. A sleeper that sleeps again is woken again within the same ``advance`` if its time has come.
+
+    Not guaranteed
+        That work which waits for real I/O has finished when ``advance`` returns: it only turns the loop a few times per timer.
+    """
+
+    def __init__(self, wall: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._now = 1000.0
+        self._wall = wall
+        self._timers: list[tuple[float, int, _FakeTimer]] = []
+        self._order = itertools.count()
+
+    def now(self) -> float:
+        return self._now
+
+    def wall(self) -> datetime:
+        return self._wall
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        timer = self.call_later(seconds, wake)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> _FakeTimer:
+        timer = _FakeTimer(callback)
+        heapq.heappush(self._timers, (self._now + max(seconds, 0.0), next(self._order), timer))
+        return timer
+
+    @property
+    def waiting(self) -> int:
+        """How many timers and sleepers are pending."""
+        return sum(timer.callback is not None for _, _, timer in self._timers)
+
+    async def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass, waking everything that becomes due on the way."""
+        until = self._now + seconds
+        await self._settle()
+        while self._timers and self._timers[0][0] <= until:
+            due, _, timer = heapq.heappop(self._timers)
+            callback = timer.callback
+            if callback is None:
+                continue
+            self._move_to(due)
+            timer.cancel()
+            callback()
+            await self._settle()
+        self._move_to(until)
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the time of day forward or back without any time passing, as an administrator or NTP does."""
+        self._wall += timedelta(seconds=seconds)
+
+    def _move_to(self, now: float) -> None:
+        self._wall += timedelta(seconds=now - self._now)
+        self._now = now
+
+    @staticmethod
+    async def _settle() -> None:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
