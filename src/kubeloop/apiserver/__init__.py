@@ -1,0 +1,1 @@
+"""The embedded Kubernetes API server: faithful, or it says what it does not implement."""

@@ -1,0 +1,44 @@
+"""What handlers of the API server return. ``Answer`` and ``Frames`` live in ``kubeloop.serving``; this adds the common ones."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubeloop.meta.status import Status, StatusDetails
+from kubeloop.serving.answer import Answer, Frames, JSONObject
+
+__all__ = ["Answer", "Frames", "JSONObject", "not_found_page", "status_answer", "success", "text"]
+
+
+def text(body: str, status: int = 200) -> Answer:
+    """Plain text, as the health endpoints answer."""
+    return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8")
+
+
+def not_found_page() -> Answer:
+    """For paths that no handler owns: Go's plain 404 page, which the real server lets through for them."""
+    return Answer(404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
+
+
+def status_answer(status: Status) -> Answer:
+    """A Status as the answer, with Retry-After where it asks to wait."""
+    answer = Answer(status.code or 500, object=status_object(status))
+    if status.details and status.details.retry_after_seconds:
+        answer.headers.append(("Retry-After", str(status.details.retry_after_seconds)))
+    return answer
+
+
+def status_object(status: Status) -> JSONObject:
+    """As a JSON tree; empty message, reason and details are left out, as Go's omitempty does."""
+    tree: JSONObject = msgspec.to_builtins(status)
+    for name in ("message", "reason", "details"):
+        if not tree.get(name) and not (name == "details" and tree.get(name) == {}):
+            tree.pop(name, None)
+    if not tree.get("code"):
+        tree.pop("code", None)
+    return tree
+
+
+def success(details: StatusDetails | None = None, code: int = 0) -> Answer:
+    """``status: Success``: what a deletion that is done answers; ``code`` 201 for a Binding."""
+    return Answer(code or 200, object=status_object(Status(status="Success", details=details, code=code)))

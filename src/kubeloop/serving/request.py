@@ -1,0 +1,46 @@
+"""A request as handlers see it: independent of the HTTP library underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+
+class BodyTooLarge(Exception):
+    """The body is longer than the handler reads; ``limit`` in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"limit is {limit}")
+        self.limit = limit
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. ``path`` is decoded, ``query`` keeps every value in order; header names are case-insensitive.
+
+    ``peer_certificate`` is the verified client certificate as ``ssl.SSLSocket.getpeercert`` gives it, or None.
+    """
+
+    method: str
+    path: str
+    query_string: str
+    headers: Mapping[str, str]
+    read_body: Callable[[int], Awaitable[bytes]]
+    peer_certificate: Mapping[str, Any] | None = None
+    query: dict[str, list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.query = {}
+        if self.query_string:
+            for name, value in parse_qsl(self.query_string, keep_blank_values=True):
+                self.query.setdefault(name, []).append(value)
+
+    def parameter(self, name: str) -> str:
+        """The first value of a query parameter, or the empty string (as Go's url.Values.Get)."""
+        values = self.query.get(name)
+        return values[0] if values else ""
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name, "")
