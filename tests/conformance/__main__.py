@@ -1,0 +1,96 @@
+"""``python -m tests.conformance``: replay the scenarios on the embedded server and print the score, by scenario."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from kubeloop.testing import LocalCluster
+from tests.conformance.compare import Score, compare
+from tests.conformance.scenario import Run, scenarios, write_tokens
+from tests.conformance.wire import Server
+
+HERE = Path(__file__).parent
+COMPACT = "/debug/compact?revision={revision}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("scenario", nargs="*", help="only scenarios whose name begins so")
+    parser.add_argument("--set", default="plain", choices=["plain", "with-controllers"], help="which set of scenarios (default: plain)")
+    parser.add_argument("--ignore", action="append", default=[], help="leave out paths that hold this key, such as managedFields")
+    parser.add_argument("--limit", type=int, default=0, help="differences to show per step (default: none)")
+    parser.add_argument("--json", type=Path, help="write the score as JSON to this file")
+    options = parser.parse_args()
+    scores, surprises, took = replay(options.set, tuple(options.scenario), tuple(options.ignore))
+    report(scores, surprises, options.limit, took)
+    if options.json:
+        rows = {
+            s.scenario: {"steps": s.steps, "exact": s.exact, "status": s.right_status, "leaves": s.leaves, "matching": s.matching}
+            for s in scores
+        }
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0 if scores else 2
+
+
+def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[list[Score], list[str], float]:
+    """Runs the scenarios one after the other on one fresh server; gives scores, surprises, and seconds taken."""
+    scores: list[Score] = []
+    surprises: list[str] = []
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = Path(folder) / "tokens.csv"
+        write_tokens(tokens)
+        with LocalCluster(controllers=which == "with-controllers", token_auth_file=tokens) as cluster:
+            server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
+            for name, scenario in scenarios(HERE / "scenarios" / which):
+                if only and not name.startswith(only):
+                    continue
+                run = Run(server, scenario, name)
+                actual = run.run()
+                surprises += run.surprises
+                expected = json.loads((HERE / "recorded" / which / f"{name}.json").read_text())
+                scores.append(compare(expected, actual, ignore))
+            server.close()
+    return scores, surprises, time.monotonic() - began
+
+
+def report(scores: list[Score], surprises: list[str], limit: int, took: float) -> None:
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    total = Score("all")
+    table = Table("scenario", "exact steps", "right status", "equal leaves", box=None, pad_edge=False)
+    for score in scores:
+        total.add(score)
+    for score in [*scores, total]:
+        if score.steps:
+            table.add_row(
+                score.scenario,
+                f"{score.exact}/{score.steps}",
+                f"{score.right_status}/{score.steps}",
+                f"{100 * score.matching / max(1, score.leaves):.1f} %",
+                style="bold" if score is total else "green" if score.exact == score.steps else None,
+            )
+    if limit:
+        for score in scores:
+            for step, differences in score.differences.items():
+                console.print(f"{score.scenario} {step}: {len(differences)} differ", markup=False)
+                for difference in differences[:limit]:
+                    console.print(f"    {difference}", markup=False, soft_wrap=True)
+        for surprise in surprises:
+            console.print("surprise:", surprise, markup=False, soft_wrap=True)
+    console.print(table)
+    console.print(
+        f"{len(scores)} scenarios, {total.steps} steps: {total.exact} exact ({100 * total.exact / max(1, total.steps):.1f} %), "
+        f"{total.right_status} with the right status ({100 * total.right_status / max(1, total.steps):.1f} %), {took:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
