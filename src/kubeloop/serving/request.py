@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
+from kubeloop.meta.errors import KubeloopError
 
-class BodyTooLarge(Exception):
+
+class BodyTooLarge(KubeloopError):
     """The body is longer than the handler reads; ``limit`` in bytes."""
 
     def __init__(self, limit: int) -> None:

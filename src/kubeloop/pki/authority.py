@@ -1,0 +1,139 @@
+"""A certificate authority of one's own, as small as loopback TLS needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """A certificate and its private key as PEM. ``repr`` does not show the key."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"IssuedCertificate({len(self.certificate)} bytes, key hidden)"
+
+
+class CertificateAuthority:
+    """Issues certificates that whoever trusts ``certificate`` accepts. Keys are EC P-256; validity is counted in days from now.
+
+    The start of validity lies five minutes back, so that clocks a little behind accept it.
+    """
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._certificate = certificate
+        self._key = key
+
+    @classmethod
+    def create(cls, common_name: str, *, days: int = 365) -> CertificateAuthority:
+        """A new, self-signed authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        builder = (
+            _builder(name, name, key.public_key(), days)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(sign_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, certificate: bytes, key: bytes) -> CertificateAuthority:
+        """From PEM.
+
+        Raises:
+            ValueError: not PEM, or not an EC key.
+        """
+        loaded = serialization.load_pem_private_key(key, None)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+            raise ValueError(f"the authority's key is {type(loaded).__name__}; an EC key is wanted")
+        return cls(x509.load_pem_x509_certificate(certificate), loaded)
+
+    @property
+    def certificate(self) -> bytes:
+        """PEM, to be given to everybody who shall trust what is issued."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key(self) -> bytes:
+        """PEM, unencrypted: keep it in files of mode 0600 only."""
+        return _pem(self._key)
+
+    def issue(
+        self,
+        common_name: str,
+        organizations: Sequence[str] = (),
+        *,
+        dns_names: Sequence[str] = (),
+        ip_addresses: Sequence[str] = (),
+        client: bool = False,
+        server: bool = False,
+        days: int = 365,
+    ) -> IssuedCertificate:
+        """A certificate for a client, a server, or both. To Kubernetes, ``common_name`` is the user and ``organizations`` its groups.
+
+        Raises:
+            ValueError: neither ``client`` nor ``server``, or a malformed address.
+        """
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH] * client + [ExtendedKeyUsageOID.SERVER_AUTH] * server
+        if not usages:
+            raise ValueError("a certificate must be for a client, a server, or both")
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name(
+            [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations]
+            + [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
+        )
+        builder = (
+            _builder(subject, self._certificate.subject, key.public_key(), days)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(sign_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+        names: list[x509.GeneralName] = [x509.DNSName(name) for name in dns_names]
+        names += [x509.IPAddress(ip_address(address)) for address in ip_addresses]
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
