@@ -12,7 +12,7 @@ class Backoff:
 
     Each delay is stretched by a random part of up to ``jitter`` times itself (1.0: between one and two times as long), the cap too, so that
     clients which failed together do not come back together. After ``reset_after`` seconds without a call to ``next`` the delays start over;
-    None never does so. All times in seconds. The defaults are those of client-go's reflector: 0.8 s doubling to 30 s, forgotten after 2 min.
+    None never does so. Times are in seconds. The defaults are client-go's for a reflector: 0.8 s doubling to 30 s, forgotten after 2 min.
 
     Raises:
         ValueError: a negative time or jitter, or a factor below 1.
