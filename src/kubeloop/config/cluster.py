@@ -1,0 +1,99 @@
+"""One cluster as one user sees it: address, trust, credentials and default namespace."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kubeloop.config.credentials import Credentials, Pem
+from kubeloop.meta.errors import ConfigError
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a transport needs to know. Immutable; printing it shows no secret.
+
+    ``name`` is what log records, metrics and ``ObjectKey.cluster`` call the cluster. ``source`` says where the settings came from.
+
+    Raises:
+        ConfigError: no usable ``server`` URL, or a CA together with ``insecure_skip_tls_verify``.
+    """
+
+    server: str
+    name: str = "cluster"
+    namespace: str = "default"
+    ca: Pem | None = None
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    credentials: Credentials = Credentials()
+    proxy_url: str = ""
+    disable_compression: bool = False
+    context: str = ""
+    source: str = "configuration"
+
+    def __post_init__(self) -> None:
+        try:
+            url = urlsplit(self.server)
+            usable = url.scheme in ("https", "http") and bool(url.hostname) and (url.port is None or url.port > 0)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ConfigError(f'{self.source}: server: "{self.server}" is no URL of a server; write for example https://127.0.0.1:6443')
+        # A CA that is then not used would be a lie: client-go refuses the pair too (rest.TLSConfigFor).
+        if self.insecure_skip_tls_verify and self.ca is not None:
+            raise ConfigError(f"{self.source}: insecure-skip-tls-verify is set together with a certificate authority; remove one of them")
+        if self.proxy_url and urlsplit(self.proxy_url).scheme not in ("http", "https"):
+            raise ConfigError(f'{self.source}: proxy-url: only http:// and https:// proxies are supported, not "{self.proxy_url}"')
+
+    @property
+    def secure(self) -> bool:
+        """True if the server is reached by TLS."""
+        return self.server.lower().startswith("https:")
+
+    def ssl_context(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
+        """A fresh context, files read anew. ``certificate`` (PEM chain, PEM key) takes the place of the configured client certificate.
+
+        Raises:
+            ConfigError: a file cannot be read or holds no usable certificate or key.
+        """
+        # Not create_default_context(): from Python 3.13 it sets VERIFY_X509_STRICT, which refuses the CAs that kubeadm and
+        # others have made for years; and it loads the system's store (10 ms) even where the cluster's own CA replaces it.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif self.ca is not None:
+            try:
+                context.load_verify_locations(cadata=self.ca.read().decode("ascii", "replace"))
+            except ssl.SSLError as error:
+                raise ConfigError(f"{self.ca.field}: no usable certificate in it ({error.reason or error})") from error
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        user = self.credentials
+        if certificate is None and user.client_certificate is not None and user.client_key is not None:
+            certificate = user.client_certificate.read(), user.client_key.read()
+        if certificate is not None:
+            _load_client_certificate(context, *certificate, where=user.client_certificate.field if user.client_certificate else user.owner)
+        return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, where: str) -> None:
+    # OpenSSL as Python offers it reads keys from files only. mkstemp makes them 0600, and nothing is left behind.
+    descriptor, name = tempfile.mkstemp(suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(chain.rstrip() + b"\n" + key)
+        # An encrypted key must fail, not ask at the terminal.
+        context.load_cert_chain(name, password=lambda: b"")
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{where}: client certificate and key cannot be used together ({error.reason or error}); "
+            "both must be PEM, belong to each other, and the key must have no passphrase"
+        ) from error
+    finally:
+        Path(name).unlink()

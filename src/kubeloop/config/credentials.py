@@ -1,0 +1,125 @@
+"""What a client shows to the server to say who it is. Printing any of these never shows a secret.
+
+Source of the rules: k8s.io/client-go tools/clientcmd/api/types.go (AuthInfo) and tools/clientcmd/validation.go.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from kubeloop.meta.errors import ConfigError
+
+
+class Pem(msgspec.Struct, frozen=True, kw_only=True):
+    """PEM text that is either at hand (``data``) or in a file (``path``); ``field`` says where it was named, for messages."""
+
+    data: bytes = b""
+    path: Path | None = None
+    field: str = "PEM"
+
+    def read(self) -> bytes:
+        """The text; data wins over a file, as in kubeconfig.
+
+        Raises:
+            ConfigError: the file cannot be read, or there is no PEM block in it.
+        """
+        if self.data:
+            text, where = self.data, self.field
+        else:
+            where = f"{self.field}: {self.path}"
+            try:
+                text = self.path.read_bytes() if self.path else b""
+            except OSError as error:
+                raise ConfigError(f"{where}: cannot be read ({error.strerror}); correct the path or create the file") from error
+        if b"-----BEGIN" not in text:
+            raise ConfigError(f'{where}: no PEM block in it; a block starts with "-----BEGIN"')
+        return text
+
+    def __repr__(self) -> str:
+        return f"Pem({self.field}, {f'{len(self.data)} bytes' if self.data else self.path})"
+
+
+class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that prints an ExecCredential. ``owner`` names the kubeconfig entry, for messages.
+
+    Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive: str = "IfAvailable"
+    owner: str = "user"
+
+    def __repr__(self) -> str:
+        # Arguments and environment often carry client secrets.
+        return f"ExecPlugin({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
+
+
+class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to act as; the authenticated user needs the verb ``impersonate`` for each part.
+
+    Source: https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
+    """
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """One user. No field set means an anonymous one.
+
+    A ``token_file`` wins over ``token``: the token is what is used until the file can be read.
+
+    Raises:
+        ConfigError: two ways to authenticate at once, or a certificate without its key.
+    """
+
+    token: str = ""
+    token_file: Path | None = None
+    username: str = ""
+    password: str = ""
+    client_certificate: Pem | None = None
+    client_key: Pem | None = None
+    exec: ExecPlugin | None = None
+    impersonate: Impersonation | None = None
+    owner: str = "user"
+
+    def __post_init__(self) -> None:
+        methods = [
+            name
+            for name, used in (
+                ("token", self.token or self.token_file),
+                ("username and password", self.username or self.password),
+                ("exec", self.exec),
+            )
+            if used
+        ]
+        if len(methods) > 1:
+            raise ConfigError(f"{self.owner}: {' and '.join(methods)} are both set; keep one way to authenticate")
+        if (self.client_certificate is None) != (self.client_key is None):
+            missing, there = ("client-key", "client-certificate") if self.client_key is None else ("client-certificate", "client-key")
+            raise ConfigError(f"{self.owner}: {there} is set but {missing} is not; set {missing} or {missing}-data too")
+
+    def __repr__(self) -> str:
+        shown = []
+        if self.token:
+            shown.append("token=<redacted>")
+        if self.token_file:
+            shown.append(f"token_file={str(self.token_file)!r}")
+        if self.username or self.password:
+            shown.append(f"username={self.username!r}, password=<redacted>")
+        if self.client_certificate:
+            shown.append(f"client_certificate={self.client_certificate!r}, client_key=<redacted>")
+        if self.exec:
+            shown.append(f"exec={self.exec!r}")
+        if self.impersonate:
+            shown.append(f"impersonate={self.impersonate!r}")
+        return f"Credentials({', '.join(shown) or 'anonymous'})"
