@@ -1,0 +1,111 @@
+"""From OpenAPI documents to definitions in the words of the schema document: references by bare name, no descriptions.
+
+Version 2 knows all definitions; version 3 adds defaults and enums of what a server serves.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from kubeloop.meta.errors import ConfigError
+
+JSONObject = dict[str, Any]
+
+#: Both are strings to OpenAPI v2 and a choice of string and number to v3; here they say what they are.
+_SPECIAL: dict[str, JSONObject] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": "string", "format": "quantity"},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"format": "int-or-string", "x-kubernetes-int-or-string": True},
+}
+
+
+def read_json(path: Path) -> JSONObject:
+    """A JSON object from a file, gzipped or not.
+
+    Raises:
+        ConfigError: missing, unreadable, or not a JSON object; the message names the file.
+    """
+    try:
+        data = path.read_bytes()
+        tree = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    except (OSError, EOFError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: expected a JSON object, found {type(tree).__name__}")
+    return tree
+
+
+def definitions_v2(document: JSONObject, path: Path) -> dict[str, JSONObject]:
+    """Definitions of an OpenAPI v2 document.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    definitions = document.get("definitions")
+    if document.get("swagger") != "2.0" or not isinstance(definitions, dict):
+        raise ConfigError(
+            f'{path}: not an OpenAPI v2 document ("swagger": "2.0" with "definitions"); save one with: kubectl get --raw /openapi/v2'
+        )
+    return {name: _SPECIAL.get(name) or normal(definition) for name, definition in definitions.items()}
+
+
+def definitions_v3(documents: JSONObject) -> dict[str, JSONObject]:
+    """Definitions of all OpenAPI v3 documents of a server, given as ``{path: document}``."""
+    merged: dict[str, JSONObject] = {}
+    for document in documents.values():
+        for name, definition in document.get("components", {}).get("schemas", {}).items():
+            merged[name] = _SPECIAL.get(name) or normal(definition)
+    return merged
+
+
+def normal(node: JSONObject) -> JSONObject:
+    """A schema node without descriptions, ``allOf`` around a single reference undone, references by bare name."""
+    result: JSONObject = {}
+    for key, value in node.items():
+        if key == "description":
+            continue
+        if key == "properties":
+            result[key] = {name: normal(child) for name, child in sorted(value.items())}
+        elif key in ("items", "additionalProperties"):
+            result[key] = normal(value)
+        elif key == "$ref":
+            result[key] = bare(value)
+        elif key == "allOf" and len(value) == 1 and "$ref" in value[0]:
+            result["$ref"] = bare(value[0]["$ref"])
+        else:
+            result[key] = value
+    return result
+
+
+def bare(reference: str) -> str:
+    """``#/definitions/NAME`` or ``#/components/schemas/NAME`` to ``NAME``."""
+    return reference.rpartition("/")[2]
+
+
+def add_facts(node: JSONObject, newer: JSONObject) -> None:
+    """Add to a v2 node the defaults and enums that the v3 node of the same definition has; both normal."""
+    for key in ("default", "enum"):
+        if key in newer:
+            node[key] = newer[key]
+    for name, child in node.get("properties", {}).items():
+        other = newer.get("properties", {}).get(name)
+        if other is not None:
+            add_facts(child, other)
+    for key in ("items", "additionalProperties"):
+        if key in node and key in newer:
+            add_facts(node[key], newer[key])
+
+
+def without_descriptions(tree: Any, *, named: bool = False) -> Any:
+    """A JSON tree without ``description`` texts; ``named`` for a map whose keys are names of the API (properties)."""
+    if isinstance(tree, dict):
+        return {
+            key: without_descriptions(value, named=key == "properties")
+            for key, value in tree.items()
+            if named or not (key == "description" and isinstance(value, str))
+        }
+    if isinstance(tree, list):
+        return [without_descriptions(value) for value in tree]
+    return tree

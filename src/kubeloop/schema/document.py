@@ -1,0 +1,198 @@
+"""The schema document that ships with the package: every definition of Kubernetes' API, and what a default server serves.
+
+Made by ``kubeloop generate schema`` from a server's OpenAPI documents and discovery; carries no descriptions. Definitions are
+decoded when first asked for.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.schema.node import TypeSchema
+
+DOCUMENT = "kubernetes.json.gz"
+PATHS = "kubernetes-paths.json.gz"
+
+
+class SubresourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """``status``, ``scale`` ...: its own kind (``autoscaling/v1 Scale`` for scale) and its verbs."""
+
+    name: str
+    kind: GroupVersionKind
+    verbs: tuple[str, ...]
+
+
+class ResourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A resource in one version, as discovery tells it."""
+
+    gvr: GroupVersionResource
+    kind: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[SubresourceInfo, ...] = ()
+    #: Fields that selectors of this resource may name, in the server's words; empty where it was not tried (create-only resources).
+    selectable_fields: tuple[str, ...] = ()
+    #: As legacy discovery shows it, to clients that guess from it whether the stored encoding changed.
+    storage_version_hash: str = ""
+    #: Whether a default server serves it; alpha and beta versions are known but off.
+    served: bool = True
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        return GroupVersionKind(self.gvr.group, self.gvr.version, self.kind)
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    def subresource(self, name: str) -> SubresourceInfo | None:
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+
+class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A served group with its versions, the preferred one first; the core group is the empty string."""
+
+    name: str
+    versions: tuple[str, ...]
+
+    @property
+    def preferred(self) -> GroupVersion:
+        return GroupVersion(self.name, self.versions[0])
+
+
+class Document(msgspec.Struct, rename="camel"):
+    """The document as it lies in its file."""
+
+    #: Of the Kubernetes release it was made from: "1.36".
+    version: str
+    #: In the order in which discovery lists them, the core group first.
+    groups: tuple[GroupInfo, ...]
+    resources: tuple[ResourceInfo, ...]
+    #: "GROUP/VERSION/KIND" to definition name.
+    kinds: dict[str, str]
+    #: Definition name to a ``TypeSchema``, not yet decoded.
+    definitions: dict[str, msgspec.Raw]
+
+
+class Schemas:
+    """Definitions by name and by kind, and the resources that serve them.
+
+    Guarantees
+        The same node object for the same definition, always. Reading never fails for a name that ``names()`` yields.
+
+    Not guaranteed
+        Descriptions: there are none. Defaults and enums of versions that a default server does not serve.
+
+    Raises
+        KeyError: from ``definition`` and ``resolve``, for a name that the document does not have.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._nodes: dict[str, TypeSchema] = {}
+        self._decoder = msgspec.json.Decoder(TypeSchema)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Schemas:
+        """From the bytes of a (decompressed) document.
+
+        Raises:
+            msgspec.DecodeError: not a schema document.
+        """
+        return cls(msgspec.json.decode(data, type=Document))
+
+    @property
+    def version(self) -> str:
+        return self._document.version
+
+    def names(self) -> Iterator[str]:
+        """Names of all definitions, sorted."""
+        return iter(self._document.definitions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._document.definitions
+
+    def definition(self, name: str) -> TypeSchema:
+        node = self._nodes.get(name)
+        if node is None:
+            raw = self._document.definitions.get(name)
+            if raw is None:
+                raise KeyError(f'schema document {self.version} has no definition "{name}"')
+            node = self._nodes[name] = self._decoder.decode(raw)
+        return node
+
+    def resolve(self, node: TypeSchema) -> TypeSchema:
+        """The definition that a reference names; any other node itself. What stands beside a reference (its default) stays on ``node``."""
+        while node.ref:
+            node = self.definition(node.ref)
+        return node
+
+    def kind_name(self, gvk: GroupVersionKind) -> str | None:
+        """Name of the definition of a kind (lists and options too), None for one that is not built in."""
+        return self._document.kinds.get("/".join(gvk))
+
+    def kind(self, gvk: GroupVersionKind) -> TypeSchema | None:
+        name = self.kind_name(gvk)
+        return None if name is None else self.definition(name)
+
+    def kinds(self) -> Iterator[tuple[GroupVersionKind, str]]:
+        """Every kind with the name of its definition."""
+        for key, name in self._document.kinds.items():
+            group, version, kind = key.rsplit("/", 2)
+            yield GroupVersionKind(group, version, kind), name
+
+    def groups(self) -> tuple[GroupInfo, ...]:
+        """Served groups in discovery's order."""
+        return self._document.groups
+
+    def resources(self) -> tuple[ResourceInfo, ...]:
+        """What a default server serves, in discovery's order."""
+        return tuple(resource for resource in self._document.resources if resource.served)
+
+    def all_resources(self) -> tuple[ResourceInfo, ...]:
+        """With the alpha and beta ones that a default server leaves off."""
+        return self._document.resources
+
+
+def _read(name: str) -> bytes:
+    # The gzip module costs more to import than the document costs to read.
+    return zlib.decompress(Path(__file__).with_name(name).read_bytes(), wbits=zlib.MAX_WBITS | 16)
+
+
+@cache
+def builtin() -> Schemas:
+    """The schemas of Kubernetes' own kinds; read once for each process."""
+    return Schemas.decode(_read(DOCUMENT))
+
+
+@cache
+def _paths() -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(_read(PATHS), type=dict[str, msgspec.Raw])
+
+
+def openapi_paths() -> Mapping[str, msgspec.Raw]:
+    """``paths`` of each OpenAPI v3 document of a default server (``api/v1``, ``apis/apps``, ``version`` ...), without descriptions.
+
+    Read on demand and kept: about 1.2 MB of JSON. Decode one with ``openapi_paths_of``.
+    """
+    return _paths()
+
+
+def openapi_paths_of(document: str) -> dict[str, Any]:
+    """A fresh tree of the paths of one OpenAPI v3 document.
+
+    Raises:
+        KeyError: a default server has no such document.
+    """
+    tree: dict[str, Any] = msgspec.json.decode(_paths()[document])
+    return tree

@@ -1,0 +1,128 @@
+"""One node of a schema: a built-in definition or a CRD's structural schema, in the same words.
+
+Attribute names are Python's, wire names are OpenAPI's with Kubernetes' extensions, so a node encodes as the schema it came from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+JSON = Any
+
+
+class TypeSchema(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    eq=False,
+    gc=False,
+    rename={
+        "ref": "$ref",
+        "values": "additionalProperties",
+        "list_type": "x-kubernetes-list-type",
+        "list_map_keys": "x-kubernetes-list-map-keys",
+        "map_type": "x-kubernetes-map-type",
+        "patch_strategy": "x-kubernetes-patch-strategy",
+        "patch_merge_key": "x-kubernetes-patch-merge-key",
+        "preserve_unknown": "x-kubernetes-preserve-unknown-fields",
+        "embedded_resource": "x-kubernetes-embedded-resource",
+        "int_or_string": "x-kubernetes-int-or-string",
+        "validations": "x-kubernetes-validations",
+        "unions": "x-kubernetes-unions",
+        "kinds": "x-kubernetes-group-version-kind",
+        "exclusive_minimum": "exclusiveMinimum",
+        "exclusive_maximum": "exclusiveMaximum",
+        "min_length": "minLength",
+        "max_length": "maxLength",
+        "min_items": "minItems",
+        "max_items": "maxItems",
+        "unique_items": "uniqueItems",
+        "min_properties": "minProperties",
+        "max_properties": "maxProperties",
+        "multiple_of": "multipleOf",
+        "all_of": "allOf",
+        "any_of": "anyOf",
+        "one_of": "oneOf",
+        "not_": "not",
+    },
+):
+    """What one value may look like and how lists and maps of it merge.
+
+    Immutable and shared: never change the containers it holds; copy ``default`` before use. Compared and hashed by identity, so that
+    it can key caches. Built-in nodes refer to other definitions by ``ref``, the bare definition name; follow it with ``Schemas.resolve``.
+    """
+
+    #: "object", "array", "string", "integer", "number", "boolean"; empty for any value, a reference, or int-or-string.
+    type: str = ""
+    #: "int32", "int64", "double", "date-time", "byte", "int-or-string", "quantity" ... as the schema says.
+    format: str = ""
+    #: Name of a definition (``io.k8s.api.core.v1.PodSpec``); siblings such as ``default`` add to what it says.
+    ref: str = ""
+    description: str = ""
+    properties: dict[str, TypeSchema] = {}
+    required: tuple[str, ...] = ()
+    #: Of an array: its elements.
+    items: TypeSchema | None = None
+    #: Of a map (``additionalProperties``): its values.
+    values: TypeSchema | None = None
+    #: Of an object: ``additionalProperties: false``, only the named properties are allowed. No built-in definition says so.
+    closed: bool = False
+    #: "atomic", "set", "map"; empty means atomic.
+    list_type: str = ""
+    list_map_keys: tuple[str, ...] = ()
+    #: "granular" or "atomic"; empty means granular.
+    map_type: str = ""
+    #: "merge", "replace", "retainKeys" or "merge,retainKeys"; empty means replace for lists, merge for maps.
+    patch_strategy: str = ""
+    patch_merge_key: str = ""
+    #: JSON value; UNSET when there is none, since null is a default too.
+    default: JSON | UnsetType = UNSET
+    enum: list[JSON] | None = None
+    nullable: bool = False
+    preserve_unknown: bool = False
+    embedded_resource: bool = False
+    int_or_string: bool = False
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str = ""
+    min_items: int | None = None
+    max_items: int | None = None
+    unique_items: bool = False
+    min_properties: int | None = None
+    max_properties: int | None = None
+    multiple_of: int | float | None = None
+    all_of: tuple[TypeSchema, ...] = ()
+    any_of: tuple[TypeSchema, ...] = ()
+    one_of: tuple[TypeSchema, ...] = ()
+    not_: TypeSchema | None = None
+    #: CEL rules (``rule``, ``message``, ``messageExpression``, ``reason``, ``fieldPath``, ``optionalOldSelf``), kept as data.
+    validations: list[dict[str, JSON]] = []
+    #: Discriminated unions, as data.
+    unions: list[dict[str, JSON]] = []
+    #: Of a kind's definition: ``{"group", "version", "kind"}``; several for kinds that every group shares (DeleteOptions).
+    kinds: tuple[dict[str, str], ...] = ()
+
+    @property
+    def is_object(self) -> bool:
+        """Fields by name; not a map of free keys."""
+        return bool(self.properties)
+
+    @property
+    def is_map(self) -> bool:
+        return self.values is not None
+
+    @property
+    def is_list(self) -> bool:
+        return self.type == "array"
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not UNSET
