@@ -79,7 +79,7 @@ class Authenticator:
                 if isinstance(error, ConfigError):
                     raise
                 owner = self._config.credentials.owner
-                raise ConfigError(f"{owner}: tokenFile: {path}: cannot be read ({error.strerror}); create it or correct the path") from error
+                raise ConfigError(f"{owner}: tokenFile: {path}: cannot be read ({error.strerror}); create it or correct it") from error
             _logger.warning("token file %s cannot be read, the token read before stays in use: %s", path, error)
             token = self._token
         self._token, self._read_at = token, now

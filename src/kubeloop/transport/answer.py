@@ -1,0 +1,99 @@
+"""What came back: the response, its warnings, and the ApiError that an answer of 400 and above becomes.
+
+Source: apimachinery pkg/api/errors (NewGenericServerResponse), client-go rest/request.go (transformResponse).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.status import Status, StatusDetails
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A complete answer with a status below 400. Header names are looked up without regard to case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
+# RFC 9111, section 5.5 (the obsolete Warning header, which Kubernetes uses with code 299).
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_TEXT_LIMIT = 2048
+
+
+def warnings_of(values: Iterable[str]) -> tuple[str, ...]:
+    """The texts of ``Warning`` headers with code 299; others are left out."""
+    return tuple(re.sub(r"\\(.)", r"\1", text) for value in values for text in _WARNING.findall(value))
+
+
+def retry_after(headers: Mapping[str, str]) -> int | None:
+    """Seconds of a ``Retry-After`` header; None if there is none or it is a date (client-go takes whole seconds only)."""
+    value = headers.get("Retry-After", "").strip()
+    return int(value) if value.isdecimal() and value.isascii() else None
+
+
+_BY_CODE = {
+    400: ("BadRequest", "the server rejected the request as malformed"),
+    401: ("Unauthorized", "the server does not accept the credentials, or there were none"),
+    403: ("Forbidden", "the server does not allow this"),
+    404: ("NotFound", "the server knows no such resource or object"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the resource"),
+    406: ("NotAcceptable", "the server has none of the media types asked for"),
+    409: ("Conflict", "the server reported a conflict"),
+    413: ("RequestEntityTooLarge", "the request is larger than the server takes"),
+    415: ("UnsupportedMediaType", "the server does not take this media type"),
+    422: ("Invalid", "the server refused the object as invalid"),
+    429: ("TooManyRequests", "the server has too many requests at the moment"),
+    503: ("ServiceUnavailable", "the server is unavailable at the moment"),
+    504: ("Timeout", "the server did not answer in time"),
+}
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes, method: str, request: str) -> ApiError:
+    """The exception for an answer: from the Status in the body, else from the code and whatever text there is."""
+    answer = _status_in(body)
+    if answer is None:
+        answer = _status_for(status, headers, body, method)
+    if not answer.code:
+        answer.code = status
+    seconds = retry_after(headers)
+    if seconds is not None:
+        answer.details = answer.details or StatusDetails()
+        answer.details.retry_after_seconds = answer.details.retry_after_seconds or seconds
+    return ApiError.of(answer, request)
+
+
+def _status_in(body: bytes) -> Status | None:
+    if body.lstrip()[:1] != b"{":
+        return None
+    try:
+        answer = msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    # A proxy's own JSON has no such field; the default of the type must not make it a Status.
+    return answer if answer.kind == "Status" and b'"Status"' in body else None
+
+
+def _status_for(status: int, headers: Mapping[str, str], body: bytes, method: str) -> Status:
+    reason, message = _BY_CODE.get(
+        status, ("InternalError" if status >= 500 else "Unknown", f"the server answered with HTTP status {status}")
+    )
+    if status == 409 and method == "POST":
+        reason, message = "AlreadyExists", "the server reported that it exists already"
+    text = _text(body, headers.get("Content-Type", ""))
+    return Status(reason=reason, code=status, message=f"{message}: {text}" if text else message)
+
+
+def _text(body: bytes, media_type: str) -> str:
+    """The body as one line for a person; tags of an HTML page are left out."""
+    text = body[:_TEXT_LIMIT].decode("utf-8", "replace")
+    if "html" in media_type or text.lstrip()[:1] == "<":
+        text = re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]*>", " ", text)
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())

@@ -1,0 +1,43 @@
+"""What a log record is about (cluster, request, controller, key ...), carried by a context variable into standard logging.
+
+Tasks inherit it. Nothing global is changed: kubeloop's own loggers carry it by themselves, others by a filter on a handler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+
+_current: ContextVar[Mapping[str, str]] = ContextVar("kubeloop_log_context", default=MappingProxyType({}))
+
+
+@contextmanager
+def log_context(**fields: str) -> Iterator[None]:
+    """Add fields for the time of the block, over those from outside."""
+    token = _current.set({**_current.get(), **fields})
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class LogContext(logging.Filter):
+    """Lets every record through and gives it ``record.kubeloop``, a mapping of the fields in force.
+
+    ``handler.addFilter(LogContext())`` gives it to the records of every logger; a formatter can then use ``%(kubeloop)s``.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.kubeloop = dict(_current.get())
+        return True
+
+
+def logger_with_context(name: str) -> logging.Logger:
+    """The standard logger of that name; its records carry the context."""
+    logger = logging.getLogger(name)
+    if not any(isinstance(one, LogContext) for one in logger.filters):
+        logger.addFilter(LogContext())
+    return logger
