@@ -1,0 +1,23 @@
+"""LabelSelector as objects carry it. None selects nothing, an empty one everything.
+
+Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (LabelSelector).
+"""
+
+from __future__ import annotations
+
+from kubeloop.meta.model import Model
+
+
+class LabelSelectorRequirement(Model):
+    """``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class LabelSelector(Model):
+    """All of ``match_labels`` and of ``match_expressions`` must hold."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelSelectorRequirement] = []

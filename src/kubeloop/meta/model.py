@@ -1,0 +1,58 @@
+"""Model: the base of every typed part of an object. Snake case in Python, camel case on the wire.
+
+A model never refuses a field that it does not know; the document that an object was read from (``Documented``) keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+IntOrString: TypeAlias = int | str
+"""A number, or a string such as ``50%`` or a port's name (k8s.io/apimachinery pkg/util/intstr)."""
+
+
+class Model(msgspec.Struct, kw_only=True, omit_defaults=True, repr_omit_defaults=True, rename="camel"):
+    """The base of nested models. Subclasses declare fields in snake case.
+
+    Field types
+        ``str``, ``bool``, ``int``, ``float`` with an empty default: missing, null and empty are one.
+        ``T | None`` where Kubernetes tells missing from empty. Lists and maps are never None.
+        ``bytes`` is base64 on the wire. ``datetime`` is a Time, ``MicroTime`` a MicroTime. ``Quantity`` and ``IntOrString`` as named.
+        A required or by-value struct has ``msgspec.field(default_factory=...)``; a pointer is ``T | None``.
+
+    ``__list_keys__`` says which lists are maps in disguise: wire name of the field -> wire names of the keys of its items
+    (``{"containers": ("name",)}``). Changes to such a list are matched to the source document by key, wherever items move.
+
+    Wire names that the camel rule does not give (``clusterIP``) are set with ``msgspec.field(name=...)``.
+    """
+
+    __list_keys__: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+
+class Documented:
+    """A slot for what an object was read from. Not a field: never encoded, never compared.
+
+    Kept outside the struct's fields so that a plain ``msgspec.json.encode(pod)`` does not send the object twice.
+    """
+
+    __slots__ = ("_source",)
+    _source: Source
+
+
+class Source:
+    """Which class an object was read as, from which bytes, and whether they are all of it. Shared by copies; never changed.
+
+    ``partial`` empty: the document is the whole object. Otherwise it says what is missing and why, for a person.
+    """
+
+    __slots__ = ("cls", "document", "partial")
+
+    def __init__(self, cls: type[Model], document: bytes, partial: str = "") -> None:
+        self.cls = cls
+        self.document = document
+        self.partial = partial
+
+    def __reduce__(self) -> tuple[type[Source], tuple[type[Model], bytes, str]]:
+        return Source, (self.cls, self.document, self.partial)

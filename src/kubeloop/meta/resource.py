@@ -1,0 +1,179 @@
+"""Resource: the base of every kind, typed or not, and what a class knows about its kind (``KindInfo``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from kubeloop.meta.errors import UnknownKind
+from kubeloop.meta.key import ObjectKey
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.model import Documented, Model, Source
+from kubeloop.meta.object_meta import ObjectMeta
+
+R = TypeVar("R", bound="Resource")
+
+
+@dataclass(frozen=True, slots=True)
+class KindInfo:
+    """What a class knows about its kind. ``plural`` and ``namespaced`` are None where only discovery can tell (``Unstructured``)."""
+
+    gvk: GroupVersionKind
+    plural: str | None
+    namespaced: bool | None
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def gvr(self) -> GroupVersionResource:
+        """The resource as URLs name it.
+
+        Raises:
+            UnknownKind: the plural has to be asked from a server.
+        """
+        if self.plural is None:
+            raise UnknownKind(f"the plural of {self.gvk} is not known here; give it, or ask a server (client.mapping)")
+        return GroupVersionResource(self.gvk.group, self.gvk.version, self.plural)
+
+
+class Resource(Documented, Model):
+    """The base of all kinds. ``api_version`` and ``kind`` belong to the class; no instance can be of another kind.
+
+    Guarantees
+        ``copy.copy``, ``copy.deepcopy``, ``copy.replace`` and ``pickle`` carry the document that the object was read from;
+        ``msgspec.structs.replace`` does too, as long as the copy keeps the original's ``metadata``.
+        Equality compares fields, not documents.
+
+    Not guaranteed
+        Hashing: objects are mutable. Use ``object_key()``.
+    """
+
+    __kind_info__: ClassVar[KindInfo]
+    api_version: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+    def __init_subclass__(cls, **config: Any) -> None:
+        super().__init_subclass__(**config)
+        info = cls.__dict__.get("__kind_info__")
+        if info is not None:
+            _name(cls, info)
+
+    def object_key(self, cluster: str = "") -> ObjectKey:
+        return ObjectKey(cluster, self.metadata.namespace, self.metadata.name)
+
+    def __copy__(self: R) -> R:
+        twin: R = msgspec.structs.replace(self)
+        carry_source(self, twin)
+        return twin
+
+    def __replace__(self: R, **changes: Any) -> R:
+        twin: R = msgspec.structs.replace(self, **changes)
+        carry_source(self, twin)
+        return twin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return _restore, (type(self), fields, source_of(self))
+
+
+def _name(cls: type[Resource], info: KindInfo) -> None:
+    cls.api_version = info.gvk.api_version
+    cls.kind = info.gvk.kind
+
+
+def _restore(cls: type[R], fields: dict[str, Any], source: Source | None) -> R:
+    obj = cls(**fields)
+    if source is not None:
+        set_source(obj, source)
+    return obj
+
+
+def set_source(obj: Resource, source: Source) -> None:
+    """Remember where ``obj`` was read from, beside it and beside its metadata (which ``msgspec.structs.replace`` hands on)."""
+    obj._source = source
+    obj.metadata._source = source
+
+
+def carry_source(obj: Resource, twin: Resource) -> None:
+    source = source_of(obj)
+    if source is not None:
+        twin._source = source
+
+
+def source_of(obj: Resource) -> Source | None:
+    """What ``obj`` was read from; None for an object made here.
+
+    A copy made by ``msgspec.structs.replace`` is recognised by its metadata, which must still name the very same object and version.
+    """
+    own: Source | None = getattr(obj, "_source", None)
+    if own is not None:
+        return own
+    lent: Source | None = getattr(obj.metadata, "_source", None)
+    if lent is None or lent.cls is not type(obj):
+        return None
+    try:
+        head = _HEAD.decode(lent.document).metadata
+    except msgspec.MsgspecError:
+        return None
+    now = obj.metadata
+    return lent if (head.uid, head.resource_version) == (now.uid, now.resource_version) else None
+
+
+class _Identity(msgspec.Struct):
+    uid: str | None = ""
+    resource_version: str | None = msgspec.field(default="", name="resourceVersion")
+
+
+class _Head(msgspec.Struct):
+    metadata: _Identity = msgspec.field(default_factory=_Identity)
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def kind_info(cls: type[Resource] | Resource) -> KindInfo:
+    """What a class (or an object's class) knows about its kind.
+
+    Raises:
+        UnknownKind: the class names no kind: decorate it with ``@custom_resource``.
+    """
+    info: KindInfo | None = getattr(cls, "__kind_info__", None)
+    if info is None:
+        name = cls.__name__ if isinstance(cls, type) else type(cls).__name__
+        raise UnknownKind(f'{name} names no kind; decorate it with @custom_resource("GROUP/VERSION", plural="...")')
+    return info
+
+
+def custom_resource(
+    api_version: str,
+    *,
+    plural: str,
+    kind: str = "",
+    singular: str = "",
+    namespaced: bool = True,
+    short_names: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+) -> Callable[[type[R]], type[R]]:
+    """Declare a ``Resource`` subclass to be a custom kind. ``kind`` is the class's name unless given.
+
+    Raises:
+        ValueError: ``api_version`` is malformed.
+    """
+    group_version = GroupVersion.parse(api_version)
+
+    def declare(cls: type[R]) -> type[R]:
+        gvk = GroupVersionKind(group_version.group, group_version.version, kind or cls.__name__)
+        info = KindInfo(gvk, plural, namespaced, singular or gvk.kind.lower(), short_names, categories)
+        cls.__kind_info__ = info
+        _name(cls, info)
+        return cls
+
+    return declare
+
+

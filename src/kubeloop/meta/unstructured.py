@@ -1,0 +1,210 @@
+"""Unstructured: an object of any kind as the tree that it is on the wire, with typed metadata over it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.object_meta import ObjectMeta
+from kubeloop.meta.resource import KindInfo, Resource, set_source, source_of
+from kubeloop.meta.model import Source
+
+U = TypeVar("U", bound="Unstructured")
+
+_CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {}
+
+
+class Unstructured(Resource):
+    """A kind without a class of its own: ``Deployment = Unstructured.of("apps/v1", "Deployment")``.
+
+    Guarantees
+        ``obj["spec"]["replicas"]`` reads and writes the tree; ``obj.metadata`` is a typed view of ``obj["metadata"]`` that reads and
+        writes through, both ways. Where both were changed, the typed change wins.
+        The same arguments give the same class, so that informers and mappings are shared.
+
+    Not guaranteed
+        Identity of ``obj["metadata"]`` or of lists inside ``obj.metadata`` across changes made on the other side: read them again.
+    """
+
+    content: dict[str, Any] = {}
+    _seen_typed: bytes = b"{}"
+    _seen_tree: bytes = b""
+
+    __plain__: ClassVar[tuple[str, str, str | None, bool | None]]
+
+    @staticmethod
+    def of(api_version: str, kind: str, *, plural: str | None = None, namespaced: bool | None = None) -> type[Unstructured]:
+        """The class of a kind. Without ``plural`` and ``namespaced`` a client asks the server's discovery.
+
+        Raises:
+            ValueError: ``api_version`` is malformed.
+        """
+        key = (api_version, kind, plural, namespaced)
+        found = _CLASSES.get(key)
+        if found is None:
+            info = KindInfo(GroupVersionKind(*GroupVersion.parse(api_version), kind), plural, namespaced, kind.lower())
+            namespace = {"__kind_info__": info, "__plain__": key, "__module__": __name__, "__qualname__": f"Unstructured[{kind}]"}
+            found = _CLASSES[key] = type(Unstructured)(kind, (Unstructured,), namespace)
+        return found
+
+    @classmethod
+    def from_dict(cls: type[U], content: dict[str, Any]) -> U:
+        """Wrap a tree (not copied). On ``Unstructured`` itself the tree's ``apiVersion`` and ``kind`` choose the class.
+
+        Raises:
+            DecodeError: no kind, or not this class's.
+        """
+        api_version, kind = content.get("apiVersion"), content.get("kind")
+        target: type[Any] = cls
+        if not cls.kind:
+            if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
+                raise DecodeError('the object names no kind: it needs "apiVersion" and "kind"')
+            try:
+                target = Unstructured.of(api_version, kind)
+            except ValueError as error:
+                raise DecodeError(str(error)) from None
+        elif (api_version or cls.api_version, kind or cls.kind) != (cls.api_version, cls.kind):
+            raise DecodeError(f"the object is {api_version}, Kind={kind}, not {cls.api_version}, Kind={cls.kind}")
+        obj: U = target(content=content)
+        obj._pull()
+        return obj
+
+    @property
+    def _typed(self) -> ObjectMeta:
+        return _METADATA.__get__(self)
+
+    def _get_metadata(self) -> ObjectMeta:
+        self.synchronize()
+        return self._typed
+
+    def _set_metadata(self, value: ObjectMeta) -> None:
+        _METADATA.__set__(self, value)
+
+    def synchronize(self) -> None:
+        """Bring typed metadata and tree together (done by every access; call it before reading ``content`` directly)."""
+        typed = msgspec.json.encode(self._typed)
+        if typed != self._seen_typed:
+            self._push(typed)
+            self._pull()
+        elif msgspec.json.encode(self.content.get("metadata")) != self._seen_tree:
+            self._pull()
+
+    def _push(self, typed: bytes) -> None:
+        before: dict[str, Any] = msgspec.json.decode(self._seen_typed)
+        after: dict[str, Any] = msgspec.json.decode(typed)
+        tree = self.content.get("metadata")
+        if not isinstance(tree, dict):
+            tree = self.content["metadata"] = {}
+        for name in before.keys() | after.keys():
+            old, new = before.get(name), after.get(name)
+            if old == new:
+                continue
+            mine = tree.get(name)
+            if new is None:
+                tree.pop(name, None)
+            elif isinstance(mine, dict) and isinstance(new, dict):
+                for key in (old or {}).keys() - new.keys():
+                    mine.pop(key, None)
+                mine.update({key: value for key, value in new.items() if (old or {}).get(key) != value})
+            else:
+                tree[name] = new
+
+    def _pull(self) -> None:
+        tree = self.content.get("metadata")
+        self._seen_tree = msgspec.json.encode(tree)
+        fresh = _read_metadata(tree, self.kind)
+        live = self._typed
+        for name in live.__struct_fields__:
+            new, old = getattr(fresh, name), getattr(live, name)
+            if isinstance(old, dict) and isinstance(new, dict):
+                if old != new:
+                    old.clear()
+                    old.update(new)
+            elif old != new:
+                setattr(live, name, new)
+        self._seen_typed = msgspec.json.encode(live)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree itself (not a copy), with ``apiVersion`` and ``kind``."""
+        self.synchronize()
+        if self.content.get("apiVersion") != self.api_version or self.content.get("kind") != self.kind:
+            rest = {key: value for key, value in self.content.items() if key not in {"apiVersion", "kind"}}
+            self.content.clear()
+            self.content.update({"apiVersion": self.api_version, "kind": self.kind} | rest)
+        return self.content
+
+    def __getitem__(self, key: str) -> Any:
+        self.synchronize()
+        return self.content[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.synchronize()
+        self.content[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self.synchronize()
+        del self.content[key]
+
+    def __contains__(self, key: str) -> bool:
+        self.synchronize()
+        return key in self.content
+
+    def get(self, *path: str, default: Any = None) -> Any:
+        """The value at ``path`` (``obj.get("spec", "replicas")``); ``default`` where any part is missing or null."""
+        self.synchronize()
+        at: Any = self.content
+        for key in path:
+            at = at.get(key) if isinstance(at, dict) else None
+            if at is None:
+                return default
+        return at
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Unstructured):
+            return NotImplemented
+        return type(self) is type(other) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like every Resource
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.to_dict()!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.__plain__, self.to_dict(), source_of(self))
+
+
+_METADATA: Any = Resource.__dict__["metadata"]
+Unstructured.metadata = property(Unstructured._get_metadata, Unstructured._set_metadata)  # type: ignore[assignment]  # mypy sees the field
+
+
+def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str, Any], source: Source | None) -> Unstructured:
+    api_version, kind, plural, namespaced = plain
+    obj = Unstructured.of(api_version, kind, plural=plural, namespaced=namespaced).from_dict(content)
+    if source is not None:
+        set_source(obj, source)
+    return obj
+
+
+def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
+    """Leniently: nulls and fields of another type count as missing, so that any tree can be held."""
+    if tree is None:
+        return ObjectMeta()
+    if not isinstance(tree, dict):
+        raise DecodeError(f"{kind}: metadata is not an object")
+    try:
+        return msgspec.convert(tree, ObjectMeta)
+    except msgspec.ValidationError:
+        pass
+    kept = ObjectMeta()
+    for name, wire in zip(kept.__struct_fields__, kept.__struct_encode_fields__, strict=True):
+        value = tree.get(wire)
+        if value is None:
+            continue
+        try:
+            setattr(kept, name, getattr(msgspec.convert({wire: value}, ObjectMeta), name))
+        except msgspec.ValidationError as error:
+            raise DecodeError(f"{kind}: metadata.{wire}: {error}") from None
+    return kept
