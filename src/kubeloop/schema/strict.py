@@ -1,0 +1,438 @@
+"""What Go's typed decoding and encoding makes of the body of a built-in kind: unknown fields, types, nulls, zero values.
+
+Source: encoding/json as patched in sigs.k8s.io/json (strict errors with paths), apimachinery pkg/runtime/serializer/json, and the
+JSON tags of Kubernetes' API modules (``strict_types``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.quantity import Quantity
+from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text
+from kubeloop.schema.strict_types import WireField, WireType, wire_types
+
+JSONObject = dict[str, Any]
+
+#: Go stops counting unknown and duplicate fields here.
+_MOST_PROBLEMS = 100
+#: A field that is not written at all, as opposed to null.
+_ABSENT: Any = object()
+
+
+class RepeatedKeys(dict[str, Any]):
+    """A JSON object in which a key stood more than once; the last one counts. ``repeated`` in order of appearance."""
+
+    __slots__ = ("repeated",)
+
+    repeated: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Conformed:
+    """The body as Kubernetes would hold it, and what strict decoding says: ``unknown field "spec.foo"``, ``duplicate field "data.a"``."""
+
+    obj: JSONObject
+    problems: list[str]
+
+
+def parse_json(data: bytes) -> Any:
+    """JSON as the server reads it, with repeated keys remembered (``RepeatedKeys``) and fractions as written (``Literal``).
+
+    Raises:
+        ValueError: not JSON, or not UTF-8.
+    """
+    return json.loads(data, object_pairs_hook=_pairs, parse_float=Literal)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    plain = dict(pairs)
+    if len(plain) == len(pairs):
+        return plain
+    marked = RepeatedKeys(pairs)
+    seen: set[str] = set()
+    marked.repeated = []
+    for key, _ in pairs:
+        if key in seen and key not in marked.repeated:
+            marked.repeated.append(key)
+        seen.add(key)
+    return marked
+
+
+def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
+    """``obj`` as a typed server would hold and write it: a new tree; ``obj`` stays as it is.
+
+    Guarantees
+        Known fields only, in Go's order; nulls, empty lists and maps, and zero values left out where Go leaves them out, and written where
+        Go writes them (``status: {}``); quantities canonical, times in UTC. Conforming twice changes nothing.
+
+    Not guaranteed
+        Defaults and validity.
+
+    Raises:
+        DecodeError: a value of the wrong type; Go's text, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
+        KeyError: ``gvk`` is not a built-in kind.
+    """
+    index = wire_types().kind(gvk)
+    if index is None:
+        raise KeyError(f"{'/'.join(gvk)} is not a built-in kind")
+    state = _State()
+    result = decoder(index)(obj, state)
+    if state.fault:
+        raise DecodeError(state.fault)
+    return Conformed(result, list(state.problems))
+
+
+def is_builtin(gvk: GroupVersionKind) -> bool:
+    return wire_types().kind(gvk) is not None
+
+
+def zero(gvk: GroupVersionKind, name: str) -> Any:
+    """What Go writes for an empty field of a kind (``status`` of a Deployment: ``{}``); None where it writes nothing or null.
+
+    Raises:
+        KeyError: no such kind or field.
+    """
+    index = wire_types().kind(gvk)
+    if index is None:
+        raise KeyError(f"{'/'.join(gvk)} is not a built-in kind")
+    for one in wire_types().type(index).fields:
+        if one.name == name:
+            found = _empty(one)
+            return None if found is _ABSENT else found()
+    raise KeyError(f"{gvk.kind} has no field {name}")
+
+
+@dataclass(slots=True)
+class _State:
+    """Where decoding stands, for error texts: ``path`` as strict errors show it, ``fields`` and ``struct`` as type errors do."""
+
+    path: list[str] = field(default_factory=list)
+    fields: list[str] = field(default_factory=list)
+    struct: str = ""
+    fault: str = ""
+    problems: dict[str, None] = field(default_factory=dict)
+    #: Inside a hand-written decoder upstream is not strict.
+    lenient: bool = False
+
+    def mistyped(self, met: str, wanted: str) -> None:
+        """Only the first is told, but decoding goes on, for an error of a special type takes precedence."""
+        if not self.fault:
+            self.fault = self.type_error(met, wanted)
+
+    def type_error(self, met: str, wanted: str) -> str:
+        where = f"Go struct field {self.struct}.{'.'.join(self.fields)}" if self.struct or self.fields else "Go value"
+        return f"json: cannot unmarshal {met} into {where} of type {wanted}"
+
+    def problem(self, what: str, name: str) -> None:
+        if not self.lenient and len(self.problems) < _MOST_PROBLEMS:
+            whole = "".join(self.path) + "." + name if self.path else name
+            self.problems[f"{what} field {json.dumps(whole, ensure_ascii=False)}"] = None
+
+    def step(self, name: str) -> None:
+        self.path.append(f".{name}" if self.path else name)
+
+
+Decode = Callable[[Any, _State], Any]
+
+
+@cache
+def decoder(index: int) -> Decode:
+    """Reads one type; what it returns for null is the type's zero value, None where that is Go's nil."""
+    kind = wire_types().type(index)
+    match kind.category:
+        case "pointer":
+            return _pointer(kind)
+        case "slice":
+            return _slice(kind)
+        case "map":
+            return _map(kind)
+        case "struct":
+            return _struct(kind)
+        case "raw":
+            return _raw(kind)
+        case category:
+            return _SCALARS[category](kind) if category in _SCALARS else _integer(kind)
+
+
+def _met(value: Any) -> str:
+    """The kind of a JSON value in Go's words."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+def _pointer(kind: WireType) -> Decode:
+    element = decoder(kind.element) if wire_types().type(kind.element).category != "struct" else None
+
+    def decode(value: Any, state: _State) -> Any:
+        if value is None:
+            return None
+        # Structs refer to themselves through pointers, so these are looked up when first met.
+        return (element or decoder(kind.element))(value, state)
+
+    return decode
+
+
+def _slice(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if not isinstance(value, list):
+            if value is not None:
+                state.mistyped(_met(value), kind.name)
+            return None
+        element = decoder(kind.element)
+        result = []
+        depth = len(state.path)
+        for at, one in enumerate(value):
+            state.path.append(f"[{at}]")
+            result.append(element(one, state))
+            del state.path[depth:]
+        return result or None
+
+    return decode
+
+
+def _map(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if not isinstance(value, dict):
+            if value is not None:
+                state.mistyped(_met(value), kind.name)
+            return None
+        element = decoder(kind.element)
+        # Stored objects went through protobuf, which knows no null among bytes.
+        null = "" if wire_types().type(kind.element).category == "bytes" else element(None, state)
+        if isinstance(value, RepeatedKeys):
+            for name in value.repeated:
+                state.problem("duplicate", name)
+        result = {}
+        depth = len(state.path)
+        for key, one in value.items():
+            state.step(key)
+            result[key] = element(one, state) if one is not None else null
+            del state.path[depth:]
+        return result or None
+
+    return decode
+
+
+def _struct(kind: WireType) -> Decode:
+    known = {one.name: (one, (*one.prefix.rstrip(".").split("."), one.name) if one.prefix else (one.name,)) for one in kind.fields}
+    order: list[tuple[str, bool, bool, Any]] | None = None
+
+    def decode(value: Any, state: _State) -> Any:
+        nonlocal order
+        if order is None:
+            order = [(one.name, _drops_zero(one), one.omitempty or one.omitzero, _empty(one)) for one in kind.fields]
+        read: JSONObject = {}
+        if isinstance(value, dict):
+            _read_fields(kind, known, value, state, read)
+        elif value is not None:
+            state.mistyped(_met(value), kind.name)
+        result: JSONObject = {}
+        for name, drops_zero, drops_nil, empty in order:
+            found = read.get(name, _ABSENT)
+            if found is _ABSENT:
+                if empty is not _ABSENT:
+                    result[name] = empty()
+            elif found is None:
+                if not drops_nil:
+                    result[name] = None
+            elif not (drops_zero and not found):
+                result[name] = found
+        return result
+
+    return decode
+
+
+def _read_fields(
+    kind: WireType, known: dict[str, tuple[WireField, tuple[str, ...]]], value: JSONObject, state: _State, read: JSONObject
+) -> None:
+    repeated = value.repeated if isinstance(value, RepeatedKeys) else ()
+    depth, outer, above = len(state.path), state.struct, len(state.fields)
+    for key, one in value.items():
+        found = known.get(key)
+        if found is None:
+            state.problem("unknown", key)
+            continue
+        if key in repeated:
+            state.problem("duplicate", key)
+        state.step(key)
+        state.struct = kind.struct_name
+        state.fields += found[1]
+        decoded = decoder(found[0].type)(one, state)
+        if one is not None or decoded is not None:
+            read[key] = decoded
+        del state.path[depth:], state.fields[above:]
+        state.struct = outer
+
+
+def _drops_zero(one: WireField) -> bool:
+    """Whether a zero of this field is left out though it was given: Go cannot tell it from an absent one."""
+    return (one.omitempty and _category(one) in _FALSY) or (one.omitzero and _category(one) != "pointer")
+
+
+def _category(one: WireField) -> str:
+    return wire_types().type(one.type).category
+
+
+#: Categories whose zero value omitempty leaves out.
+_FALSY = {"string", "bool", "int32", "int64", "int", "float64", "bytes", "slice", "map"}
+
+
+def _empty(one: WireField) -> Any:
+    """A maker of what is written for a field that was not given; _ABSENT when nothing is."""
+    kind = wire_types().type(one.type)
+    if one.omitzero or (one.omitempty and (kind.category in _FALSY or kind.category == "pointer")):
+        return _ABSENT
+    return lambda: decoder(one.type)(None, _State())
+
+
+def _raw(kind: WireType) -> Decode:
+    """Any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are still read as such but not strictly."""
+    if not kind.name.startswith("v1.JSONSchemaPropsOr"):
+        return lambda value, _: value
+
+    def decode(value: Any, state: _State) -> Any:
+        lenient, state.lenient = state.lenient, True
+        schema = decoder(wire_types().schema_props)
+        if isinstance(value, dict):
+            result: Any = schema(value, state)
+        elif isinstance(value, list):
+            result = [schema(one, state) if isinstance(one, dict) else one for one in value]
+        else:
+            result = value
+        state.lenient = lenient
+        return result
+
+    return decode
+
+
+def _string(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if isinstance(value, str):
+            return value
+        if value is not None:
+            state.mistyped(_met(value), kind.name)
+        return ""
+
+    return decode
+
+
+def _bool(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if isinstance(value, bool):
+            return value
+        if value is not None:
+            state.mistyped(_met(value), kind.name)
+        return False
+
+    return decode
+
+
+def _integer(kind: WireType) -> Decode:
+    if not is_integer(kind.category):
+        raise AssertionError(f"no reader for the Go kind {kind.category}")
+
+    def decode(value: Any, state: _State) -> Any:
+        if fits(value, kind.category):
+            return value
+        if value is not None:
+            met = _met(value)
+            state.mistyped(f"number {number_text(value)}" if met == "number" else met, kind.name)
+        return 0
+
+    return decode
+
+
+def _float(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return int(value) if float(value).is_integer() else float(value)
+        if value is not None:
+            state.mistyped(_met(value), kind.name)
+        return 0
+
+    return decode
+
+
+def _bytes(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if isinstance(value, str):
+            try:
+                return decode_base64(value)
+            except DecodeError as fault:
+                state.fault = state.fault or str(fault)
+                return ""
+        if isinstance(value, list) and all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 256 for one in value):
+            return base64.b64encode(bytes(value)).decode()
+        if value is not None:
+            state.mistyped(_met(value), kind.name)
+        return None
+
+    return decode
+
+
+def _time(kind: WireType) -> Decode:
+    micro = kind.category == "microtime"
+
+    def decode(value: Any, state: _State) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise DecodeError(state.type_error(_met(value), "string"))
+        return decode_time(value, micro)
+
+    return decode
+
+
+def _quantity(kind: WireType) -> Decode:
+    def decode(value: Any, _: _State) -> Any:
+        if value is None:
+            return "0"
+        if isinstance(value, str):
+            text = value.strip()
+        elif _met(value) == "number":
+            text = number_text(value)
+        else:
+            text = json.dumps(value)
+        try:
+            return str(Quantity(text))
+        except ValueError as fault:
+            raise DecodeError(str(fault)) from None
+
+    return decode
+
+
+def _int_or_string(kind: WireType) -> Decode:
+    def decode(value: Any, state: _State) -> Any:
+        if value is None:
+            return 0
+        if isinstance(value, str) or fits(value, "int32"):
+            return value
+        met = _met(value)
+        raise DecodeError(state.type_error(f"number {number_text(value)}" if met == "number" else met, "int32"))
+
+    return decode
+
+
+_SCALARS: dict[str, Callable[[WireType], Decode]] = {
+    "string": _string,
+    "bool": _bool,
+    "float64": _float,
+    "bytes": _bytes,
+    "time": _time,
+    "microtime": _time,
+    "quantity": _quantity,
+    "intorstring": _int_or_string,
+}

@@ -1,0 +1,173 @@
+"""Scalars with a reader of their own: times, base64, numbers; with the words that Go has for what it cannot read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import re
+from typing import Any
+
+from kubeloop.meta.errors import DecodeError
+
+_RFC3339 = "2006-01-02T15:04:05Z07:00"
+_RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
+_INT_BITS = {"int32": 32, "int64": 64, "int": 64, "int16": 16, "int8": 8, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+_ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+class Literal(float):
+    """A JSON number with a fraction or an exponent, which remembers how it was written."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def __new__(cls, text: str) -> Literal:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def number_text(value: float) -> str:
+    """A number as it stood in the request."""
+    return value.text if isinstance(value, Literal) else json.dumps(value)
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether ``value`` is a number that Go's ``kind`` holds without loss."""
+    bits = _INT_BITS[kind]
+    if type(value) is not int:
+        return False
+    return 0 <= value < 1 << bits if kind.startswith("u") else -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def is_integer(kind: str) -> bool:
+    return kind in _INT_BITS
+
+
+def decode_base64(text: str) -> str:
+    """``text`` as Go writes it after reading.
+
+    Raises:
+        DecodeError: with the offset that Go reports.
+    """
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+    except (binascii.Error, ValueError):
+        plain = text.replace("\r", "").replace("\n", "")
+        fault = _base64_fault(text)
+        if fault is None:
+            return base64.b64encode(base64.b64decode(plain)).decode()
+        raise DecodeError(f"illegal base64 data at input byte {fault}") from None
+
+
+def _base64_fault(text: str) -> int | None:
+    """Offset of the first fault by the rules of Go's encoding/base64 (StdEncoding), None if there is none."""
+    at, size = 0, len(text)
+    while True:
+        digits = 0
+        while digits < 4:
+            if at == size:
+                return None if digits == 0 else at - digits
+            char = text[at]
+            at += 1
+            if char in "\r\n":
+                continue
+            if char in _ALPHABET:
+                digits += 1
+                continue
+            if char != "=" or digits < 2:
+                return at - 1
+            return _padding_fault(text, at, digits)
+
+
+def _padding_fault(text: str, at: int, digits: int) -> int | None:
+    size = len(text)
+    if digits == 2:
+        while at < size and text[at] in "\r\n":
+            at += 1
+        if at == size:
+            return size
+        if text[at] != "=":
+            return at - 1
+        at += 1
+    while at < size and text[at] in "\r\n":
+        at += 1
+    return at if at < size else None
+
+
+class _TimeFault(Exception):
+    def __init__(self, rest: str, element: str, message: str = "") -> None:
+        super().__init__(rest)
+        self.rest, self.element, self.message = rest, element, message
+
+
+def _take(rest: str, pattern: str, element: str) -> tuple[str, str]:
+    found = re.match(pattern, rest, re.ASCII)
+    if found is None:
+        raise _TimeFault(rest, element)
+    return found.group(), rest[found.end() :]
+
+
+def _ranged(text: str, low: int, high: int, what: str) -> int:
+    value = int(text)
+    if not low <= value <= high:
+        raise _TimeFault("", "", f": {what} out of range")
+    return value
+
+
+def _go_time(text: str, micro: bool) -> datetime.datetime:
+    """time.Parse of RFC 3339, with six digits of fraction where ``micro``."""
+    year, rest = _take(text, r"\d{4}", "2006")
+    _, rest = _take(rest, "-", "-")
+    month_text, rest = _take(rest, r"\d{2}", "01")
+    month = _ranged(month_text, 1, 12, "month")
+    _, rest = _take(rest, "-", "-")
+    day_text, rest = _take(rest, r"\d{2}", "02")
+    _, rest = _take(rest, "T", "T")
+    hour_text, rest = _take(rest, r"\d{2}", "15")
+    hour = _ranged(hour_text, 0, 23, "hour")
+    _, rest = _take(rest, ":", ":")
+    minute_text, rest = _take(rest, r"\d{2}", "04")
+    minute = _ranged(minute_text, 0, 59, "minute")
+    _, rest = _take(rest, ":", ":")
+    second_text, rest = _take(rest, r"\d{2}", "05")
+    second = _ranged(second_text, 0, 59, "second")
+    fraction = ""
+    if micro:
+        fraction, rest = _take(rest, r"[.,]\d{6}", ".000000")
+    elif re.match(r"[.,]\d", rest):
+        fraction, rest = _take(rest, r"[.,]\d+", "")
+    zone, rest = _take(rest, r"Z|[+-]\d{2}:\d{2}", "Z07:00")
+    if rest:
+        raise _TimeFault("", "", f": extra text: {json.dumps(rest)}")
+    try:
+        when = datetime.datetime(int(year), month, int(day_text), hour, minute, second, int(fraction[1:7].ljust(6, "0") or 0), datetime.UTC)
+    except ValueError:
+        raise _TimeFault("", "", ": day out of range") from None
+    if zone != "Z":
+        offset = datetime.timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
+        when = when - offset if zone[0] == "+" else when + offset
+    return when
+
+
+def decode_time(text: str, micro: bool) -> str:
+    """A Time (seconds) or MicroTime in UTC as Kubernetes writes it.
+
+    Raises:
+        DecodeError: not RFC 3339; the text is Go's.
+    """
+    try:
+        when = _go_time(text, micro)
+    except _TimeFault as fault:
+        layout = _RFC3339_MICRO if micro else _RFC3339
+        if fault.message:
+            raise DecodeError(f"parsing time {json.dumps(text)}{fault.message}") from None
+        at, wanted = json.dumps(fault.rest), json.dumps(fault.element)
+        raise DecodeError(f"parsing time {json.dumps(text)} as {json.dumps(layout)}: cannot parse {at} as {wanted}") from None
+    except OverflowError:
+        raise DecodeError(f"parsing time {json.dumps(text)}: year out of range") from None
+    base = f"{when.year:04d}-{when.month:02d}-{when.day:02d}T{when.hour:02d}:{when.minute:02d}:{when.second:02d}"
+    return f"{base}.{when.microsecond:06d}Z" if micro else f"{base}Z"

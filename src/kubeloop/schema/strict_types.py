@@ -1,0 +1,92 @@
+"""How Go reads and writes each built-in type: field order, Go type names, and which zero values are left out.
+
+Facts of reflection over Kubernetes' API modules (``tools/wiretypes``); OpenAPI does not carry them.
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from kubeloop.meta.kinds import GroupVersionKind
+
+DOCUMENT = "wiretypes.json.gz"
+
+
+class WireField(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One field in declaration order. ``omit``: "e" omitempty, "z" omitzero. ``prefix``: the embedded structs it comes from, each with a dot."""
+
+    name: str
+    type: int
+    omit: str
+    prefix: str
+
+    @property
+    def omitempty(self) -> bool:
+        return "e" in self.omit
+
+    @property
+    def omitzero(self) -> bool:
+        return "z" in self.omit
+
+
+class WireType(msgspec.Struct, frozen=True, gc=False):
+    """One Go type. ``category``: pointer, slice, map, struct, bytes, raw, time, microtime, quantity, intorstring, or a scalar's Go kind."""
+
+    name: str
+    category: str
+    element: int = -1
+    fields: tuple[WireField, ...] = ()
+
+    @property
+    def struct_name(self) -> str:
+        """Without its package, as decoding errors name it."""
+        return self.name.rpartition(".")[2]
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A type as it lies in the file; ``rest`` is an element's index or a struct's fields, and is read when asked for."""
+
+    name: str
+    category: str
+    rest: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Document(msgspec.Struct):
+    types: list[_Row]
+    kinds: dict[str, int]
+
+
+class WireTypes:
+    """All types by index, and the index of each kind."""
+
+    def __init__(self, document: _Document) -> None:
+        self._raw = document.types
+        self._kinds = document.kinds
+        self._types: dict[int, WireType] = {}
+        self.schema_props = next(at for at, row in enumerate(self._raw) if row.name == "v1.JSONSchemaProps")
+
+    def kind(self, gvk: GroupVersionKind) -> int | None:
+        """The type of a built-in kind, None for any other."""
+        return self._kinds.get("/".join(gvk))
+
+    def type(self, index: int) -> WireType:
+        found = self._types.get(index)
+        if found is None:
+            found = self._types[index] = _wire_type(self._raw[index])
+        return found
+
+
+def _wire_type(row: _Row) -> WireType:
+    if row.category == "struct":
+        return WireType(row.name, row.category, fields=msgspec.json.decode(row.rest, type=tuple[WireField, ...]))
+    return WireType(row.name, row.category, element=msgspec.json.decode(row.rest, type=int) if bytes(row.rest) else -1)
+
+
+@cache
+def wire_types() -> WireTypes:
+    data = gzip.decompress((resources.files("kubeloop.schema") / DOCUMENT).read_bytes())
+    return WireTypes(msgspec.json.decode(data, type=_Document))
