@@ -40,6 +40,8 @@ class Strategy:
     allow_unconditional_update: bool = True
     #: Grace in seconds that a deletion without ``gracePeriodSeconds`` gets; None deletes at once. A function of the object (Pods).
     default_grace: Callable[[JSONObject], int] | None = None
+    #: Whether a deletion that is done answers with the object rather than with a Status (Pods, Services, ServiceAccounts and few others).
+    returns_deleted: bool = False
     #: What becomes of dependents when a deletion names no policy: "background" or "orphan".
     default_propagation: str = "background"
 
@@ -67,7 +69,7 @@ class Strategy:
         return []
 
     def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
-        """For ``/status``: keep everything of ``old`` but the status (and, by upstream's rule, metadata such as labels where the kind says so)."""
+        """For ``/status``: keep everything of ``old`` but the status (and metadata such as labels, where the kind says so)."""
         status = obj.get("status")
         metadata = obj.get("metadata")
         obj.clear()

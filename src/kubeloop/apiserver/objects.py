@@ -1,0 +1,142 @@
+"""Objects over storage: keys, versions of a group, and a bounded cache of decoded trees. Knows nothing of requests."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver.encoding import object_form, stored_form, wire_form
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.storage import KeyValue, Storage
+from kubeloop.meta.kinds import GroupVersionKind
+
+JSONObject = dict[str, Any]
+
+#: Decoded trees kept; beyond it the ones used least recently go.
+_MOST_DECODED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as read: ``kv`` is what storage holds, ``obj`` the shared tree in the version asked for. Never change ``obj``; copy it."""
+
+    kv: KeyValue
+    obj: JSONObject
+
+    @property
+    def revision(self) -> int:
+        return self.kv.mod_revision
+
+
+class StaleWrite(Exception):  # noqa: N818 - internal signal, handled where it is raised or one frame above
+    """Somebody else wrote first; ``current`` is what is there now, None when it is gone."""
+
+    def __init__(self, current: KeyValue | None) -> None:
+        super().__init__("the key has changed")
+        self.current = current
+
+
+class Objects:
+    """Reads and writes objects of any served resource.
+
+    Guarantees
+        A read shows the newest write of this process or a later state. A write happens only if the object is at the revision given.
+        Objects are stored in the resource's storage version and come out in the version asked for, defaulted when they were converted.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._decoded: OrderedDict[tuple[str, int, str], JSONObject] = OrderedDict()
+
+    @staticmethod
+    def key(resource: ServedResource, namespace: str, name: str) -> str:
+        return f"{Objects.prefix(resource, namespace)}{name}"
+
+    @staticmethod
+    def prefix(resource: ServedResource, namespace: str) -> str:
+        """Key prefix of all objects of a resource, or of those in one namespace."""
+        return f"{resource.storage_prefix}{namespace}/" if namespace else resource.storage_prefix
+
+    async def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject | None:
+        kv, _ = await self.storage.get(self.key(resource, namespace, name))
+        return None if kv is None else StoredObject(kv, self.tree(resource, kv))
+
+    async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
+        """Create (``expected`` 0) or replace. ``obj`` is in the resource's version; it becomes shared: do not change it afterwards.
+
+        Raises:
+            StaleWrite
+        """
+        metadata = obj["metadata"]
+        key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
+        written = await self.storage.write(key, self.encode(resource, obj), expected=expected, lease=lease)
+        if not written.succeeded:
+            raise StaleWrite(written.current)
+        assert written.current is not None
+        metadata["resourceVersion"] = str(written.current.mod_revision)
+        self._keep((key, written.current.mod_revision, resource.gvk.api_version), obj)
+        return StoredObject(written.current, obj)
+
+    async def remove(self, stored: StoredObject) -> int:
+        """Delete; returns the revision of the deletion.
+
+        Raises:
+            StaleWrite
+        """
+        written = await self.storage.write(stored.kv.key, None, expected=stored.revision)
+        if not written.succeeded:
+            raise StaleWrite(written.current)
+        return written.revision
+
+    def encode(self, resource: ServedResource, obj: JSONObject) -> bytes:
+        """As it is stored."""
+        storage = resource.storage or resource.gvk
+        if storage.group_version != resource.gvk.group_version:
+            obj = converted(resource, obj, storage)
+        return stored_form(obj, storage.api_version, storage.kind)
+
+    def tree(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
+        """The object in the resource's version, shared: do not change it."""
+        key = (kv.key, kv.mod_revision, resource.gvk.api_version)
+        obj = self._decoded.get(key)
+        if obj is None:
+            obj = self.fresh(resource, kv)
+            self._keep(key, obj)
+        else:
+            self._decoded.move_to_end(key)
+        return obj
+
+    def fresh(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
+        """The object in the resource's version, the caller's own."""
+        obj = object_form(kv.value, kv.mod_revision)
+        if not self.is_plain(resource):
+            if obj.get("apiVersion") != resource.gvk.api_version:
+                obj = converted(resource, obj, resource.gvk)
+            resource.strategy.default(obj)
+        return obj
+
+    def wire(self, resource: ServedResource, kv: KeyValue) -> bytes:
+        """The object in the resource's version, as JSON."""
+        if self.is_plain(resource):
+            return wire_form(kv.value, kv.mod_revision)
+        from kubeloop.apiserver.encoding import encode
+
+        return encode(self.tree(resource, kv))
+
+    @staticmethod
+    def is_plain(resource: ServedResource) -> bool:
+        """Whether what is stored can be sent as it is. A custom resource's schema may have changed since, so it is defaulted when read."""
+        return not resource.custom and (resource.storage is None or resource.storage == resource.gvk)
+
+    def _keep(self, key: tuple[str, int, str], obj: JSONObject) -> None:
+        self._decoded[key] = obj
+        if len(self._decoded) > _MOST_DECODED:
+            self._decoded.popitem(last=False)
+
+
+def converted(resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
+    """``obj`` in another version of its group; without a converter only apiVersion changes (as CRDs with strategy None)."""
+    if resource.convert is not None:
+        return resource.convert(obj, to.version if to.group == resource.gvr.group else to.api_version)
+    return {**obj, "apiVersion": to.api_version, "kind": to.kind}
