@@ -99,13 +99,15 @@ def qualified_name(name: str) -> list[str]:
         return [f"a valid label key {explained} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     faults = []
     if len(parts) == 2:
-        faults = dns1123_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
+        faults = (
+            [fault.replace("253 characters", "253 bytes") for fault in dns1123_subdomain(parts[0])] if parts[0] else ["must be non-empty"]
+        )
         faults = [f"prefix part {fault}" for fault in faults]
     last = parts[-1]
     if not last:
         faults.append("name part must be non-empty")
     else:
-        faults += [f"name part {fault}" for fault in _length(last, 63)]
+        faults += [f"name part {fault}" for fault in _length(last, 63, "bytes")]
     if not _matches(_LABEL_KEY, last):
         faults.append(f"name part {explained}")
     return faults
@@ -116,7 +118,7 @@ def label_value(value: str) -> list[str]:
         "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
         "and must start and end with an alphanumeric character"
     )
-    return _length(value, 63) + _pattern(_LABEL_VALUE, value, rule, "MyValue", "my_value", "12345")
+    return _length(value, 63, "bytes") + _pattern(_LABEL_VALUE, value, rule, "MyValue", "my_value", "12345")
 
 
 def annotation_key(key: str) -> list[str]:
@@ -196,8 +198,9 @@ def _masked(name: str) -> str:
     return f"{name[:-2]}a" if len(name) > 1 and name.endswith("-") else name
 
 
-def _length(text: str, limit: int) -> list[str]:
-    return [too_long(limit)] if len(text.encode()) > limit else []
+def _length(text: str, limit: int, unit: str = "characters") -> list[str]:
+    """Bytes are counted whatever upstream calls them: it says "bytes" for labels and "characters" for names."""
+    return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
 
 
 def _pattern(pattern: str, text: str, rule: str, *examples: str) -> list[str]:

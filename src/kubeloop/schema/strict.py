@@ -396,7 +396,7 @@ def _time(kind: WireType) -> Decode:
     return decode
 
 
-def _quantity(kind: WireType) -> Decode:
+def _quantity(_kind: WireType) -> Decode:
     def decode(value: Any, _: _State) -> Any:
         if value is None:
             return "0"
@@ -414,7 +414,7 @@ def _quantity(kind: WireType) -> Decode:
     return decode
 
 
-def _int_or_string(kind: WireType) -> Decode:
+def _int_or_string(_kind: WireType) -> Decode:
     def decode(value: Any, state: _State) -> Any:
         if value is None:
             return 0

@@ -7,7 +7,7 @@ import binascii
 import datetime
 import json
 import re
-from typing import Any
+from typing import Any, Self
 
 from kubeloop.meta.errors import DecodeError
 
@@ -24,7 +24,7 @@ class Literal(float):
 
     text: str
 
-    def __new__(cls, text: str) -> Literal:
+    def __new__(cls, text: str) -> Self:
         made = super().__new__(cls, text)
         made.text = text
         return made

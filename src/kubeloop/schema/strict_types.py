@@ -17,7 +17,10 @@ DOCUMENT = "wiretypes.json.gz"
 
 
 class WireField(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One field in declaration order. ``omit``: "e" omitempty, "z" omitzero. ``prefix``: the embedded structs it comes from, each with a dot."""
+    """One field in declaration order.
+
+    ``omit``: "e" omitempty, "z" omitzero. ``prefix``: the embedded structs it comes from, each with a dot.
+    """
 
     name: str
     type: int

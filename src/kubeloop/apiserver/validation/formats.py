@@ -1,0 +1,122 @@
+"""Formats of strings and numbers beyond names and labels, each as a list of messages (empty when it fits).
+
+Source: k8s.io/apimachinery pkg/util/validation (validation.go, ip.go), with the feature gates of a default 1.36 server.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range
+
+MAX_INT32 = 2**31 - 1
+NOT_NEGATIVE = "must be greater than or equal to 0"
+NOT_POSITIVE = "must be greater than 0"
+IMMUTABLE = "field is immutable"
+
+_UNDERSCORE_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORE_NAME = rf"{_UNDERSCORE_LABEL}(\.{_UNDERSCORE_LABEL})*"
+
+
+def user_id(value: int) -> list[str]:
+    return in_range(value, 0, MAX_INT32)
+
+
+def subdomain_with_underscore(value: str) -> list[str]:
+    found = ["must be no more than 253 characters"] if len(value.encode()) > 253 else []
+    if not re.fullmatch(_UNDERSCORE_NAME, value):
+        found.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end "
+            f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_UNDERSCORE_NAME}')"
+        )
+    return found
+
+
+def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """As Kubernetes reads addresses of old: leading zeros in IPv4 are decimal. None if it is none."""
+    if re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", value, re.ASCII):
+        parts = [int(part) for part in value.split(".")]
+        return ipaddress.IPv4Address(".".join(map(str, parts))) if max(parts) < 256 else None
+    try:
+        return ipaddress.IPv6Address(value) if "%" not in value and ":" in value else None
+    except ValueError:
+        return None
+
+
+def ip_address(value: str) -> list[str]:
+    """Strict as new fields and, by StrictIPCIDRValidation, old ones want it."""
+    found = sloppy_ip(value)
+    if found is None:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    if isinstance(found, ipaddress.IPv4Address):
+        return [] if str(found) == value else ["must not have leading 0s"]
+    return ["must not be an IPv4-mapped IPv6 address"] if found.ipv4_mapped else []
+
+
+def canonical_ip(value: str) -> list[str]:
+    found = ip_address(value)
+    parsed = sloppy_ip(value)
+    if found or parsed is None or str(parsed) == value:
+        return found
+    return [f'must be in canonical form ("{parsed}")']
+
+
+def cidr(value: str) -> list[str]:
+    address, slash, length = value.partition("/")
+    parsed = sloppy_ip(address)
+    if parsed is None or not slash or not re.fullmatch(r"\d+", length, re.ASCII) or int(length) > parsed.max_prefixlen:
+        return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+    if str(int(length)) != length or (parsed.version == 4 and str(parsed) != address):
+        return ["must not have leading 0s in IP or prefix length"]
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        return ["must not have an IPv4-mapped IPv6 address"]
+    if ipaddress.ip_network((parsed, int(length)), strict=False).network_address != parsed:
+        return ["must not have bits set beyond the prefix length"]
+    return []
+
+
+def each(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]:
+    """One error for each message."""
+    for message in messages:
+        yield invalid(path, value, message)
+
+
+def label_name_field(path: str, value: str) -> Iterator[FieldError]:
+    """A DNS-1123 label, such as a container's name."""
+    return each(path, value, dns1123_label(value, False))
+
+
+def subdomain_field(path: str, value: str) -> Iterator[FieldError]:
+    return each(path, value, dns1123_subdomain(value, False))
+
+
+def not_negative(path: str, value: int | None) -> Iterator[FieldError]:
+    if value is not None and value < 0:
+        yield invalid(path, value, NOT_NEGATIVE)
+
+
+def positive(path: str, value: int) -> Iterator[FieldError]:
+    if value <= 0:
+        yield invalid(path, value, NOT_POSITIVE)
+
+
+def immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:
+    """Empty and absent count as equal, as in Kubernetes' semantic equality."""
+    if (new or None) != (old or None) and new != old:
+        yield invalid(path, new, IMMUTABLE)
+
+
+def one_of(path: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
+    """``supported`` is told in the order given: upstream sorts it for some fields and not for others."""
+    values = list(supported)
+    if value not in values:
+        yield unsupported(path, value, values)
+
+
+def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    shown = ", ".join(f'"{one}"' for one in supported)
+    return FieldError(FieldErrorType.NOT_SUPPORTED, path, value, f"supported values: {shown}")
