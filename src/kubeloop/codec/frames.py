@@ -1,0 +1,59 @@
+"""Cuts a stream of bytes into watch frames: one JSON document per line, however the transport split it.
+
+Frames are cut at newlines because JSON escapes a newline inside a string (RFC 8259, section 7); it must never parse.
+"""
+
+from __future__ import annotations
+
+from kubeloop.meta.errors import DecodeError
+
+#: An object is at most 3 MiB at the server's front door; an event repeats it once. What is longer is no watch.
+MAX_FRAME = 64 * 1024 * 1024
+
+
+class FrameCutter:
+    """Feed it chunks, it gives the frames that are complete, without their newline, as views of what was fed.
+
+    Guarantees
+        Frames come in order, each exactly once, whatever the chunk borders were; empty lines are no frames.
+        A long frame that arrives in many chunks is joined once, not once per chunk.
+
+    Raises
+        DecodeError: a frame is longer than ``MAX_FRAME``.
+    """
+
+    __slots__ = ("_parts", "_waiting")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._waiting = 0
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a frame whose end has not come."""
+        return self._waiting
+
+    def feed(self, chunk: bytes) -> list[memoryview]:
+        frames: list[memoryview] = []
+        end = chunk.find(b"\n")
+        if end >= 0:
+            if self._parts:
+                chunk = b"".join((*self._parts, chunk))
+                end += self._waiting
+                self._parts.clear()
+                self._waiting = 0
+            view = memoryview(chunk)
+            at = 0
+            # find() rather than split(): it looks for the newline with memchr, and nothing is copied.
+            while end >= 0:
+                if end > at:
+                    frames.append(view[at:end])
+                at = end + 1
+                end = chunk.find(b"\n", at)
+            chunk = chunk[at:]
+        if chunk:
+            self._parts.append(chunk)
+            self._waiting += len(chunk)
+            if self._waiting > MAX_FRAME:
+                raise DecodeError(f"a watch frame of more than {MAX_FRAME >> 20} MiB: the stream is not a watch of newline-separated JSON")
+        return frames

@@ -1,0 +1,134 @@
+"""Splits a list answer into its items while it arrives, so that a list of any length needs memory for one item.
+
+An item is accepted only when its bytes alone are a whole JSON object: no other cut is possible, so no scanner of our own is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.object_meta import ListMeta
+
+T = TypeVar("T")
+
+
+class _Head(msgspec.Struct):
+    """A list without its items. ``kind`` tells a Table or a Status from a list."""
+
+    metadata: ListMeta | None = None
+    kind: str = ""
+
+
+class _Page(_Head):
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_page = msgspec.json.Decoder(_Page).decode
+_check = msgspec.json.Decoder(msgspec.Raw).decode
+_ITEMS = b'"items":['
+
+
+class ListSplitter(Generic[T]):
+    """Feed it the body's chunks; it gives pairs of what ``read`` made of an item and the item's bytes (a view: copy what stays).
+
+    Guarantees
+        Items come in order, each exactly once, however the body is spaced, ordered or cut into chunks.
+        Bodies written as Kubernetes writes them are read item by item; others are kept until ``finish`` and then read whole.
+
+    Raises
+        DecodeError: not JSON, cut off, or not a list (from ``finish``); whatever ``read`` raises for an item that is JSON.
+    """
+
+    def __init__(self, read: Callable[[memoryview], T]) -> None:
+        self._read = read
+        self._buffer = b""
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head: _Head | None = None
+        self._whole = False
+        self._separator = b""
+        self._searched = 0
+
+    def feed(self, chunk: bytes) -> list[tuple[T, memoryview]]:
+        self._parts.append(chunk)
+        self._size += len(chunk)
+        # Joining only when as much has come as was waiting keeps the copying linear, also for a body that never splits.
+        if self._whole or self._size < len(self._buffer):
+            return []
+        self._join()
+        at = 0
+        if self._head is None:
+            at = self._begin()
+            if self._head is None:
+                return []
+        return self._items(at)
+
+    def finish(self) -> tuple[list[tuple[T, memoryview]], ListMeta, str]:
+        """The items that were left, the list's metadata, and its kind."""
+        self._join()
+        body = self._buffer if self._head is None else b'{"items":[' + self._buffer
+        try:
+            page = _decode_page(body)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"a list answer is not a list: {error}; it begins with {body[:80]!r}") from None
+        rest = [(self._read(memoryview(item)), memoryview(item)) for item in page.items or ()]
+        head = self._head or page
+        return rest, page.metadata or head.metadata or ListMeta(), page.kind or head.kind
+
+    def _join(self) -> None:
+        self._buffer = b"".join((self._buffer, *self._parts))
+        self._parts.clear()
+        self._size = 0
+
+    def _begin(self) -> int:
+        """Past the ``[`` of the items, if the beginning of the list has come."""
+        at = self._buffer.find(_ITEMS)
+        if at < 0:
+            self._whole = len(self._buffer) > 65_536
+            return 0
+        at += len(_ITEMS)
+        try:
+            # Valid with the list closed right here: so these items are the list's own, not those of something nested in it.
+            self._head = _decode_head(self._buffer[:at] + b"]}")
+        except msgspec.DecodeError:
+            self._whole = True
+        return at
+
+    def _items(self, at: int) -> list[tuple[T, memoryview]]:
+        buffer = self._buffer
+        view = memoryview(buffer)
+        found: list[tuple[T, memoryview]] = []
+        search = at + self._searched
+        if not self._separator:
+            colon = buffer.find(b":", at)
+            if colon < 0 or buffer[at] != 0x7B:
+                self._buffer = buffer[at:]
+                return found
+            self._separator = b"}," + buffer[at : colon + 1]
+        while (end := buffer.find(self._separator, search)) >= 0:
+            document = view[at : end + 1]
+            read = self._try(document)
+            if read is None:
+                search = end + 1
+                continue
+            found.append((read, document))
+            at = search = end + 2
+        self._searched = max(search, len(buffer) - len(self._separator)) - at
+        self._buffer = buffer[at:]
+        return found
+
+    def _try(self, document: memoryview) -> T | None:
+        try:
+            return self._read(document)
+        except DecodeError:
+            # What looked like the end of the item lies inside it, unless the item is whole and only refused.
+            try:
+                _check(document)
+            except msgspec.DecodeError:
+                return None
+            raise

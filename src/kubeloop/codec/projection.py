@@ -1,0 +1,242 @@
+"""Projection: the partial decode of an object. One pass reads its head and the fields that were asked for; the object stays bytes.
+
+Never a typed model: what is read here feeds the cache's heads, indexes and predicates (docs/architecture.md, the path of one event).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, cast, get_args, get_origin
+
+import msgspec
+from msgspec import Raw, Struct, defstruct, field
+
+from kubeloop.codec.paths import EACH, Segment, parse_path, walk
+from kubeloop.meta.errors import DecodeError
+
+Buffer = bytes | memoryview
+Value = Any  # what JSON holds: a scalar, a list or a map; for a path with [*] a tuple of them
+
+_NOTHING = Raw(b"")
+
+
+class ProjectedMetadata(Struct, gc=False, frozen=True):
+    """The essentials of ``metadata``. Labels and owner references stay bytes: many objects share them, whoever stores them can too."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = field(default="", name="resourceVersion")
+    generation: int = 0
+    labels: Raw = _NOTHING
+    owner_references: Raw = field(default=_NOTHING, name="ownerReferences")
+    deletion_timestamp: str | None = field(default=None, name="deletionTimestamp")
+
+
+class Projected(Struct, gc=False, frozen=True):
+    """An object as far as it was read. Holds on to the buffer it was read from: take what you need and let it go."""
+
+    metadata: ProjectedMetadata = ProjectedMetadata()
+    api_version: str = field(default="", name="apiVersion")
+    kind: str = ""
+
+
+class _Event(Struct, gc=False):
+    """A watch event; the object's type is replaced by the compiled one."""
+
+    type: str
+    object: Projected
+
+
+class _WholeEvent(Struct, gc=False):
+    type: str
+    object: Raw
+
+
+#: How a server writes an event: then the object's bytes are known by position, and one pass is enough.
+_OPENINGS = {kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")}
+_decode_event = msgspec.json.Decoder(_WholeEvent).decode
+
+
+class Projection:
+    """Reads watch frames and list items. Compiled once per set of paths.
+
+    Guarantees
+        The bytes handed out with an event are exactly the object's, whatever the frame's spacing or key order.
+        A field that is null, missing or of another type than the path wants reads as absent; the object is not refused for it.
+
+    Cost
+        One pass over the bytes (4 us for a Pod of 8 KB); two when the frame is not written as servers write it.
+
+    Raises
+        ValueError: a path is malformed (constructor).
+        DecodeError: the bytes are not JSON, or not an object or event at all.
+    """
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self.paths: tuple[str, ...] = tuple(dict.fromkeys(paths))
+        parsed = [parse_path(path) for path in self.paths]
+        self._type = _compile(parsed)
+        event = defstruct("Event", [("type", str), ("object", self._type)], bases=(_Event,), gc=False, forbid_unknown_fields=True)
+        self._event: Callable[[Buffer], _Event] = msgspec.json.Decoder(cast("type[_Event]", event)).decode
+        self._object = msgspec.json.Decoder(self._type).decode
+        #: The values at ``paths`` of a projected object, in their order: a scalar, list or map (None if absent), a tuple for ``[*]``.
+        self.values: Callable[[Projected], tuple[Value, ...]] = _together([_getter(self._type, segments) for segments in parsed])
+
+    def event(self, frame: Buffer) -> tuple[str, Projected, memoryview]:
+        """A watch frame: its type, the projected object, and the object's bytes (a view of the frame).
+
+        Raises:
+            DecodeError: not an event.
+        """
+        try:
+            event = self._event(frame)
+        except msgspec.ValidationError:
+            return self._event_of_another_shape(frame)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"a watch frame is not JSON: {error}; it begins with {bytes(frame[:80])!r}") from None
+        kind = event.type
+        opening = _OPENINGS.get(kind)
+        # The struct knows no other keys than type and object, so after this opening the object is all but the last brace.
+        if opening is not None and frame[: len(opening)] == opening and frame[-1] == 0x7D:  # "}"
+            return kind, event.object, memoryview(frame)[len(opening) : -1]
+        return self._event_of_another_shape(frame)
+
+    def _event_of_another_shape(self, frame: Buffer) -> tuple[str, Projected, memoryview]:
+        try:
+            event = _decode_event(frame)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"not a watch event: {error}; it begins with {bytes(frame[:80])!r}") from None
+        document = memoryview(event.object)
+        return event.type, self.object(document), document
+
+    def object(self, document: Buffer) -> Projected:
+        """An object's projection.
+
+        Raises:
+            DecodeError: not a JSON object.
+        """
+        try:
+            return self._object(document)
+        except msgspec.ValidationError:
+            return self._tolerant(document)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"not JSON: {error}") from None
+
+    def _tolerant(self, document: Buffer) -> Projected:
+        """The slow way, for an object with a field of an unexpected type: such a field is absent, the others are read."""
+        try:
+            tree = msgspec.json.decode(document)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"not JSON: {error}") from None
+        if not isinstance(tree, dict):
+            raise DecodeError(f"wanted an object, got {bytes(document[:80])!r}")
+        projected: Projected = _fit(tree, self._type)
+        return projected
+
+
+def _compile(paths: list[tuple[Segment, ...]]) -> type[Projected]:
+    tree: dict[Segment, Any] = {}
+    for segments in paths:
+        node = tree
+        for segment in segments:
+            node = node.setdefault(segment, {})
+        node[""] = {}  # this far is asked for: what is below comes with it
+    metadata = _extended(ProjectedMetadata, tree.pop("metadata", {}))
+    tree.pop("apiVersion", None)
+    tree.pop("kind", None)
+    fields = [("metadata", metadata, metadata())]
+    compiled = defstruct("Projected", [*fields, *_fields(tree)], bases=(Projected,), gc=False, frozen=True)
+    return cast("type[Projected]", compiled)
+
+
+def _extended(base: type[ProjectedMetadata], tree: dict[Segment, Any]) -> type[ProjectedMetadata]:
+    if "" in tree:
+        raise ValueError("a path must name a field of metadata, not metadata itself")
+    known = base.__struct_encode_fields__
+    extra = {segment: node for segment, node in tree.items() if segment not in known}
+    return cast("type[ProjectedMetadata]", defstruct("Metadata", _fields(extra), bases=(base,), gc=False, frozen=True))
+
+
+def _fields(tree: dict[Segment, Any]) -> list[tuple[str, Any, Any]]:
+    result: list[tuple[str, Any, Any]] = []
+    for number, (segment, node) in enumerate(tree.items()):
+        kind, default = _node(node)
+        result.append((f"f{number}_", kind, field(default=default, name=str(segment))))
+    return result
+
+
+def _node(node: dict[Segment, Any]) -> tuple[Any, Any]:
+    if "" in node or (EACH in node and len(node) > 1):
+        return Any, None
+    if EACH in node:
+        item, _ = _node(node[EACH])
+        return types.GenericAlias(list, (item,)) | None, None
+    struct = defstruct("Part", _fields(node), gc=False, frozen=True)
+    return struct, struct()
+
+
+def _getter(cls: type[Projected], segments: tuple[Segment, ...]) -> Callable[[Projected], Value]:
+    if EACH in segments:
+        return lambda projected: tuple(walk(projected, segments))
+    dotted = _dotted(cls, segments)
+    if dotted is not None:
+        return attrgetter(dotted)
+    return lambda projected: next(walk(projected, segments), None)
+
+
+def _dotted(cls: type[Struct], segments: tuple[Segment, ...]) -> str | None:
+    """The path as Python attributes, where every step is a field of a struct; None if it leads into undecoded bytes or a map."""
+    names: list[str] = []
+    kind: Any = cls
+    for segment in segments:
+        if not (isinstance(kind, type) and issubclass(kind, Struct)):
+            return None
+        found = next((each for each in msgspec.structs.fields(kind) if each.encode_name == segment), None)
+        if found is None:
+            return None
+        names.append(found.name)
+        kind = found.type
+    return None if kind is Raw else ".".join(names)
+
+
+def _together(getters: list[Callable[[Projected], Value]]) -> Callable[[Projected], tuple[Value, ...]]:
+    if not getters:
+        return lambda _: ()
+    if len(getters) == 1:
+        only = getters[0]
+        return lambda projected: (only(projected),)
+    return lambda projected: tuple([get(projected) for get in getters])
+
+
+def _fit(tree: dict[str, Any], cls: type[Struct]) -> Any:
+    values: dict[str, Any] = {}
+    for each in msgspec.structs.fields(cls):
+        value = tree.get(each.encode_name)
+        if value is None:
+            continue
+        if each.type is Raw:
+            values[each.name] = Raw(msgspec.json.encode(value))
+        elif isinstance(each.type, type) and issubclass(each.type, Struct):
+            if isinstance(value, dict):
+                values[each.name] = _fit(value, each.type)
+        else:
+            try:
+                values[each.name] = msgspec.convert(value, each.type)
+            except msgspec.ValidationError:
+                if isinstance(value, list):
+                    values[each.name] = _items(value, each.type)
+    return cls(**values)
+
+
+def _items(values: list[Any], kind: Any) -> list[Any] | None:
+    """The items of a list that are what the path wants; None where no list was wanted."""
+    wanted = next((part for part in get_args(kind) if get_origin(part) is list), None)
+    if wanted is None:
+        return None
+    (item,) = get_args(wanted)
+    if isinstance(item, type) and issubclass(item, Struct):
+        return [_fit(value, item) for value in values if isinstance(value, dict)]
+    return [nested for value in values if isinstance(value, list) and (nested := _items(value, item)) is not None]
