@@ -1,0 +1,81 @@
+"""Metadata of resources that are embedded in custom objects (``x-kubernetes-embedded-resource``).
+
+Source: apiextensions-apiserver schema/objectmeta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.kinds import GroupVersion
+from kubeloop.meta.names import dns1035_label
+from kubeloop.schema.node import TypeSchema
+
+_STRINGS: Final = ("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+
+
+def check_metadata(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:
+    """Faults of apiVersion, kind and metadata of every embedded resource below ``value``; the root is one only if the schema says so."""
+    return list(_value(value, schema, path))
+
+
+def _value(value: Any, schema: TypeSchema, path: str) -> Iterator[FieldError]:
+    if isinstance(value, dict):
+        if schema.embedded_resource:
+            yield from _resource(value, path)
+        for name in sorted(value):
+            known = schema.properties.get(name)
+            if known is not None:
+                yield from _value(value[name], known, f"{path}.{name}" if path else name)
+            elif schema.values is not None:
+                yield from _value(value[name], schema.values, f"{path}[{name}]")
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from _value(item, schema.items, f"{path}[{index}]")
+
+
+def _resource(value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    dot = f"{path}." if path else ""
+    for name in ("apiVersion", "kind"):
+        if name not in value:
+            yield required(f"{dot}{name}")
+        elif not isinstance(value[name], str):
+            yield invalid(f"{dot}{name}", value[name], "must be a string")
+        elif not value[name]:
+            yield invalid(f"{dot}{name}", "", "must not be empty")
+    version, kind = value.get("apiVersion"), value.get("kind")
+    if isinstance(version, str) and version:
+        try:
+            GroupVersion.parse(version)
+        except ValueError:
+            yield invalid(f"{dot}apiVersion", version, f"unexpected GroupVersion string: {version}")
+    if isinstance(kind, str) and kind:
+        messages = dns1035_label(kind.lower(), False)
+        if messages:
+            yield invalid(f"{dot}kind", kind, "may have mixed case, but should otherwise match: " + ",".join(messages))
+    yield from _metadata(value.get("metadata"), f"{dot}metadata")
+
+
+def _metadata(metadata: Any, path: str) -> Iterator[FieldError]:
+    if metadata is None:
+        return
+    if not isinstance(metadata, dict):
+        yield invalid(path, metadata, "must be an object")
+        return
+    for name in _STRINGS:
+        if metadata.get(name) is not None and not isinstance(metadata[name], str):
+            yield invalid(f"{path}.{name}", metadata[name], "must be a string")
+    for name in ("labels", "annotations"):
+        found = metadata.get(name)
+        if found is not None and not (isinstance(found, dict) and all(isinstance(one, str) for one in found.values())):
+            yield invalid(f"{path}.{name}", found, "must be a map of strings")
+    for name in ("name", "generateName"):
+        text = metadata.get(name)
+        if isinstance(text, str) and text:
+            if name == "name" and text in (".", ".."):
+                yield invalid(f"{path}.{name}", text, f"may not be '{text}'")
+            for part in ("/", "%"):
+                if part in text:
+                    yield invalid(f"{path}.{name}", text, f"may not contain '{part}'")

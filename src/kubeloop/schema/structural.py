@@ -1,0 +1,106 @@
+"""Structural schemas of custom resources: from a CRD's ``openAPIV3Schema`` to the same nodes that built-in kinds use.
+
+Parsing expects a schema that ``structural_rules.check`` found faultless. Source: Kubernetes documentation "Specifying a structural schema".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from kubeloop.schema.node import TypeSchema
+
+JSONObject = dict[str, Any]
+
+#: ``additionalProperties: true``: any value, but objects below it keep no fields.
+ANY_VALUE: Final = TypeSchema()
+#: ``additionalProperties: false``: no field that is not a property. Compared by identity.
+NO_OTHER: Final = TypeSchema()
+
+_PLAIN: Final = {
+    "type": "type",
+    "format": "format",
+    "description": "description",
+    "nullable": "nullable",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "exclusive_minimum",
+    "exclusiveMaximum": "exclusive_maximum",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "pattern": "pattern",
+    "minItems": "min_items",
+    "maxItems": "max_items",
+    "minProperties": "min_properties",
+    "maxProperties": "max_properties",
+    "multipleOf": "multiple_of",
+    "enum": "enum",
+    "x-kubernetes-list-type": "list_type",
+    "x-kubernetes-map-type": "map_type",
+    "x-kubernetes-preserve-unknown-fields": "preserve_unknown",
+    "x-kubernetes-embedded-resource": "embedded_resource",
+    "x-kubernetes-int-or-string": "int_or_string",
+    "x-kubernetes-validations": "validations",
+}
+_TUPLES: Final = {"required": "required", "x-kubernetes-list-map-keys": "list_map_keys"}
+_JUNCTORS: Final = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
+
+
+def parse(schema: JSONObject | None) -> TypeSchema:
+    """The node of a schema; of None, an object that keeps nothing but its metadata.
+
+    Keeps references into ``schema`` (enums, defaults): do not change it afterwards. Ignores what CRDs may not use (``$ref`` ...).
+    """
+    fields: JSONObject = {}
+    for name, value in (schema or {}).items():
+        if value is None:
+            continue
+        if name in _PLAIN:
+            fields[_PLAIN[name]] = value
+        elif name in _TUPLES:
+            fields[_TUPLES[name]] = tuple(value)
+        elif name in _JUNCTORS:
+            fields[_JUNCTORS[name]] = tuple(parse(one) for one in value)
+        elif name == "not":
+            fields["not_"] = parse(value)
+        elif name == "items":
+            fields["items"] = parse(value)
+        elif name == "properties":
+            fields["properties"] = {key: parse(one) for key, one in value.items()}
+        elif name == "additionalProperties":
+            fields["values"] = parse(value) if isinstance(value, dict) else ANY_VALUE if value else NO_OTHER
+        elif name == "default":
+            fields["default"] = value
+    return TypeSchema(**fields)
+
+
+def as_resource(schema: TypeSchema) -> TypeSchema:
+    """The same schema as the root of an object: its apiVersion, kind and metadata are kept although the schema does not name them."""
+    return schema if schema.embedded_resource else msgspec.structs.replace(schema, embedded_resource=True)
+
+
+def has_rules(schema: JSONObject) -> list[str]:
+    """Paths (``spec.replicas``) of all parts of a schema that carry CEL rules (``x-kubernetes-validations``)."""
+    found: list[str] = []
+    _collect_rules(schema, "", found)
+    return found
+
+
+def _collect_rules(schema: Any, path: str, found: list[str]) -> None:
+    if not isinstance(schema, dict):
+        return
+    if schema.get("x-kubernetes-validations"):
+        found.append(path or "self")
+    for name, below in (schema.get("properties") or {}).items():
+        _collect_rules(below, f"{path}.{name}" if path else name, found)
+    _collect_rules(schema.get("items"), f"{path}[]", found)
+    _collect_rules(schema.get("additionalProperties"), f"{path}[*]", found)
+
+
+def default_of(schema: TypeSchema | None) -> Any:
+    """A default that is not null, or UNSET: to these rules a null default is none."""
+    if schema is None or schema.default is None:
+        return UNSET
+    return schema.default
