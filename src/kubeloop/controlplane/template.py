@@ -1,0 +1,61 @@
+"""Pod templates: what becomes a pod, when two are the same, and the short hash that names a ReplicaSet after one.
+
+Templates are handled as JSON trees, not as typed structs, so that fields which no model knows reach the pods.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+JSONObject = dict[str, Any]
+
+HASH_LABEL = "pod-template-hash"
+#: No vowels, and no digits that look like letters: no words, no misreading (k8s.io/apimachinery pkg/util/rand).
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def template_hash(template: JSONObject, collision_count: int | None = None) -> str:
+    """A name-safe hash of a template, the same for the same JSON tree whatever the order of its keys.
+
+    The algorithm is upstream's (FNV-1a over the object and the collision count, the decimal number spelled in safe characters); the value
+    is not, since upstream hashes the printed form of a Go struct. Nothing may rely on a value: only on equality within one cluster.
+    """
+    data = json.dumps(_bare(template), sort_keys=True, separators=(",", ":")).encode()
+    if collision_count is not None:
+        data += collision_count.to_bytes(8, "little", signed=True)
+    digest = 0x811C9DC5
+    for byte in data:
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(digest))
+
+
+def same_template(one: JSONObject, other: JSONObject) -> bool:
+    """Whether two templates, as a server returns them, make the same pods; the hash label is not compared."""
+    return bool(_bare(one) == _bare(other))
+
+
+def with_hash(template: JSONObject, value: str) -> JSONObject:
+    """A copy that carries the hash label."""
+    labelled = copy.deepcopy(template)
+    metadata = labelled.get("metadata") or {}
+    metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: value}
+    labelled["metadata"] = metadata
+    return labelled
+
+
+def _bare(template: JSONObject) -> JSONObject:
+    metadata = dict(template.get("metadata") or {})
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH_LABEL}
+    metadata["labels"] = labels
+    bare: JSONObject = _without_nulls({**template, "metadata": metadata})
+    return bare
+
+
+def _without_nulls(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_nulls(value) for key, value in node.items() if value is not None}
+    if isinstance(node, list):
+        return [_without_nulls(value) for value in node]
+    return node

@@ -1,0 +1,253 @@
+"""What the outcome of a reconcile means: retry, requeue, give up (behaviours R203-R205, R209, R210; X6 decided the other way)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Self
+
+import pytest
+
+from kubeloop.controller.log_context import current
+from kubeloop.controller.result import Result, TerminalError
+from kubeloop.controller.workers import Reconcile, Workers
+from kubeloop.meta import KubeloopError, ObjectKey
+from kubeloop.timing import FakeClock
+from kubeloop.workqueue import ExponentialLimiter, WorkQueue
+
+KEY = ObjectKey("test", "shop", "web")
+OTHER = ObjectKey("test", "shop", "db")
+
+
+class Bench:
+    """A queue, workers and a scripted reconcile: outcomes by key are used up from the left; then success."""
+
+    def __init__(self, reconcile: Reconcile | None = None, *, count: int = 1, timeout: float | None = None) -> None:
+        self.clock = FakeClock()
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(ExponentialLimiter(1, 60), self.clock)
+        self.script: list[Callable[[], Result | None]] = []
+        self.calls: list[tuple[ObjectKey, float]] = []
+        self.workers = Workers("bench", reconcile or self.reconcile, self.queue, count, clock=self.clock, timeout=timeout)
+        self.start = self.clock.now()
+
+    async def reconcile(self, key: ObjectKey) -> Result | None:
+        self.calls.append((key, self.clock.now() - self.start))
+        return self.script.pop(0)() if self.script else None
+
+    def fails(self, error: BaseException) -> None:
+        def fail() -> None:
+            raise error
+
+        self.script.append(fail)
+
+    def succeeds(self, result: Result | None = None) -> None:
+        self.script.append(lambda: result)
+
+    async def __aenter__(self) -> Self:
+        self.task = asyncio.ensure_future(self.workers.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.workers.stop()
+        await asyncio.wait_for(self.task, 5)
+
+    @property
+    def times(self) -> list[float]:
+        return [time for _, time in self.calls]
+
+
+async def test_an_error_is_tried_again_with_growing_delay_until_it_succeeds() -> None:
+    async with Bench() as bench:
+        for _ in range(3):
+            bench.fails(KubeloopError("not yet"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(100)
+        assert bench.times == [0, 1, 3, 7]
+        assert bench.workers.counts.errors == 3
+        assert bench.queue.retries(KEY) == 0
+
+
+async def test_a_result_makes_the_next_error_start_from_the_shortest_delay() -> None:
+    async with Bench() as bench:
+        bench.fails(KubeloopError("a"))
+        bench.succeeds()
+        bench.fails(KubeloopError("b"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(10)
+        bench.queue.add(KEY)
+        await bench.clock.advance(10)
+        assert bench.times == [0, 1, 10, 11]
+
+
+async def test_a_programming_error_is_an_error_like_any_other_and_its_log_names_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    async with Bench() as bench:
+        bench.fails(ZeroDivisionError("oops"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(1)
+        assert bench.times == [0, 1]
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "bench shop/web: reconcile raised; next try in 1.000 s" in record.getMessage()
+    assert record.exc_info is not None
+
+
+async def test_an_error_of_the_tree_is_logged_in_one_line_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with Bench() as bench:
+        bench.fails(KubeloopError("no such zone"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(0)
+    (record,) = caplog.records
+    assert record.getMessage() == "bench shop/web: no such zone; next try in 1.000 s"
+    assert record.exc_info is None
+
+
+async def test_a_terminal_error_is_counted_and_logged_and_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with Bench() as bench:
+        bench.fails(TerminalError("replicas must not be negative"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(1000)
+        assert bench.times == [0]
+        assert (bench.workers.counts.errors, bench.workers.counts.terminal_errors) == (1, 1)
+    assert "shop/web: replicas must not be negative (not tried again until it changes)" in caplog.text
+
+
+async def test_after_a_terminal_error_the_next_error_starts_from_the_shortest_delay() -> None:
+    async with Bench() as bench:
+        bench.fails(KubeloopError("a"))
+        bench.fails(KubeloopError("a"))
+        bench.fails(TerminalError("b"))
+        bench.fails(KubeloopError("c"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(10)
+        bench.queue.add(KEY)
+        await bench.clock.advance(10)
+        assert bench.times == [0, 1, 3, 10, 11]
+
+
+async def test_requeue_after_comes_back_after_exactly_that_delay_and_forgets_the_back_off() -> None:
+    async with Bench() as bench:
+        bench.fails(KubeloopError("a"))
+        bench.succeeds(Result(requeue_after=30))
+        bench.fails(KubeloopError("b"))
+        bench.queue.add(KEY)
+        await bench.clock.advance(100)
+        assert bench.times == [0, 1, 31, 32]
+
+
+async def test_a_failing_key_delays_no_other() -> None:
+    async with Bench() as bench:
+        bench.fails(KubeloopError("a"))
+        bench.queue.add(KEY)
+        bench.queue.add(OTHER)
+        await bench.clock.advance(0)
+        assert [key for key, _ in bench.calls] == [KEY, OTHER]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_requeue_without_a_delay_is_refused_with_the_way_out(seconds: float) -> None:
+    with pytest.raises(ValueError, match="raise an error to be called again with back-off"):
+        Result(requeue_after=seconds)
+
+
+async def test_anything_but_a_result_is_an_error() -> None:
+    async with Bench() as bench:
+        bench.script.append(lambda: 5)  # type: ignore[arg-type, return-value]  # what an untyped program may do
+        bench.queue.add(KEY)
+        await bench.clock.advance(0)
+        assert "must return a Result or None, not int" in bench.workers.counts.last_error
+
+
+async def test_a_reconcile_that_takes_too_long_is_cancelled_and_counted() -> None:
+    cancelled = 0
+
+    async def hang(key: ObjectKey) -> None:
+        nonlocal cancelled
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled += 1
+            raise
+
+    async with Bench(hang, timeout=0.001) as bench:
+        bench.queue.add(KEY)
+        while not bench.workers.counts.timeouts:
+            await asyncio.sleep(0.001)
+        assert cancelled == 1
+        assert bench.queue.stats.delayed == 1
+
+
+async def test_a_timeout_of_something_within_is_an_error_but_not_a_timeout_of_the_reconcile() -> None:
+    async with Bench(timeout=60) as bench:
+        bench.fails(TimeoutError())
+        bench.queue.add(KEY)
+        await bench.clock.advance(0)
+        assert (bench.workers.counts.errors, bench.workers.counts.timeouts) == (1, 0)
+
+
+async def test_a_cancelled_child_of_a_reconcile_does_not_end_the_worker() -> None:
+    async with Bench() as bench:
+        bench.fails(asyncio.CancelledError())
+        bench.queue.add(KEY)
+        await bench.clock.advance(1)
+        assert bench.times == [0, 1]
+
+
+async def test_one_key_is_never_reconciled_twice_at_once_while_others_run_beside_it() -> None:
+    running: list[ObjectKey] = []
+    together = 0
+    gate = asyncio.Event()
+
+    async def reconcile(key: ObjectKey) -> None:
+        nonlocal together
+        assert key not in running
+        running.append(key)
+        together = max(together, len(running))
+        await gate.wait()
+        running.remove(key)
+
+    async with Bench(reconcile, count=3) as bench:
+        for _ in range(3):
+            bench.queue.add(KEY)
+            bench.queue.add(OTHER)
+            await bench.clock.advance(0)
+        assert together == 2
+        gate.set()
+        await bench.clock.advance(0)
+        assert bench.workers.counts.reconciles == 4
+
+
+async def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:
+    started: list[ObjectKey] = []
+    gate = asyncio.Event()
+
+    async def reconcile(key: ObjectKey) -> None:
+        started.append(key)
+        await gate.wait()
+
+    bench = Bench(reconcile)
+    task = asyncio.ensure_future(bench.workers.run())
+    bench.queue.add(KEY)
+    bench.queue.add(OTHER)
+    await bench.clock.advance(0)
+    bench.workers.stop()
+    await bench.clock.advance(0)
+    assert not task.done()
+    gate.set()
+    await asyncio.wait_for(task, 5)
+    assert started == [KEY]
+
+
+async def test_a_reconcile_knows_cluster_controller_and_key_from_its_context() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: ObjectKey) -> None:
+        seen.append(str(current()))
+
+    async with Bench(reconcile) as bench:
+        bench.queue.add(KEY)
+        await bench.clock.advance(0)
+    assert seen == ["cluster=test controller=bench key=shop/web"]
+    assert str(current()) == ""
+
+
+def test_a_controller_without_workers_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 worker"):
+        Bench(count=0)

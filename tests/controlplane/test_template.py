@@ -1,0 +1,27 @@
+"""Template hashes: stable, name-safe, blind to the order of keys and to their own label."""
+
+import re
+
+from kubeloop.controlplane.template import HASH_LABEL, same_template, template_hash, with_hash
+
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
+
+
+def test_the_hash_does_not_depend_on_the_order_of_keys_nor_on_nulls() -> None:
+    shuffled = {"spec": {"containers": [{"image": "x:1", "name": "c"}]}, "metadata": {"creationTimestamp": None, "labels": {"app": "web"}}}
+    assert template_hash(TEMPLATE) == template_hash(shuffled)
+    assert same_template(TEMPLATE, shuffled)
+
+
+def test_the_hash_fits_into_a_name_and_changes_with_the_template_and_the_collision_count() -> None:
+    changed = {**TEMPLATE, "spec": {"containers": [{"name": "c", "image": "x:2"}]}}
+    hashes = [template_hash(TEMPLATE), template_hash(changed), template_hash(TEMPLATE, 1), template_hash(TEMPLATE, 2)]
+    assert len(set(hashes)) == 4
+    assert all(re.fullmatch("[bcdfghjklmnpqrstvwxz2456789]{1,10}", value) for value in hashes)
+
+
+def test_a_template_with_its_hash_is_the_same_template() -> None:
+    labelled = with_hash(TEMPLATE, "abc")
+    assert labelled["metadata"]["labels"] == {"app": "web", HASH_LABEL: "abc"}
+    assert same_template(labelled, TEMPLATE)
+    assert "abc" not in str(TEMPLATE)
