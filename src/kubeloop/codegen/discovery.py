@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import GroupInfo, ResourceInfo, SubresourceInfo
@@ -55,46 +55,65 @@ def _response_kind(kind: dict[str, str], gv: GroupVersion) -> GroupVersionKind:
     return GroupVersionKind(*((kind["group"], kind["version"]) if kind["version"] else gv), kind["kind"])
 
 
-def unserved_resources(paths: JSONObject, known: dict[tuple[str, str], ResourceInfo], served: set[GroupVersion]) -> Iterator[ResourceInfo]:
-    """Resources that OpenAPI v2 paths name in group versions outside ``served``.
+def resources_of_paths(paths: JSONObject, known: Iterable[ResourceInfo], served: Collection[GroupVersion] = ()) -> Iterator[ResourceInfo]:
+    """Resources that OpenAPI paths (version 2 or 3) name in group versions outside ``served``.
 
-    Paths do not tell short names and categories: those come from ``known``, the same (group, resource) in a served version.
+    Paths do not tell short names and categories: those come from ``known``, the same resource in this or another version.
     """
     found: dict[GroupVersionResource, _Found] = {}
     for path, item in sorted(paths.items()):
-        parts = path.strip("/").split("/")
-        if parts[0] != "apis" or len(parts) < 4 or parts[3] == "watch":
+        place = _place(path)
+        if place is None or place.group_version in served:
             continue
-        gv = GroupVersion(parts[1], parts[2])
-        if gv in served:
-            continue
-        rest = parts[3:]
-        namespaced = len(rest) > 2 and rest[:2] == ["namespaces", "{namespace}"]
-        rest = rest[2:] if namespaced else rest
-        resource = found.setdefault(GroupVersionResource(*gv, rest[0]), _Found())
-        resource.namespaced |= namespaced
+        resource = found.setdefault(GroupVersionResource(*place.group_version, place.resource), _Found())
+        resource.namespaced |= place.namespaced
         for operation in item.values():
             if isinstance(operation, dict) and "x-kubernetes-action" in operation:
                 kind = operation["x-kubernetes-group-version-kind"]
                 action: str = operation["x-kubernetes-action"]
-                verb = _VERBS.get(action, action)
-                resource.add(rest[2] if len(rest) > 2 else "", GroupVersionKind(kind["group"], kind["version"], kind["kind"]), verb)
+                resource.add(place.subresource, GroupVersionKind(kind["group"], kind["version"], kind["kind"]), _VERBS.get(action, action))
+    same = {info.gvr.group_resource: info for info in known}
     for gvr, resource in sorted(found.items()):
-        same = known.get((gvr.group, gvr.resource))
+        if "" not in resource.verbs:
+            continue
         kind, verbs = resource.verbs.pop("")
+        other = same.get(gvr.group_resource)
         yield ResourceInfo(
             gvr=gvr,
             kind=kind.kind,
             singular=kind.kind.lower(),
             namespaced=resource.namespaced,
             verbs=tuple(sorted(verbs | {"watch"} if "list" in verbs else verbs)),
-            short_names=same.short_names if same else (),
-            categories=same.categories if same else (),
+            short_names=other.short_names if other else (),
+            categories=other.categories if other else (),
             subresources=tuple(
                 SubresourceInfo(name, sub, tuple(sorted(subverbs))) for name, (sub, subverbs) in sorted(resource.verbs.items())
             ),
             served=False,
         )
+
+
+class _Place(NamedTuple):
+    group_version: GroupVersion
+    resource: str
+    subresource: str
+    namespaced: bool
+
+
+def _place(path: str) -> _Place | None:
+    """What a path template names, None if no resource."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group_version, rest = GroupVersion("", parts[1]), parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group_version, rest = GroupVersion(parts[1], parts[2]), parts[3:]
+    else:
+        return None
+    if rest[0] == "watch":
+        return None
+    namespaced = len(rest) > 2 and rest[:2] == ["namespaces", "{namespace}"]
+    rest = rest[2:] if namespaced else rest
+    return _Place(group_version, rest[0], rest[2] if len(rest) > 2 else "", namespaced)
 
 
 class _Found:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from kubeloop.codegen import discovery, openapi
+from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersion
-from kubeloop.schema import ResourceInfo
+from kubeloop.schema import Schemas, builtin
 from kubeloop.schema.document import DOCUMENT, PATHS, Document
 from kubeloop.schema.node import TypeSchema
 
@@ -37,16 +38,9 @@ def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
         )
     )
     groups = discovery.groups(aggregated)
-    resources = served + tuple(
-        discovery.unserved_resources(
-            swagger["paths"],
-            {(resource.gvr.group, resource.gvr.resource): resource for resource in served},
-            {GroupVersion(group.name, version) for group in groups for version in group.versions},
-        )
-    )
-    definitions = openapi.definitions_v2(swagger, v2)
-    for name, newer in openapi.definitions_v3(documents).items():
-        openapi.add_facts(definitions.setdefault(name, newer), newer)
+    on = {GroupVersion(group.name, version) for group in groups for version in group.versions}
+    resources = served + tuple(discovery.resources_of_paths(swagger["paths"], served, on))
+    definitions = openapi.merge(openapi.definitions_v2(swagger, v2), openapi.definitions_v3(documents))
     document = Document(
         version=next(iter(documents.values()))["info"]["version"],
         groups=groups,
@@ -59,9 +53,43 @@ def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
     _write(out / PATHS, json.dumps(paths, separators=(",", ":"), sort_keys=True).encode())
 
 
-def document_of(definitions: dict[str, JSONObject], resources: tuple[ResourceInfo, ...] = (), version: str = "") -> Document:
-    """A document of normal definitions alone, for generating models from any server's OpenAPI."""
-    return Document(version=version, groups=(), resources=resources, kinds=kinds_of(definitions), definitions=raw_definitions(definitions))
+def schemas_from(path: Path) -> Schemas:
+    """Schemas from OpenAPI documents, for generating models of any server's kinds.
+
+    ``path`` is a file, or a folder whose ``.json`` and ``.json.gz`` files are read; a file holds an OpenAPI v2 document, a v3 document, or
+    ``{path: v3 document}``. Other files of a folder are passed over. Structs written in place (as in CRDs) become definitions of their own.
+
+    Raises:
+        ConfigError: nothing there, or no OpenAPI document among it; the message names the path.
+    """
+    files = sorted(file for file in path.iterdir() if file.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
+    older: dict[str, JSONObject] = {}
+    newer: dict[str, JSONObject] = {}
+    paths: JSONObject = {}
+    for file in files:
+        tree = openapi.read_json(file)
+        if "swagger" in tree:
+            older.update(openapi.definitions_v2(tree, file))
+            paths.update(tree.get("paths", {}))
+            continue
+        documents = (
+            {"": tree} if "openapi" in tree else {name: doc for name, doc in tree.items() if isinstance(doc, dict) and "openapi" in doc}
+        )
+        newer.update(openapi.definitions_v3(documents))
+        for each in documents.values():
+            paths.update(each.get("paths", {}))
+    definitions = openapi.merge(older, newer)
+    if not definitions:
+        raise ConfigError(f"{path}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
+    definitions = openapi.hoist(definitions)
+    document = Document(
+        version="",
+        groups=(),
+        resources=tuple(discovery.resources_of_paths(paths, builtin().all_resources())),
+        kinds=kinds_of(definitions),
+        definitions=raw_definitions(definitions),
+    )
+    return Schemas(document)
 
 
 def kinds_of(definitions: dict[str, JSONObject]) -> dict[str, str]:

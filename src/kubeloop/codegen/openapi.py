@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ def normal(node: JSONObject) -> JSONObject:
             continue
         if key == "properties":
             result[key] = {name: normal(child) for name, child in sorted(value.items())}
+        elif key == "additionalProperties" and isinstance(value, bool):
+            result["x-kubernetes-preserve-unknown-fields" if value else "closed"] = True
         elif key in ("items", "additionalProperties"):
             result[key] = normal(value)
         elif key == "$ref":
@@ -82,6 +85,42 @@ def normal(node: JSONObject) -> JSONObject:
 def bare(reference: str) -> str:
     """``#/definitions/NAME`` or ``#/components/schemas/NAME`` to ``NAME``."""
     return reference.rpartition("/")[2]
+
+
+def merge(older: dict[str, JSONObject], newer: dict[str, JSONObject]) -> dict[str, JSONObject]:
+    """Normal definitions of version 2 with the facts of version 3, and those that only version 3 has."""
+    merged = dict(older)
+    for name, definition in newer.items():
+        add_facts(merged.setdefault(name, definition), definition)
+    return merged
+
+
+def hoist(definitions: dict[str, JSONObject]) -> dict[str, JSONObject]:
+    """Give structs that are written in place (CRDs have no references) definitions of their own: ``Foo.spec`` becomes ``FooSpec``."""
+    hoisted: dict[str, JSONObject] = {}
+
+    def visit(node: JSONObject, name: str) -> JSONObject:
+        result = dict(node)
+        if "properties" in node:
+            result["properties"] = {
+                wire: place(child, name + re.sub(r"\W+", "", wire[:1].upper() + wire[1:])) for wire, child in node["properties"].items()
+            }
+        for key, suffix in (("items", "Item"), ("additionalProperties", "Value")):
+            if isinstance(node.get(key), dict):
+                result[key] = place(node[key], name + suffix)
+        return result
+
+    def place(node: JSONObject, name: str) -> JSONObject:
+        if "properties" not in node:
+            return visit(node, name)
+        while name in definitions or name in hoisted:
+            name += "_"
+        hoisted[name] = {}
+        hoisted[name] = visit(node, name)
+        return {"$ref": name} | {key: node[key] for key in ("default",) if key in node}
+
+    own = {name: visit(definition, name) for name, definition in definitions.items()}
+    return own | hoisted
 
 
 def add_facts(node: JSONObject, newer: JSONObject) -> None:

@@ -1,0 +1,56 @@
+"""``kubeloop generate``: typed models from OpenAPI documents, and the schema document that the package ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kubeloop.codegen.document import schemas_from, write_document
+from kubeloop.codegen.models import render
+from kubeloop.codegen.write import write_modules
+from kubeloop.meta.errors import ConfigError
+from kubeloop.schema import builtin
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_INPUT = click.Path(exists=True, path_type=Path)
+
+
+@click.group()
+def generate() -> None:
+    """Generate code and data from a server's OpenAPI documents."""
+
+
+@generate.command()
+@click.option(
+    "--openapi",
+    type=_INPUT,
+    help="OpenAPI document (v2, v3, or {path: v3}; gzipped or not) or a folder of them. Default: Kubernetes' own kinds.",
+)
+@click.option("--out", type=_FOLDER, required=True, help="Folder of the package to write; made if missing.")
+def models(openapi: Path | None, out: Path) -> None:
+    """Write typed models, one module for each group version."""
+    try:
+        schemas = builtin() if openapi is None else schemas_from(openapi)
+        files = render(schemas)
+        written = write_modules(files, out)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{out}: {len(files)} modules, {written} written anew")
+
+
+@generate.command()
+@click.option("--openapi-v2", "v2", type=_INPUT, required=True, help="What a server answers to /openapi/v2.")
+@click.option("--openapi-v3", "v3", type=_INPUT, required=True, help="{path: document} of all that a server answers to /openapi/v3/PATH.")
+@click.option("--facts", type=_INPUT, required=True, help="Folder with discovery-{api,apis,legacy}.json and field-selectors.json.")
+@click.option("--out", type=_FOLDER, required=True, help="Folder to write the document and its OpenAPI paths to.")
+def schema(v2: Path, v3: Path, facts: Path, out: Path) -> None:
+    """Write the compact schema document that ships with kubeloop."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_document(out, v2=v2, v3=v3, facts=facts)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{out}: cannot write the schema document: {error}") from error
+    click.echo(f"{out}: schema document written")

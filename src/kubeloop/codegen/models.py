@@ -1,0 +1,225 @@
+"""Renders typed models: one module for each group version, classes in an order in which every name is defined before its use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
+
+from kubeloop.codegen.naming import ModuleName, camel_case, class_name, field_names, module_names
+from kubeloop.codegen.types import HAND_WRITTEN, INLINE, TypeMapper
+from kubeloop.codegen.write import MARK
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
+
+_HEADER = f'"""Typed models of {{what}}. {MARK}"""\n'
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_META_MODULE = ModuleName("meta", "v1")
+_META_NAMES = {*HAND_WRITTEN.values(), "Any", "ClassVar", "GroupVersionKind", "KindInfo", "Model", "Resource"}
+_LINE = 140
+
+
+def render(schemas: Schemas) -> dict[str, str]:
+    """Source text by path below the package, ``core/v1.py`` and the like; sorted, and the same for the same schemas."""
+    names = [name for name in schemas.names() if name not in HAND_WRITTEN and name not in INLINE]
+    modules = module_names(names)
+    resources = {info.gvk: info for info in schemas.all_resources()}
+    members: dict[ModuleName, list[str]] = {}
+    for name in names:
+        members.setdefault(modules[name], []).append(name)
+    files = {
+        "/".join(module.parts) + ".py": _Module(schemas, module, modules, resources).render(members[module]) for module in sorted(members)
+    }
+    for package in sorted({module.package for module in members if module.version}):
+        files[f"{package}/__init__.py"] = _HEADER.format(what=f"the {package} group, one module for each version")
+    files["__init__.py"] = _render_index(schemas, modules)
+    return dict(sorted(files.items()))
+
+
+def _render_index(schemas: Schemas, modules: dict[str, ModuleName]) -> str:
+    table: dict[tuple[str, str], str] = {}
+    for gvk, name in schemas.kinds():
+        if name in modules and _is_resource(schemas.definition(name)):
+            table.setdefault((gvk.group, gvk.version), ".".join(modules[name].parts))
+    rows = "".join(f'    ("{group}", "{version}"): "{module}",\n' for (group, version), module in sorted(table.items()))
+    return (
+        _HEADER.format(what="all groups")
+        + "\nfrom __future__ import annotations\n\nimport importlib\n\n"
+        + "from kubeloop.meta import GroupVersionKind, Resource\n\n"
+        + f"_MODULES: dict[tuple[str, str], str] = {{\n{rows}}}\n\n\n"
+        + "def find(gvk: GroupVersionKind) -> type[Resource] | None:\n"
+        + '    """The class of a kind, from a module that is imported now if it was not before; None for a kind that has none here."""\n'
+        + "    module = _MODULES.get((gvk.group, gvk.version))\n"
+        + "    if module is None:\n        return None\n"
+        + '    found = getattr(importlib.import_module(f"{__name__}.{module}"), gvk.kind, None)\n'
+        + "    return found if isinstance(found, type) and issubclass(found, Resource) else None\n"
+    )
+
+
+class _Module:
+    """One module while it is rendered."""
+
+    def __init__(
+        self, schemas: Schemas, name: ModuleName, modules: dict[str, ModuleName], resources: dict[GroupVersionKind, ResourceInfo]
+    ) -> None:
+        self._schemas = schemas
+        self._name = name
+        self._modules = modules
+        self._resources = resources
+        self._imports: dict[str, set[str]] = {}
+        self._names: dict[str, str] = {}
+        self._defined: set[str] = set()
+        self._forward = False
+        self._types = TypeMapper(schemas, self._use)
+
+    def render(self, definitions: list[str]) -> str:
+        self._names = {class_name(definition): definition for definition in definitions}
+        bodies = []
+        for definition in _ordered(self._schemas, definitions):
+            bodies.append(self._class(definition))
+            self._defined.add(definition)
+        text = "\n\n".join(bodies)
+        for used in ("ClassVar", "Any"):
+            if f"{used}[" in text or (used == "Any" and "Any" in text):
+                self._import("typing", used)
+        what = ".".join(self._name.parts)
+        if self._name == _META_MODULE:
+            for name in sorted(set(HAND_WRITTEN.values())):
+                self._import("kubeloop.meta", f"{name} as {name}")
+        return f"{_HEADER.format(what=what)}\n{self._render_imports('msgspec.' in text)}\n\n{text}"
+
+    def _render_imports(self, msgspec: bool) -> str:
+        def line(module: str) -> str:
+            names = sorted(self._imports[module])
+            text = f"from {module} import {', '.join(names)}\n"
+            return text if len(text) <= _LINE else f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")\n"
+
+        blocks = [
+            "".join(line(module) for module in sorted(self._imports) if module == "typing"),
+            "import msgspec\n" if msgspec else "",
+            "".join(line(module) for module in sorted(self._imports) if module != "typing" and not module.startswith(".")),
+            "".join(line(module) for module in sorted(self._imports) if module.startswith(".")),
+        ]
+        return "\n".join(block for block in blocks if block)
+
+    def _import(self, module: str, name: str) -> None:
+        self._imports.setdefault(module, set()).add(name)
+
+    def _use(self, definition: str) -> str:
+        """The Python name of a definition, imported if it is another module's; notes a use before definition."""
+        if definition in HAND_WRITTEN:
+            self._import("kubeloop.meta", HAND_WRITTEN[definition])
+            return HAND_WRITTEN[definition]
+        name = class_name(definition)
+        module = self._modules[definition]
+        if module == self._name:
+            self._forward |= definition not in self._defined
+            return name
+        # Two modules may have classes of one name (two groups' ObjectReference): the first keeps it, others carry their module.
+        local = name
+        if self._names.setdefault(local, definition) != definition or local in _META_NAMES:
+            local = f"{''.join(part.title() for part in module.parts)}{name}"
+        self._import("." * len(self._name.parts) + ".".join(module.parts), name if local == name else f"{name} as {local}")
+        return local
+
+    def _class(self, definition: str) -> str:
+        node = self._schemas.definition(definition)
+        gvk = GroupVersionKind(**node.kinds[0]) if node.kinds else None
+        if gvk is not None and _is_resource(node):
+            base, hidden = "Resource", {"apiVersion", "kind", "metadata"}
+        else:
+            base, hidden = "Model", {"apiVersion", "kind"} if gvk is not None else set()
+        self._import("kubeloop.meta", base)
+        lines = [f"class {class_name(definition)}({base}):"]
+        if base == "Resource" and gvk is not None:
+            self._import("kubeloop.meta", "KindInfo")
+            self._import("kubeloop.meta", "GroupVersionKind")
+            lines.append(f"    __kind_info__ = {self._kind_info(gvk)}")
+        elif gvk is not None:
+            lines.append(f'    api_version: ClassVar[str] = "{gvk.api_version}"')
+            lines.append(f'    kind: ClassVar[str] = "{gvk.kind}"')
+        keys = {wire: keys for wire, child in sorted(node.properties.items()) if (keys := _list_keys(child))}
+        if keys:
+            rows = ", ".join(f'"{wire}": {_tuple(names)}' for wire, names in keys.items())
+            lines.append(f"    __list_keys__ = {{{rows}}}")
+        visible = [wire for wire in node.properties if wire not in hidden]
+        names = field_names(visible)
+        lines += [
+            self._field(names[wire], wire, node.properties[wire], wire in node.required) for wire in sorted(visible, key=names.__getitem__)
+        ]
+        if len(lines) == 1:
+            lines.append("    pass")
+        return "\n".join(lines) + "\n"
+
+    def _kind_info(self, gvk: GroupVersionKind) -> str:
+        name = f'GroupVersionKind("{gvk.group}", "{gvk.version}", "{gvk.kind}")'
+        info = self._resources.get(gvk)
+        if info is None:
+            return f"KindInfo({name}, None, None)"
+        parts = [name, f'"{info.gvr.resource}"', str(info.namespaced), f'"{info.singular}"']
+        if info.short_names or info.categories:
+            parts.append(_tuple(info.short_names))
+        if info.categories:
+            parts.append(_tuple(info.categories))
+        return f"KindInfo({', '.join(parts)})"
+
+    def _field(self, name: str, wire: str, node: TypeSchema, required: bool) -> str:
+        self._forward = False
+        field = self._types.field(node, required=required)
+        annotation = f'"{field.annotation}"' if self._forward else field.annotation
+        arguments = [f"default_factory={field.default}" if field.factory else f"default={field.default}"]
+        if field.default in ("[]", "{}"):
+            arguments = [f"default_factory={'list' if field.default == '[]' else 'dict'}"]
+        if camel_case(name) != wire:
+            arguments.append(f'name="{wire}"')
+        if len(arguments) == 1 and not field.factory:
+            return f"    {name}: {annotation} = {field.default}"
+        return f"    {name}: {annotation} = msgspec.field({', '.join(arguments)})"
+
+
+def _is_resource(node: TypeSchema) -> bool:
+    """A kind with an ObjectMeta; lists and options are kinds too, but no objects."""
+    metadata = node.properties.get("metadata")
+    return bool(node.kinds) and metadata is not None and metadata.ref == _OBJECT_META
+
+
+def _tuple(values: tuple[str, ...]) -> str:
+    inner = ", ".join(f'"{value}"' for value in values)
+    return f"({inner},)" if len(values) == 1 else f"({inner})"
+
+
+def _list_keys(node: TypeSchema) -> tuple[str, ...]:
+    if node.list_map_keys:
+        return node.list_map_keys
+    return (node.patch_merge_key,) if node.patch_merge_key and "merge" in node.patch_strategy else ()
+
+
+def _ordered(schemas: Schemas, definitions: Iterable[str]) -> list[str]:
+    """Every definition after those that it names, alphabetically where that leaves a choice; cycles are cut at their first name."""
+    wanted = set(definitions)
+    graph = {name: {ref for ref in _references(schemas.definition(name)) if ref in wanted and ref != name} for name in sorted(wanted)}
+    while True:
+        try:
+            sorter = TopologicalSorter(graph)
+            sorter.prepare()
+        except CycleError as error:
+            cycle: list[str] = error.args[1]
+            first = min(range(len(cycle) - 1), key=cycle.__getitem__)
+            # graphlib lists a cycle in the order "is needed by".
+            graph[cycle[first + 1]].discard(cycle[first])
+            continue
+        order: list[str] = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready())
+            order += ready
+            sorter.done(*ready)
+        return order
+
+
+def _references(node: TypeSchema) -> set[str]:
+    if node.ref in INLINE:
+        return {part.partition("}")[0] for part in INLINE[node.ref].split("{")[1:]}
+    found = {node.ref} if node.ref else set()
+    for child in (*node.properties.values(), node.items, node.values):
+        if child is not None:
+            found |= _references(child)
+    return found

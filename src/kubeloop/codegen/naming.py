@@ -1,0 +1,97 @@
+"""Which Python name stands for which name of the API: modules, classes, fields. Total and without clashes, whatever the input."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_VERSION = re.compile(r"^v\d+((alpha|beta)\d+)?$")
+#: A lower case letter or digit before an upper case one; the end of a run of upper case letters, unless a plural "s" ends it (podIPs).
+_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=V\d)|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?:[A-Z]|$))")
+#: Names that a class body uses in annotations and defaults after a field of that name would have hidden them.
+_HIDING = {"bool", "bytes", "dict", "float", "int", "list", "msgspec", "str"}
+#: Attributes of ``Resource`` that no field may replace.
+_TAKEN = {"object_key"}
+
+
+class ModuleName(NamedTuple):
+    """A module below the generated package: ``("core", "v1")``, or ``("version",)`` for definitions of no group version."""
+
+    package: str
+    version: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.package, self.version) if self.version else (self.package,)
+
+
+def snake_case(name: str) -> str:
+    """``podIPs`` to ``pod_ips``, ``x-kubernetes-map-type`` to ``x_kubernetes_map_type``, ``openAPIV3Schema`` to ``open_api_v3_schema``."""
+    return re.sub(r"\W+", "_", _BOUNDARY.sub("_", name)).strip("_").lower()
+
+
+def field_name(wire: str) -> str:
+    """The attribute for a wire name; keywords and names that would hide a builtin that models use get a trailing underscore."""
+    name = snake_case(wire) or "field"
+    if name[0].isdigit():
+        name = f"field_{name}"
+    return f"{name}_" if keyword.iskeyword(name) or name in _HIDING or name in _TAKEN else name
+
+
+def field_names(wires: Iterable[str]) -> dict[str, str]:
+    """Attribute names for the fields of one definition, by wire name; a clash (``fooBar`` beside ``foo_bar``) gets more underscores."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for wire in sorted(wires):
+        name = field_name(wire)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names[wire] = name
+    return names
+
+
+def camel_case(name: str) -> str:
+    """What ``rename="camel"`` of msgspec makes of an attribute name; fields for which that is not the wire name must say so."""
+    first, *rest = name.strip("_").split("_")
+    return name[: len(name) - len(name.lstrip("_"))] + first + "".join(part.title() for part in rest)
+
+
+def class_name(definition: str) -> str:
+    """Last segment of a definition name."""
+    name = re.sub(r"\W+", "_", definition.rpartition(".")[2])
+    return f"{name}_" if keyword.iskeyword(name) or name in dir(builtins) else name
+
+
+def module_names(definitions: Iterable[str]) -> dict[str, ModuleName]:
+    """The module of each definition.
+
+    The segment before the version names the package: ``io.k8s.api.rbac.v1.Role`` is ``rbac.v1.Role``. Where two prefixes end alike
+    (``io.k8s.api.apps``, ``com.example.apps``), the one of ``io.k8s`` keeps it and others take all their segments: ``com_example_apps``.
+    """
+    prefixes = {definition: _split(definition) for definition in definitions}
+    owners: dict[str, set[str]] = {}
+    for prefix, _ in prefixes.values():
+        owners.setdefault(_package(prefix), set()).add(prefix)
+    modules: dict[str, ModuleName] = {}
+    for definition, (prefix, version) in prefixes.items():
+        alone = len(owners[_package(prefix)]) == 1 or _is_kubernetes(prefix, owners[_package(prefix)])
+        package = _package(prefix) if alone else re.sub(r"\W+", "_", prefix)
+        modules[definition] = ModuleName(f"{package}_" if keyword.iskeyword(package) else package, version)
+    return modules
+
+
+def _split(definition: str) -> tuple[str, str]:
+    prefix, _, last = definition.rpartition(".")[0].rpartition(".")
+    return (prefix, last) if _VERSION.match(last) else (f"{prefix}.{last}" if prefix else last, "")
+
+
+def _package(prefix: str) -> str:
+    return re.sub(r"\W+", "_", prefix.rpartition(".")[2]) or "models"
+
+
+def _is_kubernetes(prefix: str, owners: set[str]) -> bool:
+    return prefix.startswith("io.k8s.") and sum(owner.startswith("io.k8s.") for owner in owners) == 1

@@ -1,0 +1,130 @@
+"""Which Python type and default stand for a schema node.
+
+Required and by-value structs are never None, pointers to structs are None when missing; lists and maps are never None; scalars that a
+manifest may leave out are None when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kubeloop.schema import Schemas, TypeSchema
+
+_META_V1 = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_EXTENSIONS_V1 = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+
+#: Definitions with a hand-written class of the same name in ``kubeloop.meta``.
+HAND_WRITTEN: dict[str, str] = {
+    **{
+        _META_V1 + name: name
+        for name in (
+            "LabelSelector",
+            "LabelSelectorRequirement",
+            "ListMeta",
+            "ManagedFieldsEntry",
+            "MicroTime",
+            "ObjectMeta",
+            "OwnerReference",
+            "Status",
+            "StatusCause",
+            "StatusDetails",
+            "Time",
+        )
+    },
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "Quantity",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "IntOrString",
+}
+
+_FREE_OBJECT = "dict[str, Any]"
+
+#: Definitions that are no class: their Python type, with references in braces.
+INLINE: dict[str, str] = {
+    _META_V1 + "FieldsV1": _FREE_OBJECT,
+    _META_V1 + "Patch": _FREE_OBJECT,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": _FREE_OBJECT,
+    _EXTENSIONS_V1 + "JSON": "Any",
+    _EXTENSIONS_V1 + "JSONSchemaPropsOrArray": f"{{{_EXTENSIONS_V1}JSONSchemaProps}} | list[{{{_EXTENSIONS_V1}JSONSchemaProps}}]",
+    _EXTENSIONS_V1 + "JSONSchemaPropsOrBool": f"{{{_EXTENSIONS_V1}JSONSchemaProps}} | bool",
+    _EXTENSIONS_V1 + "JSONSchemaPropsOrStringArray": f"{{{_EXTENSIONS_V1}JSONSchemaProps}} | list[str]",
+}
+
+_SCALARS = {"string": ("str", '""'), "integer": ("int", "0"), "boolean": ("bool", "False"), "number": ("float", "0.0")}
+
+
+class FieldType(NamedTuple):
+    """``annotation`` and ``default`` are source text; ``factory`` says that ``default`` is called."""
+
+    annotation: str
+    default: str
+    factory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMapper:
+    """Maps nodes to types; ``name`` gives the Python name of a definition and remembers that it was used."""
+
+    schemas: Schemas
+    name: Callable[[str], str]
+
+    def field(self, node: TypeSchema, *, required: bool) -> FieldType:
+        """Type and default of a field whose node is ``node``."""
+        text = self.type_of(node)
+        if node.type == "array" or text.startswith("list["):
+            return FieldType(text, "[]")
+        if text.startswith("dict["):
+            # A free-form object that may be left out (RawExtension, a CRD's preserved tree) is None then: {} would be an object.
+            return FieldType(text, "{}") if node.is_map or required else FieldType(f"{text} | None", "None")
+        if text == "Any":
+            return FieldType("Any", "None")
+        present = required or _zero_by_value(node)
+        if not present:
+            return FieldType(f"{text} | None", "None")
+        return self._present(node, text)
+
+    def _present(self, node: TypeSchema, text: str) -> FieldType:
+        target = self.schemas.resolve(node)
+        if target.format == "date-time" or " | " in text:
+            return FieldType(f"{text} | None", "None")
+        if target.int_or_string:
+            return FieldType(text, "0")
+        if target.format == "quantity" or text not in ("str", "int", "bool", "float", "bytes"):
+            return FieldType(text, text, factory=True)
+        if text == "bytes":
+            return FieldType(text, 'b""')
+        return FieldType(text, _SCALARS[target.type][1])
+
+    def type_of(self, node: TypeSchema) -> str:
+        """The type of a value that is there."""
+        if node.ref in INLINE:
+            return self._inline(INLINE[node.ref])
+        if node.ref:
+            return self.name(node.ref)
+        if node.items is not None:
+            return f"list[{self.type_of(node.items)}]"
+        if node.values is not None:
+            return f"dict[str, {self.type_of(node.values)}]"
+        if node.int_or_string:
+            return self.name("io.k8s.apimachinery.pkg.util.intstr.IntOrString")
+        if node.format == "byte":
+            return "bytes"
+        if node.format == "date-time":
+            return self.name(_META_V1 + "Time")
+        if node.type == "array":
+            return "list[Any]"
+        if node.type == "object":
+            return _FREE_OBJECT
+        return _SCALARS[node.type][0] if node.type in _SCALARS else "Any"
+
+    def _inline(self, pattern: str) -> str:
+        head, brace, rest = pattern.partition("{")
+        if not brace:
+            return head
+        name, _, tail = rest.partition("}")
+        return head + self.name(name) + self._inline(tail)
+
+
+def _zero_by_value(node: TypeSchema) -> bool:
+    """OpenAPI v3 gives a zero default to what Go holds by value and always writes: the field is there even when nobody set it."""
+    return node.default in ({}, "", 0, False) and node.default is not None if node.has_default else False
