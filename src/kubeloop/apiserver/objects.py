@@ -29,7 +29,7 @@ class StoredObject:
         return self.kv.mod_revision
 
 
-class StaleWrite(Exception):  # noqa: N818 - internal signal, handled where it is raised or one frame above
+class StaleWrite(Exception):
     """Somebody else wrote first; ``current`` is what is there now, None when it is gone."""
 
     def __init__(self, current: KeyValue | None) -> None:

@@ -38,10 +38,6 @@ class ServedResource:
 
     ``storage`` names the version whose encoding is stored (None: this one). ``convert(obj, version)`` gives the object in that version of
     the group (or in that ``group/version``, where two groups share storage), without changing ``obj``.
-    ``read`` is how a custom resource's body is understood: it gets a fresh tree (in which ``schema.strict.RepeatedKeys`` mark repeated keys),
-    may change it, and returns it pruned with what strict decoding says (``unknown field "spec.foo"``); it raises ``meta.errors.DecodeError``
-    with the text that follows ``Foo in version "v1" cannot be handled as a Foo:``. Built-in kinds leave it None and are conformed
-    (``schema.strict.conform``). After it come ``strategy.default``, ``prepare_*``, admission and validation, as for every kind.
     """
 
     gvr: GroupVersionResource
@@ -64,7 +60,6 @@ class ServedResource:
     served: bool = True
     deprecation_warning: str = ""
     convert: Callable[[JSONObject, str], JSONObject] | None = None
-    read: Callable[[JSONObject], tuple[JSONObject, list[str]]] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

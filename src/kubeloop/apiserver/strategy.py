@@ -47,6 +47,13 @@ class Strategy:
     #: What becomes of dependents when a deletion names no policy: "background" or "orphan".
     default_propagation: str = "background"
 
+    def conform(self, obj: JSONObject) -> list[str]:
+        """Custom resources only: prune a decoded body in place; returns paths of the fields that went (``spec.ports[0].junk``), sorted.
+
+        Built-in kinds are conformed to their Go types (``schema.strict``) instead, and metadata always is.
+        """
+        return []
+
     def default(self, obj: JSONObject) -> None:
         """Fill in the defaults of the kind's version (not metadata), on each write and each read of older storage."""
 
@@ -125,6 +132,9 @@ class Strategy:
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return []
+
+    def begin_deletion(self, obj: JSONObject) -> None:
+        """Called on the first deletion, before deletionTimestamp is set: may add finalizers that hold the object, or change its status."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         """Messages about ``metadata.name`` (or generateName when ``prefix``); DNS-1123 subdomain unless the kind says otherwise."""

@@ -27,7 +27,7 @@ MOST_WAITING = 16384
 _MOST_FRAMES = 1024
 
 
-class WindowPassed(KubeloopError):  # noqa: N818 - named for what happened, as the rest of the tree
+class WindowPassed(KubeloopError):
     """The revision is older than the oldest change kept (``oldest``)."""
 
     def __init__(self, revision: int, oldest: int) -> None:

@@ -1,0 +1,236 @@
+"""Bodies: from bytes to an object of the resource's kind, with the complaints that Kubernetes makes on the way.
+
+Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/endpoints/handlers (transformDecodeError), recorded answers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver.negotiation import JSON, YAML
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.schema import strict
+
+JSONObject = dict[str, Any]
+
+#: Bytes of a body that the server reads: etcd's limit is 1.5 MiB, and JSON may be larger than what it becomes (upstream's MaxRequestBodyBytes).
+BODY_LIMIT = 3 * 1024 * 1024
+
+_ACCEPTED = "the body of the request was in an unknown format - accepted media types include: "
+#: Upstream names the file in which its scheme was built; clients show the text.
+_SCHEME = 'scheme "pkg/runtime/scheme.go:111"'
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """``problems`` is what strict decoding says: unknown and repeated fields."""
+
+    obj: JSONObject
+    problems: list[str]
+
+
+class _Unreadable(Exception):
+    """Not even kind and apiVersion could be read."""
+
+
+def media_type_of(content_type: str) -> str:
+    """JSON or YAML; no Content-Type at all means JSON.
+
+    Raises:
+        UnsupportedMediaType
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type in ("", JSON):
+        return JSON
+    if media_type == YAML:
+        return YAML
+    raise refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{JSON}, {YAML}")
+
+
+def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: GroupVersionKind | None = None) -> Decoded:
+    """The body of a create or update as an object of ``gvk`` (default: the resource's kind; a subresource may have another).
+
+    Raises:
+        BadRequest: not JSON or YAML, another kind or version, or a field of the wrong type.
+    """
+    wanted = gvk or resource.gvk
+    try:
+        tree = _read(data, media_type)
+        met = _met(tree, wanted)
+    except _Unreadable as fault:
+        summary = _summary(data)
+        raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
+    except DecodeError as fault:
+        raise refusals.bad_request(str(fault)) from None
+    return conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
+
+
+def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any) -> Decoded:
+    """A tree as the kind's schema has it. ``refuse(why)`` makes the error for a tree that does not fit.
+
+    Raises:
+        ApiError: what ``refuse`` made; BadRequest for another version of the kind.
+    """
+    foreign = _foreign(met, wanted, resource)
+    if foreign:
+        raise refuse(foreign)
+    if met.group_version != wanted.group_version:
+        raise refusals.bad_request(
+            f"the API version in the data ({met.api_version}) does not match the expected API version ({wanted.api_version})"
+        )
+    try:
+        if resource.custom and wanted == resource.gvk:
+            return _conform_custom(tree, met, resource)
+        conformed = strict.conform(tree, wanted)
+    except DecodeError as fault:
+        raise refuse(str(fault)) from None
+    obj = conformed.obj
+    obj["apiVersion"], obj["kind"] = wanted.api_version, wanted.kind
+    return Decoded(obj, conformed.problems)
+
+
+_META = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
+
+
+def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource) -> Decoded:
+    """Metadata as its Go type has it, the rest as the structural schema has it."""
+    conformed = strict.conform({"metadata": tree.get("metadata")}, _META)
+    obj: JSONObject = {"apiVersion": met.api_version, "kind": met.kind, "metadata": conformed.obj["metadata"]}
+    problems = conformed.problems + _repeated(tree, "")
+    for name, value in tree.items():
+        if name not in obj:
+            obj[name] = plain(value)
+    problems += [f"unknown field {json.dumps(path)}" for path in resource.strategy.conform(obj)]
+    return Decoded(obj, problems)
+
+
+def _repeated(value: Any, path: str) -> list[str]:
+    """What strict decoding says of repeated keys, outside of metadata."""
+    found: list[str] = []
+    if isinstance(value, dict):
+        for name in getattr(value, "repeated", ()):
+            found.append(f"duplicate field {json.dumps(f'{path}.{name}' if path else name)}")
+        for name, one in value.items():
+            if path or name != "metadata":
+                found += _repeated(one, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            found += _repeated(one, f"{path}[{at}]")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A fresh tree of plain dicts, lists and numbers."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, float):
+        return float(value)
+    return value
+
+
+def kind_of(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
+    """What a tree says it is; what it leaves out is taken from ``wanted``.
+
+    Raises:
+        DecodeError: apiVersion or kind are malformed; Go's text.
+    """
+    try:
+        return _met(tree, wanted)
+    except _Unreadable as fault:
+        raise DecodeError(str(fault)) from None
+
+
+def _read(data: bytes, media_type: str) -> JSONObject:
+    if media_type == YAML:
+        tree = read_yaml(data)
+    else:
+        try:
+            tree = strict.parse_json(data)
+        except (ValueError, RecursionError):
+            fault = json_fault(data) or "invalid UTF-8"
+            raise _Unreadable(f"couldn't get version/kind; json parse error: {fault}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise _Unreadable(f"couldn't get version/kind; json parse error: json: cannot unmarshal {_type(tree)} into Go value of type {_TYPE_META}")
+    return tree
+
+
+def read_yaml(data: bytes) -> Any:
+    """YAML 1.1, one document, as JSON trees: dates stay text.
+
+    Raises:
+        DecodeError
+    """
+    from kubeloop.apiserver.yaml_body import parse_yaml
+
+    return parse_yaml(data)
+
+
+def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
+    for name in ("apiVersion", "kind"):
+        value = tree.get(name)
+        if value is not None and not isinstance(value, str):
+            raise _Unreadable(
+                f"couldn't get version/kind; json parse error: json: cannot unmarshal {_type(value)} into Go struct field .{name} of type string"
+            )
+    api_version, kind = tree.get("apiVersion") or "", tree.get("kind") or ""
+    if not api_version:
+        return wanted._replace(kind=kind or wanted.kind)
+    if api_version.count("/") > 1:
+        raise _Unreadable(f"unexpected GroupVersion string: {api_version}")
+    group, _, version = api_version.rpartition("/")
+    return GroupVersionKind(group, version, kind or wanted.kind)
+
+
+def _foreign(met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource) -> str:
+    """Why another kind cannot stand for the wanted one; empty when it is the same kind in whatever version that exists."""
+    if resource.custom and wanted == resource.gvk:
+        return ""  # any kind and version is read; they are validated afterwards
+    if met == wanted:
+        return ""
+    if not strict.is_builtin(met):
+        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {_SCHEME}'
+    if met.group_kind != wanted.group_kind:
+        return f"converting ({met.version}.{met.kind}) to ({_package(wanted)}.{wanted.kind}): unknown conversion"
+    return ""
+
+
+def _package(gvk: GroupVersionKind) -> str:
+    return gvk.group.partition(".")[0] or "core"
+
+
+def _unhandled(met: GroupVersionKind, wanted: GroupVersionKind, why: str) -> str:
+    return f'{met.kind} in version "{met.version}" cannot be handled as a {wanted.kind}: {why}'
+
+
+def _summary(data: bytes) -> str:
+    if not data:
+        return "<empty>"
+    shown = data[:30].decode("utf-8", "replace") if data.startswith(b"{") else data[:30].hex()
+    return f"{shown} ..." if len(data) > 30 else shown
+
+
+def _type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, dict) else "array"
+
+
+def group_version(api_version: str) -> GroupVersion:
+    """Lenient: a malformed text gives a group version that exists nowhere."""
+    group, _, version = api_version.rpartition("/")
+    return GroupVersion(group, version)

@@ -1,0 +1,259 @@
+"""Options of requests: query parameters and DeleteOptions bodies, checked as Kubernetes checks them.
+
+Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation, pkg/apis/meta/v1/validation, recorded answers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.decoding import kind_of, media_type_of, read_yaml
+from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver.negotiation import YAML
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.serving.request import Request
+
+_MATCH = "resourceVersionMatch"
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Of list, watch and deletecollection. ``send_initial_events`` None: not said."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    timeout_seconds: int | None = None
+    watch: bool = False
+    allow_bookmarks: bool = False
+    send_initial_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Of create, update and patch. ``field_validation`` is Ignore, Warn or Strict."""
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    field_manager: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """``grace_period`` in seconds, None: the kind's default."""
+
+    grace_period: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: bool = False
+    ignore_store_read_error: bool = field(default=False)
+
+
+def list_options(request: Request, *, watch: bool) -> ListOptions:
+    """Raises BadRequest for malformed numbers, Invalid for combinations that make no sense."""
+    options = ListOptions(
+        label_selector=request.parameter("labelSelector"),
+        field_selector=request.parameter("fieldSelector"),
+        limit=_integer(request, "limit") or 0,
+        continue_token=request.parameter("continue"),
+        resource_version=request.parameter("resourceVersion"),
+        resource_version_match=request.parameter(_MATCH),
+        timeout_seconds=_integer(request, "timeoutSeconds"),
+        watch=watch,
+        allow_bookmarks=bool(_boolean(request, "allowWatchBookmarks")),
+        send_initial_events=_boolean(request, "sendInitialEvents"),
+    )
+    errors = _watch_errors(options) if watch else _list_errors(options)
+    if errors:
+        raise refusals.invalid_options("ListOptions", errors)
+    return options
+
+
+def write_options(request: Request, kind: str) -> WriteOptions:
+    """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions."""
+    dry_run = request.query.get("dryRun", [])
+    validation = request.parameter("fieldValidation")
+    manager = request.parameter("fieldManager")
+    errors = _dry_run_errors(dry_run)
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if len(manager.encode()) > 128:
+        errors.insert(0, FieldError(FieldErrorType.TOO_LONG, "fieldManager", None, "may not be more than 128 bytes"))
+    if kind == "PatchOptions" and _boolean(request, "force") is not None:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if errors:
+        raise refusals.invalid_options(kind, errors)
+    return WriteOptions(bool(dry_run), validation or "Warn", manager)
+
+
+def delete_options(request: Request, body: bytes) -> DeleteOptions:
+    """From the body if there is one, else from the query.
+
+    Raises:
+        BadRequest, Invalid, UnsupportedMediaType
+    """
+    if body:
+        tree = _options_body(body, media_type_of(request.header("Content-Type")))
+        preconditions = tree.get("preconditions") or {}
+        options = DeleteOptions(
+            grace_period=tree.get("gracePeriodSeconds"),
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+            orphan_dependents=tree.get("orphanDependents"),
+            propagation_policy=tree.get("propagationPolicy"),
+        )
+        dry_run = tree.get("dryRun") or []
+    else:
+        policy = request.query.get("propagationPolicy")
+        options = DeleteOptions(
+            grace_period=_integer(request, "gracePeriodSeconds"),
+            orphan_dependents=_boolean(request, "orphanDependents"),
+            propagation_policy=policy[0] if policy else None,
+        )
+        dry_run = request.query.get("dryRun", [])
+    errors = _propagation_errors(options) + _dry_run_errors(dry_run)
+    if errors:
+        raise refusals.invalid_options("DeleteOptions", errors)
+    return DeleteOptions(
+        options.grace_period, options.uid, options.resource_version, options.orphan_dependents, options.propagation_policy, bool(dry_run)
+    )
+
+
+def unsupported(name: str, value: Any, supported: list[str]) -> FieldError:
+    """Values in the order given: upstream sorts some lists and not others."""
+    shown = ", ".join(json.dumps(one) for one in supported)
+    return FieldError(FieldErrorType.NOT_SUPPORTED, name, value, f"supported values: {shown}")
+
+
+def resource_version_number(text: str) -> int | None:
+    """A resourceVersion as a number, None if it is none. Kubernetes' rule: an unsigned 64-bit integer in decimal."""
+    if not text.isascii() or not text.isdigit():
+        return None
+    number = int(text)
+    return number if number < 2**64 else None
+
+
+def parse_uint_fault(text: str) -> str:
+    """Go's words for a text that is no unsigned integer."""
+    why = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
+    return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
+
+
+def _list_errors(options: ListOptions) -> list[FieldError]:
+    errors = []
+    match = options.resource_version_match
+    if match:
+        if not options.resource_version:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            errors.append(unsupported(_MATCH, match, ["Exact", "NotOlderThan", ""]))
+        if match == "Exact" and options.resource_version == "0":
+            errors.append(forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    errors = []
+    match = options.resource_version_match
+    if options.send_initial_events is not None and match != "NotOlderThan":
+        errors.append(forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match:
+        if options.send_initial_events is None:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+        if match != "NotOlderThan":
+            errors.append(unsupported(_MATCH, match, ["NotOlderThan"]))
+        if options.continue_token:
+            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return errors
+
+
+def _dry_run_errors(values: list[str]) -> list[FieldError]:
+    if all(value == "All" for value in values):
+        return []
+    return [unsupported("dryRun", values, ["All"])]
+
+
+def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
+    policy = options.propagation_policy
+    if policy is None:
+        return []
+    if options.orphan_dependents is not None:
+        return [invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")]
+    if policy not in ("Foreground", "Background", "Orphan"):
+        return [unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])]
+    return []
+
+
+def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
+    if media_type == YAML:
+        try:
+            tree = read_yaml(body)
+        except DecodeError as fault:
+            raise refusals.bad_request(str(fault)) from None
+    else:
+        try:
+            tree = json.loads(body)
+        except (ValueError, RecursionError):
+            fault_text = json_fault(body) or "invalid UTF-8"
+            raise refusals.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
+    if not isinstance(tree, dict):
+        raise refusals.bad_request("couldn't get version/kind; json parse error: DeleteOptions must be an object")
+    wanted = GroupVersionKind("", "v1", "DeleteOptions")
+    try:
+        met = kind_of(tree, wanted)
+    except DecodeError as fault:
+        raise refusals.bad_request(str(fault)) from None
+    if met.kind != "DeleteOptions":
+        raise refusals.bad_request(f'no kind "{met.kind}" is registered for version "{met.api_version}" in scheme "pkg/runtime/scheme.go:111"')
+    return _checked(tree)
+
+
+def _checked(tree: dict[str, Any]) -> dict[str, Any]:
+    """Field types of DeleteOptions."""
+    from kubeloop.schema import strict
+
+    try:
+        conformed = strict.conform({**tree, "apiVersion": "v1", "kind": "DeleteOptions"}, GroupVersionKind("", "v1", "DeleteOptions")).obj
+    except DecodeError as fault:
+        raise refusals.bad_request(str(fault)) from None
+    # Conforming drops a zero that Go keeps behind a pointer; whether a grace of zero was asked for decides everything.
+    for name in ("gracePeriodSeconds", "orphanDependents"):
+        if tree.get(name) is not None:
+            conformed[name] = tree[name]
+    return conformed
+
+
+def _integer(request: Request, name: str) -> int | None:
+    text = request.parameter(name)
+    if not text:
+        return None
+    digits = text[1:] if text[0] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise refusals.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: invalid syntax")
+    number = int(text)
+    if not -_INT64 <= number < _INT64:
+        raise refusals.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: value out of range")
+    return number
+
+
+def _boolean(request: Request, name: str) -> bool | None:
+    """As upstream converts: false, 0 and nothing at all are false; any other value is true."""
+    values = request.query.get(name)
+    if not values:
+        return None
+    return values[0].lower() not in ("false", "0")
