@@ -47,7 +47,6 @@ _WITHOUT_VALUE = {
     FieldErrorType.REQUIRED,
     FieldErrorType.FORBIDDEN,
     FieldErrorType.TOO_LONG,
-    FieldErrorType.TOO_MANY,
     FieldErrorType.INTERNAL,
 }
 
