@@ -117,4 +117,9 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
-    return FieldError(FieldErrorType.TOO_MANY, field, actual, f"must have at most {limit} items" if limit == 0 or limit > 1 else "must have at most 1 item")
+    return FieldError(
+        FieldErrorType.TOO_MANY,
+        field,
+        actual,
+        f"must have at most {limit} items" if limit == 0 or limit > 1 else "must have at most 1 item",
+    )

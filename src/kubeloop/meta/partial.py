@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.model import Model
+from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import Resource
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
@@ -67,13 +67,13 @@ class Resource(Documented, Model):
     def object_key(self, cluster: str = "") -> ObjectKey:
         return ObjectKey(cluster, self.metadata.namespace, self.metadata.name)
 
-    def __copy__(self: R) -> R:
-        twin: R = msgspec.structs.replace(self)
+    def __copy__(self) -> Self:
+        twin: Self = msgspec.structs.replace(self)
         carry_source(self, twin)
         return twin
 
-    def __replace__(self: R, **changes: Any) -> R:
-        twin: R = msgspec.structs.replace(self, **changes)
+    def __replace__(self, **changes: Any) -> Self:
+        twin: Self = msgspec.structs.replace(self, **changes)
         carry_source(self, twin)
         return twin
 
@@ -175,5 +175,3 @@ def custom_resource(
         return cls
 
     return declare
-
-

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.model import Source
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import KindInfo, Resource, set_source, source_of
-from kubeloop.meta.model import Source
 
 U = TypeVar("U", bound="Unstructured")
 
@@ -51,7 +51,7 @@ class Unstructured(Resource):
         return found
 
     @classmethod
-    def from_dict(cls: type[U], content: dict[str, Any]) -> U:
+    def from_dict(cls, content: dict[str, Any]) -> Self:
         """Wrap a tree (not copied). On ``Unstructured`` itself the tree's ``apiVersion`` and ``kind`` choose the class.
 
         Raises:
@@ -68,7 +68,7 @@ class Unstructured(Resource):
                 raise DecodeError(str(error)) from None
         elif (api_version or cls.api_version, kind or cls.kind) != (cls.api_version, cls.kind):
             raise DecodeError(f"the object is {api_version}, Kind={kind}, not {cls.api_version}, Kind={cls.kind}")
-        obj: U = target(content=content)
+        obj: Self = target(content=content)
         obj._pull()
         return obj
 

@@ -1,0 +1,167 @@
+"""Reading objects: one strict pass in C, and a tolerant one only when that fails. What was read is remembered with the object."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubeloop.codec.tolerant import normalise
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.model import Source
+from kubeloop.meta.object_meta import ListMeta
+from kubeloop.meta.partial import Bookmark
+from kubeloop.meta.quantity import Quantity
+from kubeloop.meta.resource import Resource, set_source
+from kubeloop.meta.unstructured import Unstructured
+
+R = TypeVar("R", bound=Resource)
+M = TypeVar("M", bound=msgspec.Struct)
+
+Buffer = bytes | bytearray | memoryview
+
+_FIRST_BYTES = 200
+
+
+class _Head(msgspec.Struct):
+    api_version: str | None = msgspec.field(default=None, name="apiVersion")
+    kind: str | None = None
+
+
+class _Name(msgspec.Struct):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Name | None = None
+
+
+class _Page(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_NAMED = msgspec.json.Decoder(_Named)
+_PAGE = msgspec.json.Decoder(_Page)
+_TREE = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = "") -> R:
+    """Read an object of a known kind from JSON.
+
+    Null or missing where a list, a map or a required struct is expected gives the empty value; an optional struct stays None.
+    ``checked``: the caller knows the kind already (an item of a list, an object of a cache), so it is not looked at again.
+    ``partial``: what of the object is missing and why, for a person; such an object cannot be encoded for an update.
+
+    Raises:
+        DecodeError: not JSON, another kind, or a field of another type; names the object and the field.
+    """
+    document = data if type(data) is bytes else bytes(data)
+    if not checked and cls.kind:
+        _check_kind(cls, document)
+    if issubclass(cls, Unstructured):
+        obj = cls.from_dict(_read(_TREE, document, cls.kind))
+    else:
+        obj = decode_struct(cls, document, cls.kind or cls.__name__)
+    set_source(obj, Source(cls, document, partial))
+    return obj
+
+
+def decode_struct(cls: type[M], document: bytes, what: str) -> M:
+    """Read a struct leniently, without remembering the document.
+
+    Raises:
+        DecodeError: as ``decode``; ``what`` names the object in its text.
+    """
+    decoder = decoder_of(cls)
+    try:
+        return decoder.decode(document)
+    except msgspec.ValidationError:
+        pass
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{what}: the body is not JSON: {error}") from None
+    try:
+        tree = msgspec.json.decode(document)
+        return decoder.decode(msgspec.json.encode(normalise(cls, tree)))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"{_describe(what, document)}: {_explain(error)}") from None
+
+
+def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
+    """Read a list. Each item keeps its own bytes, not the page's.
+
+    Raises:
+        DecodeError: as ``decode``.
+    """
+    document = data if type(data) is bytes else bytes(data)
+    what = f"{cls.kind or 'Partial'}List"
+    page = _read(_PAGE, document, what)
+    items = [decode(cls, bytes(raw), checked=True) for raw in page.items or ()]
+    return items, decode_struct(ListMeta, bytes(page.metadata), what)
+
+
+def decode_bookmark(data: Buffer) -> Bookmark:
+    """Read a bookmark as metadata only: the rest of it is empty, with nulls where the kind requires values.
+
+    Raises:
+        DecodeError: not JSON, or no metadata of the right types.
+    """
+    return decode_struct(Bookmark, bytes(data), "bookmark")
+
+
+@functools.cache
+def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cls, dec_hook=_hook)
+
+
+def decoder_of(cls: type[M]) -> msgspec.json.Decoder[M]:
+    """The strict decoder of a class, made once."""
+    return _decoder(cls)
+
+
+def _hook(cls: type, value: Any) -> Any:
+    if cls is Quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return Quantity(value if isinstance(value, str) else repr(value))
+    raise TypeError(f"Expected `{cls.__name__}`, got `{type(value).__name__}`")
+
+
+def _check_kind(cls: type[Resource], document: bytes) -> None:
+    # Servers write kind and apiVersion first: usually no second look is needed.
+    first = document[:_FIRST_BYTES]
+    if b'"kind":"%b"' % cls.kind.encode() in first and b'"apiVersion":"%b"' % cls.api_version.encode() in first:
+        return
+    head = _read(_HEAD, document, cls.kind)
+    if (head.kind or cls.kind, head.api_version or cls.api_version) != (cls.kind, cls.api_version):
+        raise DecodeError(f"expected {cls.api_version}, Kind={cls.kind}, got {head.api_version}, Kind={head.kind}")
+
+
+def _read(decoder: msgspec.json.Decoder[M], document: bytes, what: str) -> M:
+    try:
+        return decoder.decode(document)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"{_describe(what, document)}: {_explain(error)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"{what}: the body is not JSON: {error}") from None
+
+
+def _describe(what: str, document: bytes) -> str:
+    try:
+        named = _NAMED.decode(document).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return what
+    if named is None or not named.name:
+        return what
+    return f'{what} "{named.namespace}/{named.name}"' if named.namespace else f'{what} "{named.name}"'
+
+
+def _explain(error: Exception) -> str:
+    """``spec.replicas: expected int, got str`` instead of msgspec's order and signs."""
+    text, _, path = str(error).rpartition(" - at `$")
+    if not text:
+        return str(error)
+    field = path.rstrip("`").removeprefix(".")
+    reason = text.replace("`", "")
+    return f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason

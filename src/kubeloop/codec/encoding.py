@@ -1,0 +1,118 @@
+"""Writing objects: the document that an object was read from, with the caller's changes; or just the object, if it was made here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubeloop.codec import fresh
+from kubeloop.codec.changes import change_struct, change_tree
+from kubeloop.codec.decoding import decode_struct
+from kubeloop.codec.shape import fields_of
+from kubeloop.meta.errors import IncompleteObject
+from kubeloop.meta.model import Source
+from kubeloop.meta.partial import PartialObject
+from kubeloop.meta.resource import Resource, source_of
+from kubeloop.meta.unstructured import Unstructured
+
+
+def encode(obj: Resource) -> bytes:
+    """The object as JSON, with ``apiVersion`` and ``kind``.
+
+    Guarantees
+        An object that was read and not changed gives its document back, byte for byte (kind and apiVersion added where a list left them out).
+        Otherwise all that the models do not know stays: unknown fields at any depth, explicit nulls, the spelling of numbers.
+        List items are followed by key, by equality, else by likeness; where two items look alike to the models and only their unknown
+        fields differ, removing one of them may keep the other's.
+
+    Raises:
+        IncompleteObject: only a part of the object is known here.
+    """
+    source = source_of(obj)
+    _refuse_partial(obj, source)
+    if isinstance(obj, Unstructured):
+        return _encode_tree(obj, source)
+    if source is None:
+        return _with_kind(fresh.write_struct(obj), obj)
+    return _with_kind(_changed(source, obj), obj)
+
+
+def to_dict(obj: Resource) -> dict[str, Any]:
+    """What ``encode`` writes, as a fresh tree.
+
+    Raises:
+        IncompleteObject: as ``encode``.
+    """
+    return msgspec.json.decode(encode(obj), type=dict[str, Any])
+
+
+def document_of(obj: Resource) -> bytes | None:
+    """The bytes that an object was read from; None if it was made here."""
+    source = source_of(obj)
+    return None if source is None else source.document
+
+
+def require_document(obj: Resource) -> bytes:
+    """``encode`` for an update, which replaces the whole object: refuses one of which the rest is unknown.
+
+    Raises:
+        IncompleteObject: the object was not read from a server, or only a part of it.
+    """
+    if source_of(obj) is None and not isinstance(obj, Unstructured):
+        raise IncompleteObject(
+            f"{_describe(obj)} was made here, not read from the server: an update would erase every field that it does not set. "
+            "Get the object and change that, or send a patch."
+        )
+    return encode(obj)
+
+
+def _refuse_partial(obj: Resource, source: Source | None) -> None:
+    if source is not None and source.partial:
+        raise IncompleteObject(f"{_describe(obj)} is not whole: {source.partial}. Get the object and change that, or send a patch.")
+    if isinstance(obj, PartialObject):
+        raise IncompleteObject(f"{_describe(obj)} is only metadata: get the object and change that, or send a patch.")
+
+
+def _changed(source: Source, obj: Resource) -> bytes:
+    cls: type[Resource] = type(obj)
+    old = decode_struct(cls, source.document, cls.kind)
+    if not fields_of(cls).loose:
+        unchanged = old == obj
+    else:
+        unchanged = fresh.write_struct(old) == fresh.write_struct(obj)
+    return source.document if unchanged else change_struct(source.document, old, obj)
+
+
+def _encode_tree(obj: Unstructured, source: Source | None) -> bytes:
+    tree = obj.to_dict()
+    if source is None:
+        return msgspec.json.encode(tree)
+    old = msgspec.json.decode(source.document)
+    return change_tree(source.document, old, tree)
+
+
+class _Head(msgspec.Struct):
+    api_version: str | None = msgspec.field(default=None, name="apiVersion")
+    kind: str | None = None
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _with_kind(document: bytes, obj: Resource) -> bytes:
+    wanted = b'"apiVersion":"%b","kind":"%b"' % (obj.api_version.encode(), obj.kind.encode())
+    if document[:200].count(b'"apiVersion":"%b"' % obj.api_version.encode()) and document[:200].count(b'"kind":"%b"' % obj.kind.encode()):
+        return document
+    head = _HEAD.decode(document)
+    if head.api_version == obj.api_version and head.kind == obj.kind:
+        return document
+    parts = {wire: raw for wire, raw in _PARTS.decode(document).items() if wire not in ("apiVersion", "kind")}
+    rest = msgspec.json.encode(parts)
+    return b"{" + wanted + (b"," if parts else b"") + rest[1:]
+
+
+def _describe(obj: Resource) -> str:
+    key = obj.object_key()
+    return f'{obj.kind or "object"} "{key}"'

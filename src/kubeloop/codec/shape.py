@@ -1,0 +1,133 @@
+"""Shape: what the tolerant reader and the change finder need to know about a model's fields. Worked out once for each class."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+import typing
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Union
+
+import msgspec
+
+from kubeloop.meta.model import Model
+from kubeloop.meta.quantity import Quantity
+
+
+class Form(enum.Enum):
+    """What a value is made of."""
+
+    STRUCT = "struct"
+    LIST = "list"
+    MAP = "map"
+    SCALAR = "scalar"
+    ANY = "any"
+
+
+@dataclass(slots=True)
+class Shape:
+    """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside."""
+
+    form: Form
+    type: Any
+    item: Shape | None = None
+    loose: bool = False
+    micro: bool = False
+
+
+@dataclass(slots=True)
+class Field:
+    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default."""
+
+    name: str
+    wire: str
+    shape: Shape
+    optional: bool
+    required: bool
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Fields:
+    """The fields of a class, by wire name in the class's order."""
+
+    cls: type[msgspec.Struct]
+    by_wire: dict[str, Field] = field(default_factory=dict)
+    loose: bool = False
+    micro: bool = False
+
+
+@functools.cache
+def fields_of(cls: type[msgspec.Struct]) -> Fields:
+    """The fields of a struct class (its own definition may be recursive: ``loose`` and ``micro`` are then on the safe side)."""
+    found = Fields(cls)
+    _UNDER_WAY[cls] = found
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        list_keys = cls.__list_keys__ if issubclass(cls, Model) else {}
+        for info in msgspec.structs.fields(cls):
+            shape, optional = _shape_of(hints[info.name])
+            keys = _attributes(shape, list_keys.get(info.encode_name, ()))
+            found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, info.required, keys)
+            found.loose |= shape.loose
+            found.micro |= shape.micro
+    finally:
+        del _UNDER_WAY[cls]
+    return found
+
+
+_UNDER_WAY: dict[type[msgspec.Struct], Fields] = {}
+
+
+def _shape_of(hint: Any) -> tuple[Shape, bool]:
+    micro = False
+    if typing.get_origin(hint) is typing.Annotated:
+        micro = any(isinstance(extra, msgspec.Meta) and (extra.extra or {}).get("kubernetes") == "MicroTime" for extra in hint.__metadata__)
+        shape, optional = _shape_of(hint.__origin__)
+        shape.micro |= micro
+        return shape, optional
+    origin = typing.get_origin(hint)
+    if origin in (Union, types.UnionType):
+        members = [member for member in typing.get_args(hint) if member is not type(None)]
+        optional = len(members) < len(typing.get_args(hint))
+        if len(members) == 1:
+            return _shape_of(members[0])[0], optional
+        if all(member in (int, str) for member in members):
+            return Shape(Form.SCALAR, int), optional
+        return Shape(Form.ANY, Any, loose=True), optional
+    if origin is list:
+        item = _shape_of(typing.get_args(hint)[0])[0]
+        return Shape(Form.LIST, list, item, item.loose, item.micro), False
+    if origin is dict:
+        item = _shape_of(typing.get_args(hint)[1])[0]
+        return Shape(Form.MAP, dict, item, item.loose, item.micro), False
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        if hint in _UNDER_WAY:
+            return Shape(Form.STRUCT, hint, loose=True), False
+        inner = fields_of(hint)
+        return Shape(Form.STRUCT, hint, loose=inner.loose, micro=inner.micro), False
+    if hint is msgspec.Raw or hint is Any or hint is object:
+        return Shape(Form.ANY, hint, loose=True), hint is not msgspec.Raw
+    return Shape(Form.SCALAR, hint), hint is datetime
+
+
+def _attributes(shape: Shape, wire_keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Keys are given by wire names; items are compared by attributes."""
+    if not wire_keys or shape.item is None or shape.item.form is not Form.STRUCT:
+        return ()
+    names = {info.encode_name: info.name for info in msgspec.structs.fields(shape.item.type)}
+    return tuple(names[key] for key in wire_keys if key in names)
+
+
+def empty_value(shape: Shape) -> Any:
+    """What stands for null and for missing, as JSON."""
+    if shape.form is Form.LIST:
+        return []
+    if shape.form in (Form.STRUCT, Form.MAP):
+        return {}
+    return _EMPTY.get(shape.type)
+
+
+_EMPTY: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False, bytes: "", Quantity: "0", msgspec.Raw: {}}

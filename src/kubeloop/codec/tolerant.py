@@ -1,0 +1,40 @@
+"""The tolerant pass: brings a tree to what the strict reader accepts, guided by the models. Runs only after the strict pass failed.
+
+Null gives the empty value wherever Go's decoder would leave one; a whole number may be written as 3.0. Nothing else is bent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
+
+
+def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
+    """A new tree for ``cls``; values of a wrong type stay, for the strict reader to name them. Unknown fields are left out."""
+    if not isinstance(tree, dict):
+        return tree
+    result: dict[str, Any] = {}
+    for field in fields_of(cls).by_wire.values():
+        value = tree.get(field.wire)
+        if value is not None:
+            result[field.wire] = _value(field.shape, value)
+        elif field.required:
+            result[field.wire] = None if field.optional else empty_value(field.shape)
+    return result
+
+
+def _value(shape: Shape, value: Any) -> Any:
+    if value is None:
+        return None if shape.form is Form.ANY else empty_value(shape)
+    if shape.form is Form.STRUCT:
+        return normalise(shape.type, value)
+    if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:
+        return [_value(shape.item, item) for item in value]
+    if shape.form is Form.MAP and isinstance(value, dict) and shape.item is not None:
+        return {key: _value(shape.item, item) for key, item in value.items()}
+    if shape.type is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

@@ -1,0 +1,148 @@
+"""YAML as kubectl reads and writes it: one or more documents, plain values resolved by its rules, times left as text.
+
+Source: sigs.k8s.io/yaml over go.yaml.in/yaml/v2 resolve.go: YAML 1.1 booleans, no sexagesimal numbers, timestamps are strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import IO, Any
+
+import msgspec
+import yaml
+
+from kubeloop.meta.errors import DecodeError
+
+_TAG = "tag:yaml.org,2002:"
+_INTEGER = r"[-+]?(?:0[bB][01_]+|0[xX][0-9a-fA-F_]+|0[oO]?[0-7_]+|[1-9][0-9_]*|0)"
+_FLOAT = r"[-+]?(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?"
+_TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
+_FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_ALTERNATIVES = {
+    "bool": ("|".join(sorted(_TRUE | _FALSE)), "yYnNtTfFoO"),
+    "int": (_INTEGER, "-+0123456789"),
+    "float": (_FLOAT, "-+0123456789."),
+    "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "merge": ("<<", "<"),
+}
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Loader(_Base):  # type: ignore[misc]  # PyYAML's C classes have no stubs
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+
+class _Dumper(_BaseDumper):  # type: ignore[misc]  # as above
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
+for _name, (_pattern, _first) in _ALTERNATIVES.items():
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
+    _Dumper.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
+# What other readers of YAML 1.1 would take for a time or a base-60 number is quoted, though it is read as text here.
+_Dumper.add_implicit_resolver(_TAG + "timestamp", re.compile(r"^\d{4}-\d\d?-\d\d?.*$|^[-+]?\d+(?::\d+)+(?:\.\d*)?$"), list("-+0123456789"))
+
+
+def _bool(loader: Any, node: Any) -> bool:
+    text = loader.construct_scalar(node)
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise yaml.constructor.ConstructorError(None, None, f"cannot decode !!str `{text}` as a !!bool", node.start_mark)
+
+
+def _int(loader: Any, node: Any) -> int | float:
+    text = loader.construct_scalar(node).replace("_", "")
+    sign, digits = (text[:1], text[1:]) if text[:1] in "+-" else ("", text)
+    lower = digits.lower()
+    if lower.startswith(("0x", "0b", "0o")):
+        value = int(lower, 0)
+    elif lower.startswith("0") and len(lower) > 1:
+        value = int(lower, 8)
+    else:
+        value = int(lower)
+    return -value if sign == "-" else value
+
+
+def _float(loader: Any, node: Any) -> float:
+    return float(loader.construct_scalar(node).replace("_", ""))
+
+
+def _text(loader: Any, node: Any) -> str:
+    return str(loader.construct_scalar(node))
+
+
+def _mapping(loader: Any, node: Any) -> dict[str, Any]:
+    loader.flatten_mapping(node)
+    return {_key(loader.construct_object(key, deep=True)): loader.construct_object(value, deep=True) for key, value in node.value}
+
+
+def _key(key: Any) -> str:
+    """JSON has only text for keys; numbers and booleans are written as they are there."""
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, list | dict):
+        raise DecodeError(f"a key is {key!r}; keys are text")
+    return msgspec.json.encode(key).decode()
+
+
+_Loader.add_constructor(_TAG + "bool", _bool)
+_Loader.add_constructor(_TAG + "int", _int)
+_Loader.add_constructor(_TAG + "float", _float)
+_Loader.add_constructor(_TAG + "timestamp", _text)
+_Loader.add_constructor(_TAG + "binary", _text)
+_Loader.add_constructor(_TAG + "map", _mapping)
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar(_TAG + "str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> list[dict[str, Any]]:
+    """All documents of a YAML (or JSON) text; empty ones are left out, a ``List`` gives its items.
+
+    ``name`` is the file's, for messages.
+
+    Raises:
+        DecodeError: not YAML, or a document that is no object; names file and line.
+    """
+    where = name or str(getattr(text, "name", "")) or "YAML"
+    found: list[dict[str, Any]] = []
+    try:
+        for number, document in enumerate(yaml.load_all(text, Loader=_Loader), 1):
+            if document is None:
+                continue
+            if not isinstance(document, dict):
+                raise DecodeError(f"{where}: document {number} is no object but {_name_of(document)}")
+            found.extend(_items(document))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" line {mark.line + 1}" if mark is not None else ""
+        raise DecodeError(f"{where}{place}: {getattr(error, 'problem', None) or error}") from None
+    except (RecursionError, UnicodeDecodeError, ValueError) as error:
+        raise DecodeError(f"{where}: {error}") from None
+    return found
+
+
+def _items(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    if document.get("kind") == "List" and document.get("apiVersion") == "v1" and isinstance(document.get("items"), list):
+        return [item for item in document["items"] if isinstance(item, dict)]
+    return [document]
+
+
+def _name_of(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "text" if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def write_yaml(*objects: dict[str, Any]) -> str:
+    """One document for each tree, keys in the trees' order, lists not indented, as kubectl prints them."""
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=10**9)
