@@ -146,6 +146,10 @@ class Strategy:
         """Texts for Warning headers of a create or update (deprecated fields and the like)."""
         return []
 
+    def counts_for_generation(self, obj: JSONObject) -> object:
+        """What must differ between two states for ``metadata.generation`` to grow, where ``has_generation``."""
+        return {name: value for name, value in obj.items() if name not in ("metadata", "status", "apiVersion", "kind")}
+
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         """Values that field selectors of this kind may name, besides metadata.name and metadata.namespace."""
         return {}

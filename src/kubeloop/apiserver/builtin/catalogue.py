@@ -1,0 +1,39 @@
+"""One strategy for each built-in resource: its own class where the kind has rules, else the generic one."""
+
+from __future__ import annotations
+
+from kubeloop.apiserver.builtin import facts
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.strategy import Strategy
+from kubeloop.meta.kinds import GroupKind, GroupResource
+from kubeloop.meta.names import path_segment
+from kubeloop.schema import ResourceInfo, builtin
+
+#: Groups whose validation knows no standard finalizers: theirs need a domain like everybody's, and are not checked further.
+_OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
+
+_CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {}
+
+
+class _PathSegmentNames(BuiltinStrategy):
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        return path_segment(name, prefix)
+
+
+def strategies() -> dict[GroupResource, Strategy]:
+    """A strategy for every resource that a default server serves, for all its versions."""
+    return {info.gvr.group_resource: strategy_of(info) for info in builtin().resources()}
+
+
+def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
+    group_resource = info.gvr.group_resource
+    plain = _PathSegmentNames if group_resource in facts.PATH_SEGMENT_NAMES else BuiltinStrategy
+    made = _CLASSES.get(group_resource, plain)(GroupKind(info.gvr.group, info.kind))
+    made.has_generation = group_resource in facts.HAS_GENERATION
+    made.has_status = any(sub.name == "status" for sub in info.subresources)
+    made.allow_create_on_update = group_resource in facts.CREATED_BY_UPDATE
+    made.allow_unconditional_update = group_resource not in facts.CONDITIONAL_UPDATE
+    made.default_propagation = "orphan" if group_resource in facts.ORPHANS else "background"
+    made.standard_finalizers = info.gvr.group not in _OWN_METADATA
+    made.field_labels = tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata."))
+    return made
