@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 from kubeloop.controller.log_context import ContextFilter, current, working_for
-from kubeloop.meta import ObjectKey
 
 
 def record() -> logging.LogRecord:
@@ -14,7 +13,7 @@ def record() -> logging.LogRecord:
 
 
 def test_a_record_carries_the_context_in_which_it_was_written() -> None:
-    with working_for(cluster="east", controller="foo"), working_for(key=ObjectKey("east", "shop", "web")):
+    with working_for(cluster="east", controller="foo"), working_for(key="shop/web"):
         made = record()
     assert (made.__dict__["cluster"], made.__dict__["controller"], made.__dict__["key"]) == ("east", "foo", "shop/web")
     assert made.__dict__["context"] == "cluster=east controller=foo key=shop/web"
@@ -28,14 +27,14 @@ def test_outside_of_any_work_the_fields_are_there_and_empty() -> None:
 def test_what_the_caller_set_itself_stays() -> None:
     made = logging.LogRecord("test", logging.INFO, __file__, 1, "hello", (), None)
     made.__dict__["key"] = "mine"
-    with working_for(key=ObjectKey("", "", "other")):
+    with working_for(key="other"):
         ContextFilter().filter(made)
     assert made.__dict__["key"] == "mine"
 
 
 async def test_tasks_and_threads_inherit_it_and_do_not_disturb_each_other() -> None:
     async def look(name: str) -> str:
-        with working_for(key=ObjectKey("", "", name)):
+        with working_for(key=name):
             await asyncio.sleep(0)
             return (await asyncio.to_thread(current)).key
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Self
 
 import pytest
 
 from kubeloop.controller.log_context import current
 from kubeloop.controller.result import Result, TerminalError
-from kubeloop.controller.workers import Reconcile, Workers
+from kubeloop.controller.workers import Workers
 from kubeloop.meta import KubeloopError, ObjectKey
 from kubeloop.timing import FakeClock
 from kubeloop.workqueue import ExponentialLimiter, WorkQueue
@@ -21,12 +21,14 @@ OTHER = ObjectKey("test", "shop", "db")
 class Bench:
     """A queue, workers and a scripted reconcile: outcomes by key are used up from the left; then success."""
 
-    def __init__(self, reconcile: Reconcile | None = None, *, count: int = 1, timeout: float | None = None) -> None:
+    def __init__(
+        self, reconcile: Callable[[ObjectKey], Awaitable[Result | None]] | None = None, *, count: int = 1, timeout: float | None = None
+    ) -> None:
         self.clock = FakeClock()
         self.queue: WorkQueue[ObjectKey] = WorkQueue(ExponentialLimiter(1, 60), self.clock)
         self.script: list[Callable[[], Result | None]] = []
         self.calls: list[tuple[ObjectKey, float]] = []
-        self.workers = Workers("bench", reconcile or self.reconcile, self.queue, count, clock=self.clock, timeout=timeout)
+        self.workers = Workers("bench", reconcile or self.reconcile, self.queue, count, cluster="test", clock=self.clock, timeout=timeout)
         self.start = self.clock.now()
 
     async def reconcile(self, key: ObjectKey) -> Result | None:

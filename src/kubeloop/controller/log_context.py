@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from kubeloop.meta import ObjectKey
-
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
@@ -37,7 +35,7 @@ def current() -> LogContext:
 
 
 @contextlib.contextmanager
-def working_for(*, cluster: str | None = None, controller: str | None = None, key: ObjectKey | None = None) -> Iterator[LogContext]:
+def working_for(*, cluster: str | None = None, controller: str | None = None, key: str | None = None) -> Iterator[LogContext]:
     """Within the block, and in tasks and reconciler threads started from it, log records carry these; what is None stays as it is."""
     context = current()
     if cluster is not None:
@@ -45,7 +43,7 @@ def working_for(*, cluster: str | None = None, controller: str | None = None, ke
     if controller is not None:
         context = replace(context, controller=controller)
     if key is not None:
-        context = replace(context, key=str(key))
+        context = replace(context, key=key)
     token = _CONTEXT.set(context)
     try:
         yield context

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from kubeloop.controller.log_context import working_for
 from kubeloop.controller.result import Result, TerminalError
-from kubeloop.meta import Conflict, KubeloopError, ObjectKey
+from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.workqueue import QueueShutDown, WorkQueue
 
 log = logging.getLogger(__name__)
 
-Reconcile = Callable[[ObjectKey], Awaitable[Result | None]]
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -32,11 +33,11 @@ class ReconcileCounts:
     timeouts: int = 0
     requeues: int = 0
     seconds: float = 0.0
-    last_key: ObjectKey | None = None
+    last_key: str = ""
     last_error: str = ""
 
 
-class Workers:
+class Workers(Generic[K]):
     """Runs ``reconcile`` for keys of ``queue``, ``count`` at a time and never two at once for one key.
 
     Guarantees
@@ -50,10 +51,11 @@ class Workers:
     def __init__(
         self,
         name: str,
-        reconcile: Reconcile,
-        queue: WorkQueue[ObjectKey],
+        reconcile: Callable[[K], Awaitable[Result | None]],
+        queue: WorkQueue[K],
         count: int = 1,
         *,
+        cluster: str = "",
         clock: Clock | None = None,
         timeout: float | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Workers:
             raise ValueError(f"controller {name} needs at least 1 worker, not {count}")
         self.counts = ReconcileCounts()
         self._name = name
+        self._cluster = cluster
         self._reconcile = reconcile
         self._queue = queue
         self._count = count
@@ -70,7 +73,7 @@ class Workers:
 
     async def run(self) -> None:
         """Work until ``stop``, or until the queue is shut down and empty. Cancelling it cancels running reconciles."""
-        with working_for(controller=self._name):
+        with working_for(cluster=self._cluster, controller=self._name):
             async with asyncio.TaskGroup() as group:
                 for number in range(self._count):
                     group.create_task(self._work(), name=f"{self._name}-worker-{number}")
@@ -94,20 +97,20 @@ class Workers:
             finally:
                 queue.done(key)
 
-    async def _turn(self, key: ObjectKey) -> None:
+    async def _turn(self, key: K) -> None:
         counts = self.counts
         counts.active += 1
-        counts.last_key = key
+        counts.last_key = str(key)
         started = self._clock.now()
         try:
-            with working_for(cluster=key.cluster, key=key):
+            with working_for(key=str(key)):
                 await self._attempt(key)
         finally:
             counts.active -= 1
             counts.reconciles += 1
             counts.seconds += self._clock.now() - started
 
-    async def _attempt(self, key: ObjectKey) -> None:
+    async def _attempt(self, key: K) -> None:
         deadline = asyncio.timeout(self._timeout)
         try:
             async with deadline:
@@ -144,7 +147,7 @@ class Workers:
                 self.counts.requeues += 1
                 self._queue.add_after(key, result.requeue_after)
 
-    def _retry(self, key: ObjectKey, message: str, error: BaseException, *, level: int = logging.ERROR) -> float:
+    def _retry(self, key: K, message: str, error: BaseException, *, level: int = logging.ERROR) -> float:
         self._failed(error)
         self.counts.requeues += 1
         delay = self._queue.add_rate_limited(key)
