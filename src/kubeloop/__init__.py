@@ -1,3 +1,101 @@
-"""kubeloop: a typed Kubernetes client, informers, controllers, and an embedded API server to run and test them on."""
+"""kubeloop: a typed Kubernetes client, informers, controllers, and an embedded API server to run and test them on.
+
+The names below are loaded when they are first used, so that ``import kubeloop`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kubeloop.cache import Informer, Informers
+    from kubeloop.client import Client
+    from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError
+    from kubeloop.meta import (
+        AlreadyExists,
+        ApiError,
+        ConfigError,
+        Conflict,
+        DeadlineError,
+        DecodeError,
+        Expired,
+        Forbidden,
+        IncompleteObject,
+        Invalid,
+        KubeloopError,
+        Model,
+        NotFound,
+        ObjectKey,
+        ObjectMeta,
+        PartialObject,
+        Resource,
+        TransportError,
+        Unauthorized,
+        UnknownKind,
+        Unstructured,
+        custom_resource,
+    )
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "cache": ("Informer", "Informers"),
+    "client": ("Client",),
+    "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError"),
+    "meta": (
+        "AlreadyExists", "ApiError", "ConfigError", "Conflict", "DeadlineError", "DecodeError", "Expired", "Forbidden", "IncompleteObject",
+        "Invalid", "KubeloopError", "Model", "NotFound", "ObjectKey", "ObjectMeta", "PartialObject", "Resource", "TransportError",
+        "Unauthorized", "UnknownKind", "Unstructured", "custom_resource",
+    ),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "Client",
+    "ConfigError",
+    "Conflict",
+    "Controller",
+    "DeadlineError",
+    "DecodeError",
+    "EventRecorder",
+    "Expired",
+    "Forbidden",
+    "IncompleteObject",
+    "Informer",
+    "Informers",
+    "Invalid",
+    "KubeloopError",
+    "Manager",
+    "Model",
+    "NotFound",
+    "ObjectKey",
+    "ObjectMeta",
+    "PartialObject",
+    "Resource",
+    "Result",
+    "TerminalError",
+    "TransportError",
+    "Unauthorized",
+    "UnknownKind",
+    "Unstructured",
+    "__version__",
+    "custom_resource",
+]
+
+
+if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module 'kubeloop' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"kubeloop.{home}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return __all__
