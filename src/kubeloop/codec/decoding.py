@@ -18,6 +18,7 @@ from kubeloop.meta.unstructured import Unstructured
 
 R = TypeVar("R", bound=Resource)
 M = TypeVar("M", bound=msgspec.Struct)
+T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -63,7 +64,7 @@ def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = 
     if not checked and cls.kind:
         _check_kind(cls, document)
     if issubclass(cls, Unstructured):
-        obj = cls.from_dict(_read(_TREE, document, cls.kind))
+        obj: R = cls.from_dict(_read(_TREE, document, cls.kind))
     else:
         obj = decode_struct(cls, document, cls.kind or cls.__name__)
     set_source(obj, Source(cls, document, partial))
@@ -138,7 +139,7 @@ def _check_kind(cls: type[Resource], document: bytes) -> None:
         raise DecodeError(f"expected {cls.api_version}, Kind={cls.kind}, got {head.api_version}, Kind={head.kind}")
 
 
-def _read(decoder: msgspec.json.Decoder[M], document: bytes, what: str) -> M:
+def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
     try:
         return decoder.decode(document)
     except msgspec.ValidationError as error:

@@ -21,7 +21,7 @@ def encode(obj: Resource) -> bytes:
     """The object as JSON, with ``apiVersion`` and ``kind``.
 
     Guarantees
-        An object that was read and not changed gives its document back, byte for byte (kind and apiVersion added where a list left them out).
+        An object that was read and not changed gives its document back, byte for byte (kind and apiVersion added if a list left them out).
         Otherwise all that the models do not know stays: unknown fields at any depth, explicit nulls, the spelling of numbers.
         List items are followed by key, by equality, else by likeness; where two items look alike to the models and only their unknown
         fields differ, removing one of them may keep the other's.
@@ -77,11 +77,13 @@ def _refuse_partial(obj: Resource, source: Source | None) -> None:
 def _changed(source: Source, obj: Resource) -> bytes:
     cls: type[Resource] = type(obj)
     old = decode_struct(cls, source.document, cls.kind)
-    if not fields_of(cls).loose:
-        unchanged = old == obj
-    else:
-        unchanged = fresh.write_struct(old) == fresh.write_struct(obj)
-    return source.document if unchanged else change_struct(source.document, old, obj)
+    return source.document if _same(old, obj) else change_struct(source.document, old, obj)
+
+
+def _same(old: Resource, new: Resource) -> bool:
+    if not fields_of(type(new)).loose:
+        return old == new
+    return fresh.write_struct(old) == fresh.write_struct(new)
 
 
 def _encode_tree(obj: Unstructured, source: Source | None) -> bytes:

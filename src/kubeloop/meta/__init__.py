@@ -33,6 +33,7 @@ from kubeloop.meta.errors import (
 from kubeloop.meta.field_error import FieldError, FieldErrorType
 from kubeloop.meta.key import ObjectKey
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.label_selector import LabelSelector, LabelSelectorRequirement
 from kubeloop.meta.model import IntOrString, Model, Source
 from kubeloop.meta.object_meta import ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference
@@ -40,11 +41,25 @@ from kubeloop.meta.partial import Bookmark, PartialObject
 from kubeloop.meta.quantity import Quantity, QuantityFormat
 from kubeloop.meta.resource import KindInfo, Resource, custom_resource, kind_info, set_source, source_of
 from kubeloop.meta.scheme import Scheme
+from kubeloop.meta.selectors import (
+    EVERYTHING,
+    NOTHING,
+    FieldOperator,
+    FieldSelector,
+    FieldTerm,
+    Selector,
+    parse_field_selector,
+    parse_label_selector,
+    selector_from,
+    selector_from_labels,
+)
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.meta.time import MicroTime, Time, format_micro_time, format_time, parse_time
 from kubeloop.meta.unstructured import Unstructured
 
 __all__ = [
+    "EVERYTHING",
+    "NOTHING",
     "AlreadyExists",
     "ApiError",
     "BadRequest",
@@ -57,6 +72,9 @@ __all__ = [
     "Expired",
     "FieldError",
     "FieldErrorType",
+    "FieldOperator",
+    "FieldSelector",
+    "FieldTerm",
     "Forbidden",
     "Gone",
     "GroupKind",
@@ -81,13 +99,16 @@ __all__ = [
     "NotFound",
     "ObjectKey",
     "ObjectMeta",
+    "Operator",
     "OwnerReference",
     "PartialObject",
     "Quantity",
     "QuantityFormat",
     "RequestEntityTooLarge",
+    "Requirement",
     "Resource",
     "Scheme",
+    "Selector",
     "ServerTimeout",
     "ServiceUnavailable",
     "Source",
@@ -107,7 +128,11 @@ __all__ = [
     "format_micro_time",
     "format_time",
     "kind_info",
+    "parse_field_selector",
+    "parse_label_selector",
     "parse_time",
+    "selector_from",
+    "selector_from_labels",
     "set_source",
     "source_of",
 ]

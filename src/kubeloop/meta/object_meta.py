@@ -56,11 +56,11 @@ class ObjectMeta(Documented, Model):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: int | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: list[OwnerReference] = []
-    finalizers: list[str] = []
-    managed_fields: list[ManagedFieldsEntry] = []
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
+    finalizers: list[str] = msgspec.field(default_factory=list)
+    managed_fields: list[ManagedFieldsEntry] = msgspec.field(default_factory=list)
     self_link: str = ""
 
 

@@ -56,7 +56,7 @@ class Quantity:
     _format: QuantityFormat
     _text: str | None
 
-    def __new__(cls, value: str | Number = 0, format: QuantityFormat | None = None) -> Quantity:  # noqa: A002 - Kubernetes' word for it
+    def __new__(cls, value: str | Number = 0, format: QuantityFormat | None = None) -> Quantity:  # noqa: A002, PYI034 - Kubernetes' word; not for subclasses
         if isinstance(value, str):
             parsed = _parse(value.strip())
             return parsed if format is None else _make(parsed._nanos, format)

@@ -29,7 +29,7 @@ class Unstructured(Resource):
         Identity of ``obj["metadata"]`` or of lists inside ``obj.metadata`` across changes made on the other side: read them again.
     """
 
-    content: dict[str, Any] = {}
+    content: dict[str, Any] = msgspec.field(default_factory=dict)
     _seen_typed: bytes = b"{}"
     _seen_tree: bytes = b""
 
@@ -47,7 +47,7 @@ class Unstructured(Resource):
         if found is None:
             info = KindInfo(GroupVersionKind(*GroupVersion.parse(api_version), kind), plural, namespaced, kind.lower())
             namespace = {"__kind_info__": info, "__plain__": key, "__module__": __name__, "__qualname__": f"Unstructured[{kind}]"}
-            found = _CLASSES[key] = type(Unstructured)(kind, (Unstructured,), namespace)
+            found = _CLASSES[key] = cast("type[Unstructured]", msgspec.StructMeta(kind, (Unstructured,), namespace))
         return found
 
     @classmethod
@@ -74,7 +74,8 @@ class Unstructured(Resource):
 
     @property
     def _typed(self) -> ObjectMeta:
-        return _METADATA.__get__(self)
+        typed: ObjectMeta = _METADATA.__get__(self)
+        return typed
 
     def _get_metadata(self) -> ObjectMeta:
         self.synchronize()

@@ -1,0 +1,210 @@
+"""Selectors that run: parsed from text or from a LabelSelector, matched against labels or fields, printed again.
+
+Source: k8s.io/apimachinery pkg/labels/selector.go and pkg/fields/selector.go; their grammar, their errors, their order.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from kubeloop.meta.label_parser import parse_requirements
+from kubeloop.meta.label_requirement import Operator, Requirement
+from kubeloop.meta.label_selector import LabelSelector
+
+_OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN, "Exists": Operator.EXISTS, "DoesNotExist": Operator.DOES_NOT_EXIST}
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """All requirements must hold; none at all selects everything. ``nothing`` selects nothing, whatever the requirements.
+
+    Immutable and hashable: equal selectors share an informer. Requirements are in order of their keys.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Missing labels count as empty ones."""
+        if self.nothing:
+            return False
+        present = labels or {}
+        return all(requirement.matches(present) for requirement in self.requirements)
+
+    @property
+    def everything(self) -> bool:
+        return not self.nothing and not self.requirements
+
+    def exact_value(self, key: str) -> str | None:
+        """The one value that ``key`` must have; None if the selector does not pin it."""
+        for requirement in self.requirements:
+            if requirement.key == key:
+                pins = requirement.operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN) and len(requirement.values) == 1
+                return requirement.values[0] if pins else None
+        return None
+
+    def __str__(self) -> str:
+        """As a ``labelSelector`` parameter; empty for everything, and for nothing too, which no text can say."""
+        return ",".join(map(str, self.requirements))
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
+
+
+def parse_label_selector(text: str) -> Selector:
+    """Read ``app=web,tier in (a,b),!old``. Empty text selects everything.
+
+    Raises:
+        ValueError: in Kubernetes' words.
+    """
+    return Selector(_sorted(parse_requirements(text)))
+
+
+def selector_from(source: LabelSelector | Mapping[str, Any] | None) -> Selector:
+    """What a LabelSelector means, typed or as a tree: None nothing, an empty one everything.
+
+    Raises:
+        ValueError: an unknown operator, or a requirement that cannot be; in Kubernetes' words.
+    """
+    if source is None:
+        return NOTHING
+    if not isinstance(source, LabelSelector):
+        try:
+            source = msgspec.convert({key: value for key, value in source.items() if value is not None}, LabelSelector)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a label selector: {error}") from None
+    requirements = [Requirement.checked(key, Operator.EQUALS, (value,)) for key, value in source.match_labels.items()]
+    for expression in source.match_expressions:
+        operator = _OPERATORS.get(expression.operator)
+        if operator is None:
+            raise ValueError(f'"{expression.operator}" is not a valid label selector operator')
+        requirements.append(Requirement.checked(expression.key, operator, tuple(expression.values)))
+    return Selector(_sorted(requirements))
+
+
+def selector_from_labels(labels: Mapping[str, str] | None) -> Selector:
+    """Exactly these labels (a Service's or ReplicationController's selector); none select everything. Values are not checked."""
+    return Selector(_sorted(Requirement(key, Operator.EQUALS, (value,)) for key, value in (labels or {}).items()))
+
+
+def _sorted(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted(requirements, key=lambda requirement: requirement.key))
+
+
+class FieldOperator(enum.Enum):
+    EQUALS = "="
+    NOT_EQUALS = "!="
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """One comparison; ``field`` is a path in wire names."""
+
+    field: str
+    operator: FieldOperator
+    value: str
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """A missing field counts as empty text."""
+        return (fields.get(self.field, "") == self.value) is (self.operator is FieldOperator.EQUALS)
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.operator.value}{escape_field_value(self.value)}"
+
+
+FieldTransform: TypeAlias = Callable[[str, str], tuple[str, str]]
+"""Turns field and value of a term into those to match; two empty texts drop the term. Raises ValueError for an unknown field."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """All terms must hold; none select everything."""
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        return all(term.matches(fields) for term in self.terms)
+
+    def transformed(self, transform: FieldTransform) -> FieldSelector:
+        """A server's own fields and spellings.
+
+        Raises:
+            ValueError: as ``transform`` does.
+        """
+        changed = ((transform(term.field, term.value), term.operator) for term in self.terms)
+        return FieldSelector(tuple(FieldTerm(field, operator, value) for (field, value), operator in changed if field or value))
+
+    def exact_value(self, field: str) -> str | None:
+        """The value that ``field`` must have; None if the selector does not pin it."""
+        return next((term.value for term in self.terms if term.field == field and term.operator is FieldOperator.EQUALS), None)
+
+    @property
+    def everything(self) -> bool:
+        return not self.terms
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.terms))
+
+
+def parse_field_selector(text: str) -> FieldSelector:
+    """Read ``metadata.name=web-0,status.phase!=Running``; ``\\,``, ``\\=`` and ``\\\\`` stand for themselves in values.
+
+    Raises:
+        ValueError: in Kubernetes' words.
+    """
+    terms = []
+    for part in sorted(_split_terms(text)):
+        if not part:
+            continue
+        at = next((index for index in range(len(part)) if part.startswith(("!=", "="), index)), None)
+        if at is None:
+            raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
+        sign = "!=" if part[at] == "!" else "==" if part.startswith("==", at) else "="
+        operator = FieldOperator.NOT_EQUALS if sign == "!=" else FieldOperator.EQUALS
+        terms.append(FieldTerm(part[:at], operator, _unescape(part[at + len(sign) :])))
+    return FieldSelector(tuple(terms))
+
+
+def escape_field_value(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def _split_terms(text: str) -> list[str]:
+    """At commas, except those after a backslash."""
+    terms, start, escaped = [], 0, False
+    for index, character in enumerate(text):
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == ",":
+            terms.append(text[start:index])
+            start = index + 1
+    return [*terms, text[start:]]
+
+
+def _unescape(value: str) -> str:
+    result: list[str] = []
+    escaped = False
+    for character in value:
+        if escaped:
+            if character not in "\\,=":
+                raise ValueError(f"invalid field selector: invalid escape sequence: \\{character}")
+            result.append(character)
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in ",=":
+            # Upstream prints the rune as a number here.
+            raise ValueError(f"invalid field selector: unescaped character in value: {ord(character)}")
+        else:
+            result.append(character)
+    if escaped:
+        raise ValueError("invalid field selector: invalid escape sequence: \\")
+    return "".join(result)
