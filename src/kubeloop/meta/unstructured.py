@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, cast
 
 import msgspec
 
@@ -11,8 +11,6 @@ from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.meta.model import Source
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.resource import KindInfo, Resource, set_source, source_of
-
-U = TypeVar("U", bound="Unstructured")
 
 _CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {}
 
@@ -189,6 +187,9 @@ def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str,
     return obj
 
 
+_METADATA_READER = msgspec.json.Decoder(ObjectMeta)
+
+
 def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
     """Leniently: nulls and fields of another type count as missing, so that any tree can be held."""
     if tree is None:
@@ -196,7 +197,7 @@ def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
     if not isinstance(tree, dict):
         raise DecodeError(f"{kind}: metadata is not an object")
     try:
-        return msgspec.convert(tree, ObjectMeta)
+        return _METADATA_READER.decode(msgspec.json.encode(tree))  # through bytes: managed fields are kept as bytes
     except msgspec.ValidationError:
         pass
     kept = ObjectMeta()
@@ -205,7 +206,7 @@ def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
         if value is None:
             continue
         try:
-            setattr(kept, name, getattr(msgspec.convert({wire: value}, ObjectMeta), name))
+            setattr(kept, name, getattr(_METADATA_READER.decode(msgspec.json.encode({wire: value})), name))
         except msgspec.ValidationError as error:
             raise DecodeError(f"{kind}: metadata.{wire}: {error}") from None
     return kept
