@@ -1,0 +1,242 @@
+"""What a server serves: aggregated discovery where it has it, the older one document per group version otherwise.
+
+Source: KEP-3352; https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api; client-go discovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+
+from kubeloop.meta.errors import ApiError, DecodeError, NotFound
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.transport import Response, Transport
+
+_AGGREGATED = ",".join(
+    (
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        "application/json",
+    )
+)
+# client-go asks for many at once too; the server's priority and fairness keeps it in bounds.
+_AT_ONCE = 20
+
+
+class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of one version, with the names of its subresources."""
+
+    gvr: GroupVersionResource
+    gvk: GroupVersionKind
+    namespaced: bool
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+
+
+class Discovered(msgspec.Struct, frozen=True):
+    """All resources, preferred versions first within each group; ``failed`` names group versions whose server did not answer."""
+
+    resources: tuple[ApiResource, ...]
+    failed: tuple[GroupVersion, ...] = ()
+
+
+async def discover(transport: Transport) -> Discovered:
+    """Ask for everything: two requests with aggregated discovery, one per group version without.
+
+    A missing /api is tolerated (a server of extensions only), a missing /apis is an error.
+
+    Raises:
+        ApiError, TransportError: as the server answered.
+        DecodeError: an answer is no discovery document.
+    """
+    core, groups = await asyncio.gather(_core(transport), transport.request("GET", "/apis", accept=_AGGREGATED))
+    found: list[ApiResource] = []
+    failed: list[GroupVersion] = []
+    todo: list[GroupVersion] = []
+    for answer, versions in ((core, _legacy_core), (groups, _legacy_groups)):
+        if answer is None:
+            continue
+        if _kind_of(answer) == "APIGroupDiscoveryList":
+            _read_aggregated(answer, found, failed)
+        else:
+            todo += versions(answer)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(version: GroupVersion) -> list[ApiResource]:
+        async with gate:
+            try:
+                return _read_version(await transport.request("GET", version.path), version)
+            except ApiError:
+                # An extension server that is down must not hide all others.
+                failed.append(version)
+                return []
+
+    for resources in await asyncio.gather(*(one(version) for version in todo)):
+        found += resources
+    return Discovered(tuple(found), tuple(failed))
+
+
+async def _core(transport: Transport) -> Response | None:
+    try:
+        return await transport.request("GET", "/api", accept=_AGGREGATED)
+    except NotFound:
+        return None
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _GroupVersionKind(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Subresource(msgspec.Struct):
+    subresource: str
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    resource: str
+    response_kind: _GroupVersionKind | None = None
+    scope: str = "Namespaced"
+    singular_resource: str = ""
+    verbs: tuple[str, ...] | None = None
+    short_names: tuple[str, ...] | None = None
+    categories: tuple[str, ...] | None = None
+    subresources: list[_Subresource] | None = None
+
+
+class _Version(msgspec.Struct):
+    version: str
+    resources: list[_Resource] | None = None
+    freshness: str = "Current"
+
+
+class _Name(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Group(msgspec.Struct):
+    metadata: _Name = _Name()
+    versions: list[_Version] | None = None
+
+
+class _Aggregated(msgspec.Struct):
+    items: list[_Group]
+
+
+class _LegacyResource(msgspec.Struct, rename="camel"):
+    name: str
+    kind: str
+    namespaced: bool = False
+    singular_name: str = ""
+    verbs: tuple[str, ...] | None = None
+    short_names: tuple[str, ...] | None = None
+    categories: tuple[str, ...] | None = None
+
+
+class _LegacyResources(msgspec.Struct):
+    resources: list[_LegacyResource] | None = None
+
+
+class _LegacyVersion(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _LegacyGroup(msgspec.Struct, rename="camel"):
+    name: str
+    versions: list[_LegacyVersion]
+    preferred_version: _LegacyVersion | None = None
+
+
+class _LegacyGroups(msgspec.Struct):
+    groups: list[_LegacyGroup]
+
+
+class _CoreVersions(msgspec.Struct):
+    versions: list[str]
+
+
+T = TypeVar("T")
+
+
+def _read(answer: Response, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"the answer is no discovery document: {error}; is the server's address that of a Kubernetes API?") from error
+
+
+def _kind_of(answer: Response) -> str:
+    return _read(answer, _Kind).kind
+
+
+def _read_aggregated(answer: Response, found: list[ApiResource], failed: list[GroupVersion]) -> None:
+    for group in _read(answer, _Aggregated).items:
+        for version in group.versions or ():
+            at = GroupVersion(group.metadata.name, version.version)
+            if version.freshness == "Stale":
+                failed.append(at)
+            for one in version.resources or ():
+                # A resource with subresources only has no kind of its own.
+                if one.response_kind is None or not one.response_kind.kind:
+                    continue
+                kind = one.response_kind
+                # The server leaves group and version empty where they are those of the resource (recorded so from 1.36).
+                gvk = GroupVersionKind(kind.group or at.group, kind.version or at.version, kind.kind)
+                found.append(
+                    ApiResource(
+                        gvr=GroupVersionResource(*at, one.resource),
+                        gvk=gvk,
+                        namespaced=one.scope == "Namespaced",
+                        singular=one.singular_resource,
+                        short_names=one.short_names or (),
+                        categories=one.categories or (),
+                        verbs=one.verbs or (),
+                        subresources=tuple(sub.subresource for sub in one.subresources or ()),
+                    )
+                )
+
+
+def _legacy_core(answer: Response) -> list[GroupVersion]:
+    return [GroupVersion("", version) for version in _read(answer, _CoreVersions).versions]
+
+
+def _legacy_groups(answer: Response) -> list[GroupVersion]:
+    found = []
+    for group in _read(answer, _LegacyGroups).groups:
+        versions = [one.group_version for one in group.versions]
+        preferred = group.preferred_version.group_version if group.preferred_version else ""
+        versions.sort(key=lambda version, first=preferred: version != first)  # type: ignore[misc]  # mypy cannot infer a default's type
+        found += [GroupVersion.parse(version) for version in versions]
+    return found
+
+
+def _read_version(answer: Response, version: GroupVersion) -> list[ApiResource]:
+    entries = _read(answer, _LegacyResources).resources or []
+    subresources: dict[str, list[str]] = {}
+    for entry in entries:
+        name, slash, subresource = entry.name.partition("/")
+        if slash:
+            subresources.setdefault(name, []).append(subresource)
+    return [
+        ApiResource(
+            gvr=GroupVersionResource(*version, entry.name),
+            gvk=GroupVersionKind(*version, entry.kind),
+            namespaced=entry.namespaced,
+            singular=entry.singular_name,
+            short_names=entry.short_names or (),
+            categories=entry.categories or (),
+            verbs=entry.verbs or (),
+            subresources=tuple(subresources.get(entry.name, ())),
+        )
+        for entry in entries
+        if "/" not in entry.name
+    ]

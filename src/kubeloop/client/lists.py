@@ -1,0 +1,96 @@
+"""Lists: one answer (``ObjectList``), and a list that is asked for page by page (``ListCall``).
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks and client-go tools/pager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kubeloop.client.options import ListOptions
+from kubeloop.meta import Gone, ListMeta, Resource
+
+R = TypeVar("R", bound=Resource)
+
+
+class ObjectList(list[R]):
+    """Objects of one answer, with the list's own metadata. A plain list otherwise; slices and copies are plain lists."""
+
+    def __init__(self, items: Iterable[R] = (), metadata: ListMeta | None = None) -> None:
+        super().__init__(items)
+        self.metadata = metadata or ListMeta()
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the whole list: watch from here to miss nothing."""
+        return self.metadata.resource_version
+
+    @property
+    def continue_token(self) -> str:
+        """Empty when this was the last page."""
+        return self.metadata.continue_
+
+
+class ListCall(Generic[R]):
+    """A list to be had in one of two ways; nothing is sent before.
+
+    ``await`` it
+        Everything as one ``ObjectList``, from one snapshot. When that expires between two pages (410), all is asked for once more in
+        one answer, as client-go's pager does.
+    ``async for`` over it
+        One page in memory at a time, each object once. When the snapshot expires between two pages, the rest comes from the newest
+        one if the server offers that: then objects that changed meanwhile show their new state.
+
+    Raises:
+        ApiError, TransportError: as the server answered; ``Expired`` when neither way out is there.
+    """
+
+    def __init__(self, fetch: Callable[[ListOptions], Awaitable[ObjectList[R]]], options: ListOptions) -> None:
+        self._fetch = fetch
+        self._options = options
+
+    def __await__(self) -> Generator[Any, None, ObjectList[R]]:
+        return self._whole().__await__()
+
+    def __aiter__(self) -> AsyncIterator[R]:
+        return self._each()
+
+    async def pages(self) -> AsyncIterator[ObjectList[R]]:
+        """The pages as they come; as ``async for``, but with each page's metadata."""
+        options = self._options
+        while True:
+            try:
+                page = await self._fetch(options)
+            except Gone as error:
+                token = error.status.metadata.get("continue")
+                if not options.continue_token or not isinstance(token, str) or not token:
+                    raise
+                # The server hands out a token for the rest at its newest version (KEP-365, "inconsistent continue").
+                page = await self._fetch(msgspec.structs.replace(options, continue_token=token))
+            yield page
+            if not page.continue_token:
+                return
+            options = msgspec.structs.replace(options, continue_token=page.continue_token)
+
+    async def _each(self) -> AsyncIterator[R]:
+        async for page in self.pages():
+            for item in page:
+                yield item
+
+    async def _whole(self) -> ObjectList[R]:
+        options = self._options
+        items: list[R] = []
+        while True:
+            try:
+                page = await self._fetch(options)
+            except Gone:
+                if not options.continue_token:
+                    raise
+                return await self._fetch(msgspec.structs.replace(self._options, limit=0, continue_token=""))
+            items += page
+            if not page.continue_token:
+                return ObjectList(items, page.metadata)
+            options = msgspec.structs.replace(options, continue_token=page.continue_token)

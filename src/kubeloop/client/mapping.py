@@ -1,0 +1,55 @@
+"""From a kind to the URL of its objects."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+
+
+class ResourceMapping(msgspec.Struct, frozen=True):
+    """Where objects of a kind live. ``namespaced`` says whether their paths hold a namespace."""
+
+    gvr: GroupVersionResource
+    gvk: GroupVersionKind
+    namespaced: bool
+
+    @property
+    def kind(self) -> str:
+        return self.gvk.kind
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The path of one object, or of all objects (of a namespace, if one is given).
+
+        Raises:
+            ValueError: a name or namespace that would reach another path, a namespace for a cluster-scoped kind, or none for one
+                object of a namespaced kind.
+        """
+        parts = [self.gvr.group_version.path]
+        if namespace:
+            if not self.namespaced:
+                raise ValueError(f'{self.gvk.kind} is cluster-scoped: it has no namespace, "{namespace}" was given')
+            parts += ["namespaces", segment(namespace, "namespace")]
+        elif self.namespaced and name:
+            raise ValueError(f'a namespace is needed to name one {self.gvk.kind} ("{name}")')
+        parts.append(self.gvr.resource)
+        if name:
+            parts.append(segment(name, "name"))
+        if subresource:
+            if not name:
+                raise ValueError(f'a name is needed for the subresource "{subresource}" of {self.gvr.resource}')
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def segment(value: str, what: str) -> str:
+    """A name as one segment of a path, unchanged.
+
+    Raises:
+        ValueError: it would not stay one segment (apimachinery pkg/api/validation/path).
+    """
+    if value in ("", ".", "..") or "/" in value or "%" in value:
+        raise ValueError(f'{what} "{value}" cannot be used in a path: it must not be empty, ".", "..", or hold "/" or "%"')
+    if not value.isascii() or not value.isprintable() or any(one in value for one in ' ?#"<>\\^`{|}'):
+        raise ValueError(f'{what} "{value}" cannot be used in a path: it holds characters that no name in Kubernetes has')
+    return value
