@@ -1,0 +1,7 @@
+"""Tables: objects as rows and columns for people, and objects reduced to their metadata."""
+
+from kubeloop.apiserver.tables.duration import human_duration
+from kubeloop.apiserver.tables.partial import partial_list, partial_object
+from kubeloop.apiserver.tables.table import INCLUDE_OBJECT, table
+
+__all__ = ["INCLUDE_OBJECT", "human_duration", "partial_list", "partial_object", "table"]

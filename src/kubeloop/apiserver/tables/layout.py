@@ -1,0 +1,112 @@
+"""What a Table of one kind looks like: its columns, and the cells of one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.apiserver.tables.duration import age
+from kubeloop.meta.selectors import selector_from
+
+JSONObject = dict[str, Any]
+#: The cells of an object at a time (seconds since the epoch); as many as there are columns.
+Cells = Callable[[JSONObject, float], list[Any]]
+
+_DESCRIPTIONS: Final = {
+    "Name": "Name of the object, unique in its namespace.",
+    "Age": "Time since the object was created.",
+    "Created At": "When the object was created.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """``priority`` 0 is shown always, 1 only in the wide form."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+
+    def definition(self) -> JSONObject:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": _DESCRIPTIONS.get(self.name, f"{self.name} of the object."),
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    headers: tuple[Header, ...]
+    cells: Cells
+    #: Conditions of a row, such as a pod that has completed.
+    conditions: Callable[[JSONObject], list[JSONObject] | None] = lambda _: None
+    #: What rows are sorted by, where the order of a list is not the one to show.
+    order: Callable[[JSONObject], Any] | None = None
+
+
+def layout(columns: str, cells: Cells) -> Layout:
+    """``columns`` separated by ``|``: ``Name``, ``Count:integer``; ``IP!`` is for the wide form. A column ``Name`` has the format name."""
+    return Layout(tuple(_header(text.strip()) for text in columns.split("|")), cells)
+
+
+def _header(text: str) -> Header:
+    wide = text.endswith("!")
+    name, _, type_ = text.removesuffix("!").partition(":")
+    type_, _, format_ = type_.partition("/")
+    return Header(name, type_ or "string", format_ or ("name" if name == "Name" else ""), 1 if wide else 0)
+
+
+def name_of(obj: JSONObject) -> str:
+    return str(obj["metadata"].get("name") or "")
+
+
+def age_of(obj: JSONObject, now: float) -> str:
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def part(obj: Mapping[str, Any], *path: str) -> JSONObject:
+    """The object at a path; an empty one where there is none."""
+    value: Any = obj
+    for name in path:
+        value = value.get(name) or {}
+    found: JSONObject = value
+    return found
+
+
+def labels_text(labels: Mapping[str, str] | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """A LabelSelector in the form that ``-l`` takes."""
+    try:
+        return str(selector_from(selector)) or "<none>"
+    except ValueError:
+        return "<error>"
+
+
+def containers_text(pod_spec: Mapping[str, Any]) -> tuple[str, str]:
+    """Names and images of the containers."""
+    containers = pod_spec.get("containers") or []
+    return ",".join(one.get("name", "") for one in containers), ",".join(one.get("image", "") for one in containers)
+
+
+def shortened(texts: list[str], most: int, count: int) -> str:
+    """The first ``most`` texts, and how many more there are."""
+    shown = ",".join(texts[:most])
+    return f"{shown} + {count - most} more..." if len(texts) > most else shown
+
+
+def _created_at(obj: JSONObject, _: float) -> list[Any]:
+    return [name_of(obj), obj["metadata"].get("creationTimestamp")]
+
+
+#: Kinds without columns of their own.
+PLAIN: Final = layout("Name | Created At:date", _created_at)
+#: Kinds that show name and age only.
+NAME_AND_AGE: Final = layout("Name | Age", lambda obj, now: [name_of(obj), age_of(obj, now)])
