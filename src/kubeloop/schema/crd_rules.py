@@ -14,6 +14,7 @@ from typing import Any, Final
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.schema import formats
 from kubeloop.schema.embedded import check_metadata
+from kubeloop.schema.internal_form import go_field, internal_form
 from kubeloop.schema.pruning import prune_value
 from kubeloop.schema.structural import as_resource, parse
 from kubeloop.schema.structural_rules import check_structural
@@ -31,7 +32,6 @@ _ROOT_WITH_STATUS: Final = (
     "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example",
     "XPreserveUnknownFields", "XValidations",
 )  # fmt: skip
-_GO_NAMES: Final = {"x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields", "x-kubernetes-validations": "XValidations"}
 
 
 def check_schema(schema: JSONObject, path: str, *, has_status: bool) -> list[FieldError]:
@@ -68,7 +68,7 @@ def unrecognised_formats(schema: Any) -> Iterator[str]:
 
 def _root_with_status(schema: JSONObject, path: str) -> Iterator[FieldError]:
     for name, value in schema.items():
-        if not value:
+        if value in (None, False, ""):
             continue
         if name == "type":
             if value != "object":
@@ -76,11 +76,10 @@ def _root_with_status(schema: JSONObject, path: str) -> Iterator[FieldError]:
                 yield invalid(f"{path}.type", value, detail)
                 return
             continue
-        go_name = _GO_NAMES.get(name) or name[0].upper() + name[1:]
-        if go_name not in _ROOT_WITH_STATUS:
+        if go_field(name) not in _ROOT_WITH_STATUS:
             allowed = " ".join(_ROOT_WITH_STATUS)
             detail = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
-            yield invalid(path, schema, detail)
+            yield invalid(path, internal_form(schema), detail)
             return
 
 

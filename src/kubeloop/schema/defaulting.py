@@ -19,9 +19,9 @@ def apply_defaults(value: Any, schema: TypeSchema | None) -> None:
     if schema is None:
         return
     if isinstance(value, dict):
-        for name, below in schema.properties.items():
-            default = default_of(below)
-            if default is not UNSET and (name not in value or (value[name] is None and not below.nullable)):
+        for name, one in schema.properties.items():
+            default = default_of(one)
+            if default is not UNSET and (name not in value or (value[name] is None and not one.nullable)):
                 value[name] = copy.deepcopy(default)
         for name in value:
             below = schema.properties.get(name, schema.values)

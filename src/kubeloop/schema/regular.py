@@ -43,7 +43,7 @@ class PatternError(ValueError):
     """Go would not compile the pattern; the text is what Go says."""
 
     def __init__(self, what: str, piece: str = "") -> None:
-        super().__init__(f"error parsing regexp: {what}" + (f": `{piece}`" if piece else ""))
+        super().__init__(f"error parsing regexp: {what}: `{piece}`")
 
 
 @lru_cache(maxsize=4096)
@@ -68,7 +68,6 @@ class _Translator:
         #: Flags in force, saved at each group.
         self.flags = ""
         self.groups: list[tuple[str, int]] = []
-        self.names: set[str] = set()
         #: Scoped-flag groups that Python needs where Go sets flags in the middle of a group; closed with it.
         self.opened = 0
 
@@ -164,16 +163,17 @@ class _Translator:
             return False
         if named := re.match(r"\(\?P?<([A-Za-z_0-9]*)>", rest):
             name = named[1]
-            if not name or name in self.names:
-                raise PatternError("duplicate capture group name" if name else "invalid named capture", name or named[0])
-            self.names.add(name)
+            if not name:
+                raise PatternError("invalid named capture", named[0])
             self.opened = 0
             self.out.append("(")
             self.at += named.end()
             return False
         flags = re.match(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])", rest)
         if not flags:
-            end = 4 if rest.startswith(("(?<=", "(?<!")) else 3
+            if rest.startswith(("(?<", "(?P<")):
+                raise PatternError("invalid named capture", rest[: rest.find(">") + 1] or rest)
+            end = 4 if rest.startswith("(?P") else 3
             raise PatternError("invalid or unsupported Perl syntax", rest[:end])
         self.flags = "".join(sorted((set(self.flags) | set(flags[1])) - set(flags[2] or "")))
         self.at += flags.end()

@@ -18,6 +18,9 @@ from kubeloop.schema.structural import NO_OTHER
 _NOTHING: Final = object()
 #: The field that Kubernetes names when a whole object fails a junctor (anyOf, oneOf, allOf, not).
 _NO_FIELD: Final = "<nil>"
+_INT64: Final = 2**63
+#: The largest whole number that every JSON reader keeps exactly.
+_LARGEST_EXACT: Final = 2**53 - 1
 
 
 def validate(value: Any, schema: TypeSchema, *, at: str = "", old: Any = _NOTHING) -> list[FieldError]:
@@ -101,6 +104,8 @@ class _Old:
 
 def _node(value: Any, schema: TypeSchema, path: str, old: _Old) -> _Result:
     result = _Result()
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        value = float(value)  # as Go reads a number that no int64 holds
     types = ("integer", "string") if schema.int_or_string else (schema.type,) if schema.type else ()
     format_ = schema.format if schema.format and formats.is_recognised(schema.type, schema.format) else ""
     if value is None:
@@ -176,7 +181,7 @@ def _type(value: Any, schema: TypeSchema, types: tuple[str, ...], format_: str, 
     if value is None:
         return fine if not types or schema.nullable else _Result([_bad_type(path, ",".join(types), "null")])
     found, found_format = _json_type(value)
-    whole = found == "number" and math.isfinite(value) and value == int(value) and "integer" in types
+    whole = found == "number" and "integer" in types and _nearly_whole(value)
     widened = found == "integer" and "number" in types
     if format_:
         if not isinstance(value, str | list):
@@ -248,7 +253,7 @@ def _string(value: str, schema: TypeSchema, path: str) -> _Result:
 
 def _number(value: float, schema: TypeSchema, types: tuple[str, ...], format_: str, path: str) -> _Result:
     result = _Result(matched=1)
-    kind = types[0] if types else ""
+    kind = types[0] if len(types) == 1 else ""
     result.add(*_range(value, kind, format_, "Checked", path))
     limits = (("MultipleOf", schema.multiple_of), ("Minimum boundary", schema.minimum), ("Maximum boundary", schema.maximum))
     for name, limit in limits:
@@ -257,7 +262,12 @@ def _number(value: float, schema: TypeSchema, types: tuple[str, ...], format_: s
         outside = _range(float(limit), kind, format_, name, path)
         result.add(*outside)
         # As upstream: a whole number is compared with the limit cut to a whole number, unless the limit does not fit the type.
-        shown: float = int(limit) if isinstance(value, int) and not outside else limit
+        shown: float = _go_int(limit) if isinstance(value, int) and not outside else limit
+        if name == "MultipleOf" and shown <= 0:
+            factor = go_number(shown)
+            detail = f"factor MultipleOf declared for {path} must be positive: {factor}"
+            result.add(_Fault(path, FieldErrorType.INVALID, shown, detail))
+            continue
         detail = _outside(name, value, shown, schema)
         if detail:
             result.add(_Fault(path, FieldErrorType.INVALID, value, f"{path} in body {detail}"))
@@ -267,8 +277,6 @@ def _number(value: float, schema: TypeSchema, types: tuple[str, ...], format_: s
 def _outside(name: str, value: float, limit: float, schema: TypeSchema) -> str:
     shown = go_number(limit)
     if name == "MultipleOf":
-        if limit <= 0:
-            return ""
         quotient = (1 / limit * value) if limit < 1 else value / limit
         exact = value % limit == 0 if isinstance(value, int) and isinstance(limit, int) else _nearly_whole(quotient)
         return "" if exact else f"should be a multiple of {shown}"
@@ -282,11 +290,15 @@ def _outside(name: str, value: float, limit: float, schema: TypeSchema) -> str:
 
 
 def _nearly_whole(number: float) -> bool:
-    if not math.isfinite(number):
+    if not math.isfinite(number) or abs(number) > _LARGEST_EXACT:
         return False
     whole = math.trunc(number)
-    difference = abs(number - whole)
-    return number == whole or difference < 1e-9 * min(abs(number), abs(whole) or abs(number))
+    return number == whole or (whole != 0 and abs(number - whole) / (abs(number) + abs(whole)) < 1e-9)
+
+
+def _go_int(number: float) -> int:
+    """Go's conversion to int64: cut off; what does not fit becomes the smallest one (amd64)."""
+    return int(number) if -_INT64 <= number < _INT64 else -_INT64
 
 
 def _range(value: float, kind: str, format_: str, name: str, path: str) -> list[_Fault]:
@@ -363,7 +375,7 @@ def _object(value: dict[str, Any], schema: TypeSchema, path: str, old: _Old) -> 
             counterpart = _Old(_NOTHING) if not path and name in ("apiVersion", "kind") else old.key(name)
             result.merge(_node(value[name], known, below, counterpart))
         elif schema.values is NO_OTHER:
-            result.add(_Fault(path, FieldErrorType.INVALID, "", f"{path}.{name} in body is a forbidden property"))
+            result.add(_Fault(path, FieldErrorType.INVALID, name, f"{path}.{name} in body is a forbidden property"))
         elif schema.values is not None:
             result.merge(_node(value[name], schema.values, f"{path}.{name}", old.key(name)))
     for name in schema.required:
