@@ -96,7 +96,8 @@ def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, r
     return Decoded(obj, conformed.problems)
 
 
-_META = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
+#: A kind whose ``metadata`` is an ObjectMeta, as every kind's is.
+_META = GroupVersionKind("", "v1", "ConfigMap")
 
 
 def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource) -> Decoded:
@@ -115,8 +116,7 @@ def _repeated(value: Any, path: str) -> list[str]:
     """What strict decoding says of repeated keys, outside of metadata."""
     found: list[str] = []
     if isinstance(value, dict):
-        for name in getattr(value, "repeated", ()):
-            found.append(f"duplicate field {json.dumps(f'{path}.{name}' if path else name)}")
+        found += [f"duplicate field {json.dumps(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
         for name, one in value.items():
             if path or name != "metadata":
                 found += _repeated(one, f"{path}.{name}" if path else name)
@@ -161,7 +161,9 @@ def _read(data: bytes, media_type: str) -> JSONObject:
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise _Unreadable(f"couldn't get version/kind; json parse error: json: cannot unmarshal {_type(tree)} into Go value of type {_TYPE_META}")
+        raise _Unreadable(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_type(tree)} into Go value of type {_TYPE_META}"
+        )
     return tree
 
 

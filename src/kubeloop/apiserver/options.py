@@ -219,7 +219,9 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
     except DecodeError as fault:
         raise refusals.bad_request(str(fault)) from None
     if met.kind != "DeleteOptions":
-        raise refusals.bad_request(f'no kind "{met.kind}" is registered for version "{met.api_version}" in scheme "pkg/runtime/scheme.go:111"')
+        raise refusals.bad_request(
+            f'no kind "{met.kind}" is registered for version "{met.api_version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
     return _checked(tree)
 
 

@@ -64,11 +64,10 @@ def request_info(request: Request) -> RequestInfo:
     if watched:
         verb, rest = "watch", rest[1:]
     namespace = ""
-    if rest and rest[0] == "namespaces":
-        if len(rest) > 1:
-            namespace = rest[1]
-            if len(rest) > 2 and rest[2] not in _OF_NAMESPACE:
-                rest = rest[2:]
+    if len(rest) > 1 and rest[0] == "namespaces":
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _OF_NAMESPACE:
+            rest = rest[2:]
     name = rest[1] if len(rest) > 1 else ""
     named = bool(name)
     if not name and verb == "get":

@@ -148,7 +148,8 @@ class Strategy:
 
     def counts_for_generation(self, obj: JSONObject) -> object:
         """What must differ between two states for ``metadata.generation`` to grow, where ``has_generation``."""
-        return {name: value for name, value in obj.items() if name not in ("metadata", "status", "apiVersion", "kind")}
+        apart = {"metadata", "apiVersion", "kind"} | ({"status"} if self.has_status else set())
+        return {name: value for name, value in obj.items() if name not in apart}
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         """Values that field selectors of this kind may name, besides metadata.name and metadata.namespace."""

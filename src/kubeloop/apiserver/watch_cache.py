@@ -87,6 +87,7 @@ class Subscription:
         self.resource_prefix = resource_prefix
         self.cut = False
         self.ended = False
+        self._nudged = False
 
     def offer(self, event: WatchEvent) -> None:
         if len(self._waiting) >= MOST_WAITING:
@@ -102,10 +103,16 @@ class Subscription:
         self.ended = True
         self._ready.set()
 
+    def nudge(self) -> None:
+        """Let ``take`` return though nothing came: something else is due."""
+        self._nudged = True
+        self._ready.set()
+
     async def take(self) -> list[WatchEvent]:
-        """Wait for changes and take all of them; an empty list: it ended."""
+        """Wait for changes and take all of them; an empty list: it ended, or was nudged."""
         while not self._waiting:
-            if self.ended:
+            if self.ended or self._nudged:
+                self._nudged = False
                 return []
             self._ready.clear()
             await self._ready.wait()

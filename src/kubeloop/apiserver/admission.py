@@ -1,0 +1,100 @@
+"""Admission: what may change or refuse a write after it was authorized and decoded.
+
+Built in: the namespace lifecycle. Webhooks, policies and the other plug-ins of kube-apiserver are not implemented.
+Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionResource
+from kubeloop.meta.status import StatusCause
+
+JSONObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Attributes:
+    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed by mutating plug-ins."""
+
+    operation: str
+    resource: ServedResource
+    subresource: str
+    namespace: str
+    name: str
+    obj: JSONObject | None
+    old: JSONObject | None
+    user: User
+    dry_run: bool
+
+
+class Plugin(Protocol):
+    """Both methods raise an ApiError to refuse."""
+
+    async def mutate(self, attributes: Attributes) -> None: ...
+
+    async def validate(self, attributes: Attributes) -> None: ...
+
+
+class Admission:
+    """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards."""
+
+    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
+        self.plugins = list(plugins)
+
+    async def mutate(self, attributes: Attributes) -> None:
+        for plugin in self.plugins:
+            await plugin.mutate(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        for plugin in self.plugins:
+            await plugin.validate(attributes)
+
+
+NAMESPACES = GroupResource("", "namespaces")
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+
+class NamespaceLifecycle:
+    """No content in namespaces that do not exist, none new in those that end; the system's namespaces stay."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        is_namespace = attributes.resource.gvr.group_resource == NAMESPACES
+        if attributes.operation == "DELETE":
+            if is_namespace and attributes.name in _IMMORTAL:
+                raise refusals.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
+            return
+        if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
+            return
+        namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
+        if namespaces is None:
+            return
+        found = await self._objects.get(namespaces, "", attributes.namespace)
+        if found is None:
+            raise refusals.not_found(NAMESPACES, attributes.namespace)
+        if attributes.operation == "CREATE" and (found.obj.get("status") or {}).get("phase") == "Terminating":
+            raise self._terminating(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    @staticmethod
+    def _terminating(attributes: Attributes) -> Exception:
+        namespace = attributes.namespace
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        message = f"namespace {namespace} is being terminated"
+        cause = StatusCause(reason="NamespaceTerminating", message=message, field="metadata.namespace")
+        name = attributes.name or (attributes.obj or {}).get("metadata", {}).get("name", "")
+        return refusals.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])

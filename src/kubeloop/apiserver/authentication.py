@@ -1,0 +1,130 @@
+"""Who asks: client certificates of the server's own authority, static bearer tokens, or nobody (anonymous).
+
+Source: Kubernetes documentation, "Authenticating" (X.509 client certificates, static token file, anonymous requests, impersonation).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.meta.errors import ConfigError
+from kubeloop.serving.request import Request
+
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+MASTERS = "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """``extra`` holds further attributes, as impersonation and authenticators set them."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+
+
+class Authenticator:
+    """Tells who a request is from: a bearer token counts before a certificate, as in kube-apiserver.
+
+    The certificate was verified by TLS: one of another authority never comes this far.
+    """
+
+    def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
+        self._tokens = dict(tokens or {})
+
+    def authenticate(self, request: Request) -> User:
+        """Raises Unauthorized for a token that nobody knows. No credentials at all, or of an unknown scheme, mean anonymous."""
+        token = _bearer_token(request.header("Authorization"))
+        if token:
+            user = self._tokens.get(token)
+            if user is None:
+                raise refusals.unauthorized()
+            return user
+        if request.peer_certificate:
+            return _certificate_user(request.peer_certificate)
+        return ANONYMOUS
+
+    def review(self, token: str) -> User | None:
+        """Whose token it is, for TokenReviews."""
+        return self._tokens.get(token)
+
+
+def read_tokens(path: Path) -> dict[str, User]:
+    """A token file: CSV lines ``token,user,uid[,"group1,group2"]``, as kube-apiserver's --token-auth-file.
+
+    Raises:
+        ConfigError: unreadable, or a line with fewer than three columns, or without a token.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return _tokens(csv.reader(file, skipinitialspace=True), path)
+    except (OSError, UnicodeDecodeError, csv.Error) as fault:
+        raise ConfigError(f"cannot read token file {path}: {fault}") from None
+
+
+def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
+    found = {}
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        if len(row) < 3 or not row[0].strip():
+            raise ConfigError(f'token file {path}, line {number}: wanted token,user,uid[,"groups"]')
+        token, name, uid = (one.strip() for one in row[:3])
+        groups = tuple(one.strip() for one in row[3].split(",") if one.strip()) if len(row) > 3 else ()
+        found[token] = User(name, (*groups, AUTHENTICATED), uid)
+    return found
+
+
+def _bearer_token(header: str) -> str:
+    scheme, _, token = header.strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _certificate_user(certificate: Mapping[str, Any]) -> User:
+    name = ""
+    groups = []
+    for relative in certificate.get("subject", ()):
+        for kind, value in relative:
+            if kind == "commonName":
+                name = value
+            elif kind == "organizationName":
+                groups.append(value)
+    return User(name, (*groups, AUTHENTICATED))
+
+
+def impersonated(request: Request) -> User | None:
+    """Whom the request asks to be taken for; None when it does not ask. Whether it may is for authorization to say.
+
+    Raises:
+        BadRequest: groups, uid or extra without a user.
+    """
+    name = request.header("Impersonate-User")
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+    uid = request.header("Impersonate-Uid")
+    for header, value in request.headers.items():
+        lower = header.lower()
+        if lower == "impersonate-group":
+            groups.append(value)
+        elif lower.startswith("impersonate-extra-"):
+            extra.setdefault(lower.removeprefix("impersonate-extra-"), []).append(value)
+    if not name:
+        if groups or extra or uid:
+            raise refusals.bad_request("requested groups, uid or extra without impersonating a user name")
+        return None
+    if name.startswith("system:serviceaccount:") and not groups:
+        namespace = name.split(":")[2]
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    if name != ANONYMOUS.name and AUTHENTICATED not in groups:
+        groups.append(AUTHENTICATED)
+    return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})

@@ -1,0 +1,203 @@
+"""Deletions: preconditions, grace, finalizers, propagation to dependents.
+
+Source: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete), pkg/registry/generic/registry/store.go (deletionFinalizersFor
+GarbageCollection), Kubernetes documentation "Finalizers", "Garbage Collection".
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import NAMESPACES
+from kubeloop.apiserver.object_meta import timestamp
+from kubeloop.apiserver.objects import StaleWrite, StoredObject
+from kubeloop.apiserver.options import DeleteOptions
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.writing import Call, Writer
+
+JSONObject = dict[str, Any]
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """``gone`` False: the object stays for a while (grace, finalizers). ``obj`` is its last or its new state."""
+
+    obj: JSONObject
+    gone: bool
+    stored: StoredObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a deletion does: ``obj`` is the object marked, None when nothing is to be written before it goes."""
+
+    obj: JSONObject
+    marked: bool
+    gone: bool
+
+
+class Deleter:
+    """Deletes objects of any resource as Kubernetes does: at once, or by marking them and letting others finish."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def delete(self, call: Call, options: DeleteOptions) -> Deleted:
+        """Raises NotFound, Conflict (preconditions), Invalid; whatever admission raises."""
+        objects = self._writer.objects
+        while True:
+            current = await objects.get(call.resource, call.namespace, call.name)
+            if current is None:
+                raise refusals.not_found(call.resource.gvr.group_resource, call.name)
+            self._check_preconditions(call, options, current)
+            await self._writer.admission.mutate(call.attributes("DELETE", None, current.obj))
+            await self._writer.admission.validate(call.attributes("DELETE", None, current.obj))
+            plan = self._plan(call.resource, current.obj, options)
+            if call.dry_run:
+                return Deleted(plan.obj, plan.gone)
+            try:
+                if plan.gone:
+                    return await self._remove(call, plan, current)
+                if not plan.marked:
+                    return Deleted(current.obj, gone=False, stored=current)
+                stored = await objects.write(call.resource, plan.obj, expected=current.revision)
+                return Deleted(stored.obj, gone=False, stored=stored)
+            except StaleWrite:
+                continue
+
+    async def _remove(self, call: Call, plan: _Plan, current: StoredObject) -> Deleted:
+        revision = await self._writer.objects.remove(current)
+        if plan.marked:
+            plan.obj["metadata"]["resourceVersion"] = str(revision)
+        return Deleted(plan.obj, gone=True)
+
+    @staticmethod
+    def _check_preconditions(call: Call, options: DeleteOptions, current: StoredObject) -> None:
+        metadata = current.obj["metadata"]
+        why = ""
+        if options.uid is not None and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+                "The object might have been deleted and then recreated"
+            )
+        elif options.resource_version is not None and options.resource_version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
+                f"({metadata['resourceVersion']}). The object might have been modified"
+            )
+        if why:
+            resource = call.resource.gvr.group_resource
+            # Upstream names the kind here, not the resource.
+            raise refusals.conflict(resource._replace(resource=call.resource.kind), call.name, why)
+
+    def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteOptions) -> _Plan:
+        obj = copy.deepcopy(old)
+        metadata = obj["metadata"]
+        first = not metadata.get("deletionTimestamp")
+        if first:
+            resource.strategy.begin_deletion(obj)
+        if resource.gvr.group_resource == NAMESPACES:
+            return self._plan_namespace(obj, first=first)
+        finalizers = finalizers_for(resource, metadata.get("finalizers") or [], options)
+        changed = finalizers != (metadata.get("finalizers") or [])
+        if changed:
+            metadata["finalizers"] = finalizers
+            if not finalizers:
+                del metadata["finalizers"]
+        graceful = resource.strategy.default_grace is not None
+        marked = self._mark_graceful(resource, obj, options) if graceful else self._mark(metadata, first=first and bool(finalizers))
+        gone = not finalizers and not (graceful and metadata.get("deletionGracePeriodSeconds"))
+        return _Plan(obj, marked or changed, gone)
+
+    def _plan_namespace(self, obj: JSONObject, *, first: bool) -> _Plan:
+        """A namespace is deleted by whoever empties ``spec.finalizers`` (/finalize); until then it terminates."""
+        metadata = obj["metadata"]
+        held = bool((obj.get("spec") or {}).get("finalizers") or metadata.get("finalizers"))
+        if first:
+            metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
+            obj.setdefault("status", {})["phase"] = "Terminating"
+        return _Plan(obj, first, not held)
+
+    def _mark(self, metadata: JSONObject, *, first: bool) -> bool:
+        """For kinds without grace that finalizers hold."""
+        if not first:
+            return False
+        metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
+        metadata["deletionGracePeriodSeconds"] = 0
+        _raise(metadata)
+        return True
+
+    def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+        """Set or shorten the time until the object goes. A later deletion never lengthens it."""
+        metadata = obj["metadata"]
+        now = self._writer.clock.wall()
+        grace = options.grace_period
+        before = metadata.get("deletionGracePeriodSeconds")
+        if metadata.get("deletionTimestamp"):
+            if before == 0 or grace is None:
+                return False
+            grace = 1 if grace < 0 else grace
+            if before is not None and grace >= before:
+                return False
+            metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
+            metadata["deletionGracePeriodSeconds"] = grace
+            return True
+        default = resource.strategy.default_grace
+        assert default is not None
+        seconds = grace_of(default(obj), grace, obj)
+        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=seconds))
+        metadata["deletionGracePeriodSeconds"] = seconds
+        _raise(metadata)
+        return True
+
+
+def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
+    """Seconds of grace: what was asked for, else the object's own; none for pods that never ran or have ended (pod strategy upstream)."""
+    seconds = default if asked is None else asked
+    if seconds < 0:
+        seconds = 1
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    return seconds
+
+
+def finalizers_for(resource: ServedResource, present: list[str], options: DeleteOptions) -> list[str]:
+    """The finalizers with which the garbage collector is told what becomes of dependents."""
+    orphan = _orphans(resource, present, options)
+    foreground = _foreground(present, options)
+    kept = [name for name in present if name not in (ORPHAN, FOREGROUND)]
+    if orphan:
+        kept.append(ORPHAN)
+    if foreground:
+        kept.append(FOREGROUND)
+    return present if sorted(kept) == sorted(present) else kept
+
+
+def _orphans(resource: ServedResource, present: list[str], options: DeleteOptions) -> bool:
+    if options.orphan_dependents is not None:
+        return options.orphan_dependents
+    if options.propagation_policy is not None:
+        return options.propagation_policy == "Orphan"
+    return ORPHAN in present or (FOREGROUND not in present and resource.strategy.default_propagation == "orphan")
+
+
+def _foreground(present: list[str], options: DeleteOptions) -> bool:
+    if options.orphan_dependents:
+        return False
+    if options.propagation_policy is not None:
+        return options.propagation_policy == "Foreground"
+    return options.orphan_dependents is None and FOREGROUND in present
+
+
+def _raise(metadata: JSONObject) -> None:
+    """A deletion is a change of what is wanted, so the generation grows, for kinds that have one."""
+    if metadata.get("generation"):
+        metadata["generation"] += 1

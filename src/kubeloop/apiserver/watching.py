@@ -1,0 +1,213 @@
+"""Watches: changes of a selection of objects as a stream of frames.
+
+Source: Kubernetes API concepts, "Efficient detection of changes", "Watch bookmarks", "Streaming lists"; KEP-956, KEP-3157.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import status_object
+from kubeloop.apiserver.encoding import encode, event_frame
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.options import ListOptions, resource_version_number
+from kubeloop.apiserver.reading import Reader
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.selection import Selection
+from kubeloop.apiserver.storage import KeyValue, prefix_end
+from kubeloop.apiserver.watch_cache import Subscription, WatchCache, WatchEvent, WindowPassed
+from kubeloop.meta.errors import ApiError
+from kubeloop.timing import Clock
+
+JSONObject = dict[str, Any]
+
+#: Seconds between bookmarks, and how long before the end of a watch the last one comes, as upstream.
+BOOKMARK_EVERY = 60.0
+_BOOKMARK_BEFORE_END = 2.0
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How objects of a watch go out: ``name`` keys what is shared between watchers; ``render`` None sends plain objects."""
+
+    name: str = ""
+    render: Callable[[JSONObject, bool], JSONObject] | None = None  # second argument: the first frame of this watch
+
+
+class Watcher:
+    """One watch. ``frames`` may be iterated once.
+
+    Guarantees
+        Every change of an object that is selected before or after it, after the version asked for, in order, once. An object that a change
+        makes selected is ADDED, one that it makes unselected DELETED, in the state and at the version of that change.
+        A version that is no longer kept is answered by one ERROR frame (410), then the end.
+    """
+
+    def __init__(
+        self, resource: ServedResource, namespace: str, options: ListOptions, selection: Selection, form: Form, parts: WatchParts
+    ) -> None:
+        self._resource = resource
+        self._options = options
+        self._selection = selection
+        self._form = form
+        self._parts = parts
+        self._prefix = parts.objects.prefix(resource, namespace)
+        self._first = True
+        self._sent = 0
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        subscription = self._parts.cache.subscribe(self._prefix)
+        try:
+            async for frame in self._frames(subscription):
+                yield frame
+        except WindowPassed as passed:
+            yield self._error(refusals.too_old(passed.revision, passed.oldest))
+        except ApiError as refusal:
+            yield self._error(refusal)
+        finally:
+            subscription.close()
+
+    async def _frames(self, subscription: Subscription) -> AsyncIterator[bytes]:
+        options, cache = self._options, self._parts.cache
+        start = resource_version_number(options.resource_version or "0") or 0
+        if self._wants_state(start):
+            if start:
+                await self._parts.reader.at_least(start)
+            async for frame in self._state():
+                yield frame
+            if options.send_initial_events and options.allow_bookmarks:
+                yield self._bookmark(self._sent, {_INITIAL_EVENTS_END: "true"})
+        else:
+            self._sent = start or cache.revision
+            history = self._pass(cache.since(self._prefix, self._sent))
+            if history:
+                yield history
+        async for frame in self._live(subscription):
+            yield frame
+
+    def _wants_state(self, start: int) -> bool:
+        """Whether the watch begins with what is there: without a version, with "0", or when it asks for it."""
+        asked = self._options.send_initial_events
+        return start == 0 if asked is None else asked
+
+    async def _state(self) -> AsyncIterator[bytes]:
+        storage = self._parts.objects.storage
+        found = await storage.range(self._prefix, prefix_end(self._prefix))
+        self._sent = found.revision
+        for kv in found.items:
+            if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
+                yield self._frame("ADDED", kv)
+
+    async def _live(self, subscription: Subscription) -> AsyncIterator[bytes]:
+        clock = self._parts.clock
+        end = clock.now() + (self._options.timeout_seconds or self._parts.default_timeout())
+        bookmark = self._next_bookmark(end)
+        timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.nudge)
+        try:
+            while True:
+                events = await subscription.take()
+                if events:
+                    frame = self._pass(events)
+                    if frame:
+                        yield frame
+                elif subscription.ended:
+                    return
+                now = clock.now()
+                if now >= end:
+                    return
+                if now >= bookmark:
+                    if self._options.allow_bookmarks:
+                        yield self._bookmark(max(self._sent, self._parts.cache.revision))
+                    bookmark = self._next_bookmark(end)
+                    timer.cancel()
+                    timer = clock.call_later(max(min(bookmark, end) - now, 0), subscription.nudge)
+        finally:
+            timer.cancel()
+
+    def _next_bookmark(self, end: float) -> float:
+        now = self._parts.clock.now()
+        last = end - _BOOKMARK_BEFORE_END
+        return min(now + BOOKMARK_EVERY, last) if last > now else end
+
+    def _pass(self, events: list[WatchEvent]) -> bytes:
+        """The frames of changes that this watch has not shown yet, joined."""
+        frames = []
+        for event in events:
+            if event.revision <= self._sent:
+                continue
+            self._sent = event.revision
+            frame = self._frame_of(event)
+            if frame is not None:
+                frames.append(frame)
+        return b"".join(frames)
+
+    def _frame_of(self, event: WatchEvent) -> bytes | None:
+        raw = event.event
+        before = raw.previous is not None
+        after = raw.value is not None
+        if not self._selection.everything:
+            before = raw.previous is not None and self._selection.matches(self._parts.objects.tree(self._resource, raw.previous))
+            after = after and self._selection.matches(self._tree(event))
+        if not (before or after):
+            return None
+        type_ = "DELETED" if not after else "MODIFIED" if before else "ADDED"
+        # An object that leaves the selection is shown as it was while it was selected, at the version at which it left.
+        kv = event.current()
+        if type_ == "DELETED" and raw.value is not None:
+            assert raw.previous is not None
+            kv = raw.previous._replace(mod_revision=raw.revision)
+        if self._form.render is not None and self._first:
+            return self._frame(type_, kv)
+        key = (type_, self._resource.gvr, self._form.name, kv.value is raw.value)
+        return event.memo(key, lambda: self._frame(type_, kv))
+
+    def _tree(self, event: WatchEvent) -> JSONObject:
+        return self._parts.objects.tree(self._resource, event.current())
+
+    def _frame(self, type_: str, kv: KeyValue) -> bytes:
+        first, self._first = self._first, False
+        objects = self._parts.objects
+        if self._form.render is None:
+            return event_frame(type_, objects.wire(self._resource, kv))
+        return event_frame(type_, encode(self._form.render(objects.tree(self._resource, kv), first)))
+
+    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        metadata: JSONObject = {"resourceVersion": str(revision)}
+        if annotations:
+            metadata["annotations"] = annotations
+        obj: JSONObject = {"kind": self._resource.kind, "apiVersion": self._resource.gvk.api_version, "metadata": metadata}
+        obj = self._parts.empty(self._resource, obj)
+        if self._form.render is not None:
+            first, self._first = self._first, False
+            obj = self._form.render(obj, first)
+        return event_frame("BOOKMARK", encode(obj))
+
+    @staticmethod
+    def _error(refusal: ApiError) -> bytes:
+        return event_frame("ERROR", encode(status_object(refusal.status)))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchParts:
+    """What watches share. ``default_timeout`` gives seconds for watches that name none."""
+
+    objects: Objects
+    cache: WatchCache
+    reader: Reader
+    clock: Clock
+    default_timeout: Callable[[], float]
+
+    @staticmethod
+    def empty(resource: ServedResource, obj: JSONObject) -> JSONObject:
+        """An object with metadata only, as the kind's empty value is written."""
+        from kubeloop.schema import strict
+
+        if resource.custom or not strict.is_builtin(resource.gvk):
+            return obj
+        conformed = strict.conform(obj, resource.gvk).obj
+        conformed["metadata"] = obj["metadata"]
+        return conformed

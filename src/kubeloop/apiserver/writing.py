@@ -1,0 +1,260 @@
+"""Creates and updates: the way of an object from a decoded body into storage.
+
+Order, as in k8s.io/apiserver pkg/registry: default, admission that mutates, preparation, validation, admission that validates, field
+ownership (its place: not implemented, managedFields are not kept), compare-and-write. Updates that met a concurrent write start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import Admission, Attributes
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
+from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
+from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.meta.errors import AlreadyExists
+from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.kinds import GroupKind, GroupResource
+from kubeloop.timing import Clock
+
+JSONObject = dict[str, Any]
+
+#: Attempts at a name that ``generateName`` asks for, as upstream's default.
+_NAME_ATTEMPTS = 8
+#: Seconds that an Event is kept (kube-apiserver's --event-ttl), and how far apart leases are opened for them.
+_EVENT_TTL = 3600
+_LEASE_SPACING = 60
+_EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
+
+
+@dataclass(slots=True)
+class Call:
+    """What a write is told of its request."""
+
+    resource: ServedResource
+    namespace: str
+    name: str
+    user: User
+    context: RequestContext
+    subresource: str = ""
+    dry_run: bool = False
+
+    def attributes(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
+        return Attributes(operation, self.resource, self.subresource, self.namespace, self.name, obj, old, self.user, self.dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``stored`` None: a dry run, or an update that finished a deletion; ``obj`` is then what would be answered."""
+
+    obj: JSONObject
+    stored: StoredObject | None = None
+    created: bool = False
+
+
+#: Makes the new object out of the shared old one, which it must not change. Called again after a concurrent write.
+Change = Callable[[JSONObject], Awaitable[JSONObject]]
+
+
+class Writer:
+    """Creates and updates objects of any resource. One for a server; keeps nothing of a request."""
+
+    def __init__(self, objects: Objects, admission: Admission, clock: Clock) -> None:
+        self.objects = objects
+        self.admission = admission
+        self.clock = clock
+        self._lease = 0
+        self._lease_since = 0.0
+
+    async def create(self, call: Call, obj: JSONObject) -> Outcome:
+        """``obj`` is decoded and conformed; it becomes shared.
+
+        Raises:
+            AlreadyExists, Invalid, BadRequest; whatever admission raises.
+        """
+        resource, strategy = call.resource, call.resource.strategy
+        metadata = metadata_of(obj)
+        set_namespace(metadata, call.namespace)
+        asked_version = metadata.pop("resourceVersion", "")
+        generated = not metadata.get("name") and bool(metadata.get("generateName"))
+        fill_new(metadata, self.clock.wall())
+        strategy.default(obj)
+        await self.admission.mutate(call.attributes("CREATE", obj, None))
+        if strategy.has_generation:
+            metadata["generation"] = 1
+        strategy.prepare_create(call.context, obj)
+        errors = kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
+        if errors:
+            raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
+        call.context.warnings += strategy.warnings(call.context, obj)
+        await self.admission.validate(call.attributes("CREATE", obj, None))
+        check_new_version(asked_version)
+        return await self._insert(call, obj, generated)
+
+    async def update(
+        self, call: Call, change: Change, *, status: bool = False, check_uid: bool = False, create: Callable[[], JSONObject] | None = None
+    ) -> Outcome:
+        """Replace an object by what ``change`` makes of it.
+
+        ``status``: only its status counts. ``check_uid``: another uid in the new object is a conflict rather than invalid (PUT).
+        ``create`` makes the object when there is none and the kind may be created by an update.
+
+        Raises:
+            NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
+        """
+        resource = call.resource
+        while True:
+            current = await self.objects.get(resource, call.namespace, call.name)
+            if current is None:
+                if create is not None and resource.strategy.allow_create_on_update:
+                    created = await self.create(call, create())
+                    return Outcome(created.obj, created.stored, created=True)
+                raise refusals.not_found(resource.gvr.group_resource, call.name)
+            obj = await change(current.obj)
+            if check_uid:
+                self._check_uid(call, obj, current)
+            unconditional = self._check_version(call, obj, current)
+            await self._revise(call, obj, current.obj, status=status)
+            try:
+                return await self._replace(call, obj, current)
+            except StaleWrite:
+                if not unconditional:
+                    raise refusals.conflict(resource.gvr.group_resource, call.name, refusals.STALE) from None
+
+    async def _insert(self, call: Call, obj: JSONObject, generated: bool) -> Outcome:
+        resource, metadata = call.resource, obj["metadata"]
+        for attempt in range(_NAME_ATTEMPTS):
+            if attempt:
+                metadata["name"] = generate_name(metadata["generateName"])
+            if call.dry_run:
+                present = await self.objects.get(resource, call.namespace, metadata["name"])
+                if present is None:
+                    return Outcome(obj)
+                refused = self._exists(call, metadata["name"], present.obj)
+            else:
+                try:
+                    stored = await self.objects.write(resource, obj, expected=0, lease=await self._event_lease(resource))
+                    return Outcome(stored.obj, stored)
+                except StaleWrite as fault:
+                    existing = self.objects.tree(resource, fault.current) if fault.current else {"metadata": {}}
+                    refused = self._exists(call, metadata["name"], existing)
+            if not generated:
+                raise refused
+        raise refused
+
+    @staticmethod
+    def _exists(call: Call, name: str, present: JSONObject) -> Exception:
+        being_deleted = bool(present["metadata"].get("deletionTimestamp"))
+        refused = refusals.already_exists(call.resource.gvr.group_resource, name, being_deleted=being_deleted)
+        assert isinstance(refused, AlreadyExists)
+        return refused
+
+    @staticmethod
+    def _check_uid(call: Call, obj: JSONObject, current: StoredObject) -> None:
+        given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
+        if given and given != uid:
+            where = "/".join(part for part in ("/registry", call.resource.gvr.resource, call.namespace, call.name) if part)
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
+            )
+            raise refusals.conflict(call.resource.gvr.group_resource, call.name, why)
+
+    @staticmethod
+    def _check_version(call: Call, obj: JSONObject, current: StoredObject) -> bool:
+        """Whether the update overwrites whatever is there; sets the version that it replaces."""
+        metadata = metadata_of(obj)
+        given = metadata.get("resourceVersion") or "0"
+        number = resource_version_number(given)
+        if number is None:
+            raise refusals.internal(parse_uint_fault(given))
+        resource = call.resource
+        if number == 0 and not resource.strategy.allow_unconditional_update:
+            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise refusals.invalid(GroupKind(resource.gvr.group, resource.gvr.resource), call.name, [error])
+        if number not in (0, current.revision):
+            raise refusals.conflict(resource.gvr.group_resource, call.name, refusals.STALE)
+        metadata["resourceVersion"] = str(current.revision)
+        return number == 0
+
+    async def _revise(self, call: Call, obj: JSONObject, old: JSONObject, *, status: bool) -> None:
+        resource, strategy = call.resource, call.resource.strategy
+        metadata = metadata_of(obj)
+        set_namespace(metadata, call.namespace)
+        strategy.default(obj)
+        await self.admission.mutate(call.attributes("UPDATE", obj, old))
+        carry_over(metadata, old["metadata"])
+        if status:
+            strategy.prepare_status_update(call.context, obj, old)
+        else:
+            strategy.prepare_update(call.context, obj, old)
+        metadata = metadata_of(obj)
+        raise_generation(resource, obj, old)
+        check = strategy.errors_on_status_update if status else strategy.errors_on_update
+        errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
+        if errors:
+            raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), call.name, errors)
+        call.context.warnings += strategy.warnings(call.context, obj)
+        await self.admission.validate(call.attributes("UPDATE", obj, old))
+
+    async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:
+        resource = call.resource
+        if self.objects.encode(resource, obj) == current.kv.value:
+            return Outcome(current.obj, current)
+        if ends_deletion(resource, obj):
+            obj["metadata"]["resourceVersion"] = str(current.revision)
+            if not call.dry_run:
+                await self.objects.remove(current)
+            return Outcome(obj)
+        if call.dry_run:
+            obj["metadata"]["resourceVersion"] = str(current.revision)
+            return Outcome(obj)
+        stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))
+        return Outcome(stored.obj, stored)
+
+    async def _event_lease(self, resource: ServedResource) -> int:
+        """A lease shared by the Events of a minute, so that each of them costs no timer; 0 for other kinds."""
+        if resource.gvr.group_resource not in _EVENTS:
+            return 0
+        now = self.clock.now()
+        if not self._lease or now - self._lease_since > _LEASE_SPACING:
+            self._lease = await self.objects.storage.grant(_EVENT_TTL + _LEASE_SPACING)
+            self._lease_since = now
+        return self._lease
+
+
+def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
+    """A custom object must say that it is what the path says; built-in ones were checked while they were decoded."""
+    errors = []
+    if resource.custom:
+        if obj.get("kind") != resource.kind:
+            errors.append(invalid("kind", obj.get("kind"), f"must be {resource.kind}"))
+        if obj.get("apiVersion") != resource.gvk.api_version:
+            errors.append(invalid("apiVersion", obj.get("apiVersion"), f"must be {resource.gvk.api_version}"))
+    return errors
+
+
+def check_new_version(given: str) -> None:
+    """Raises InternalError, as upstream's storage does, when a new object names a resourceVersion."""
+    if not given:
+        return
+    number = resource_version_number(given)
+    if number is None:
+        raise refusals.internal(parse_uint_fault(given))
+    if number:
+        raise refusals.internal("resourceVersion should not be set on objects to be created")
+
+
+def ends_deletion(resource: ServedResource, obj: JSONObject) -> bool:
+    """Whether an update leaves nothing that holds back an object whose deletion was asked for."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    # A namespace is held by finalizers of its own, in its spec.
+    return not (resource.gvr.group_resource == GroupResource("", "namespaces") and (obj.get("spec") or {}).get("finalizers"))
