@@ -7,11 +7,11 @@ from typing import Self
 
 import pytest
 
-from kubeloop.controller.log_context import current
 from kubeloop.controller.result import Result, TerminalError
 from kubeloop.controller.workers import Workers
 from kubeloop.meta import KubeloopError, ObjectKey
 from kubeloop.timing import FakeClock
+from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, WorkQueue
 
 KEY = ObjectKey("test", "shop", "web")
@@ -237,17 +237,18 @@ async def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:
     assert started == [KEY]
 
 
-async def test_a_reconcile_knows_cluster_controller_and_key_from_its_context() -> None:
-    seen: list[str] = []
+async def test_log_records_of_a_reconcile_carry_cluster_controller_and_key(caplog: pytest.LogCaptureFixture) -> None:
+    log = logger_with_context("test.reconcile")
 
     async def reconcile(key: ObjectKey) -> None:
-        seen.append(str(current()))
+        await asyncio.to_thread(log.warning, "hello")
 
     async with Bench(reconcile) as bench:
         bench.queue.add(KEY)
-        await bench.clock.advance(0)
-    assert seen == ["cluster=test controller=bench key=shop/web"]
-    assert str(current()) == ""
+        while not bench.workers.counts.reconciles:
+            await asyncio.sleep(0.001)
+    log.warning("outside")
+    assert [record.__dict__["kubeloop"] for record in caplog.records] == [{"cluster": "test", "controller": "bench", "key": "shop/web"}, {}]
 
 
 def test_a_controller_without_workers_is_refused() -> None:

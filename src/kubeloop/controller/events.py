@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import random
 import socket
 import time
@@ -20,8 +19,9 @@ from kubeloop.client import Client
 from kubeloop.controller.event_series import Occurrence, Series, SeriesCache, Subject
 from kubeloop.meta import ApiError, KubeloopError, NotFound, ObjectMeta, Resource, TransportError, format_time
 from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
 
-log = logging.getLogger(__name__)
+log = logger_with_context(__name__)
 
 EventType = Literal["Normal", "Warning"]
 

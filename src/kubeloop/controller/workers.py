@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubeloop.controller.log_context import working_for
 from kubeloop.controller.result import Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import log_context, logger_with_context
 from kubeloop.workqueue import QueueShutDown, WorkQueue
 
-log = logging.getLogger(__name__)
+log = logger_with_context(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
@@ -73,7 +73,7 @@ class Workers(Generic[K]):
 
     async def run(self) -> None:
         """Work until ``stop``, or until the queue is shut down and empty. Cancelling it cancels running reconciles."""
-        with working_for(cluster=self._cluster, controller=self._name):
+        with log_context(cluster=self._cluster, controller=self._name):
             async with asyncio.TaskGroup() as group:
                 for number in range(self._count):
                     group.create_task(self._work(), name=f"{self._name}-worker-{number}")
@@ -103,7 +103,7 @@ class Workers(Generic[K]):
         counts.last_key = str(key)
         started = self._clock.now()
         try:
-            with working_for(key=str(key)):
+            with log_context(key=str(key)):
                 await self._attempt(key)
         finally:
             counts.active -= 1

@@ -1,0 +1,202 @@
+"""Manager: starts controllers in order, keeps them running, and stops them gracefully.
+
+Order: informers connect and sync, then reconciles begin; on stop reconciles end first, then events are sent, then informers stop
+(controller-runtime pkg/manager; behaviours S219-S222).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from kubeloop.cache import Informers
+from kubeloop.client import Client
+from kubeloop.controller.controller import ControllerBase, Surroundings
+from kubeloop.controller.runner import Runnable, Runner, RunnerStats
+from kubeloop.controller.signals import stop_on_signals
+from kubeloop.meta import KubeloopError
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import log_context, logger_with_context
+
+log = logger_with_context(__name__)
+
+
+class ManagerError(KubeloopError):
+    """The manager is asked for what it cannot do now."""
+
+
+class Manager:
+    """Runs controllers against one cluster.
+
+    ::
+
+        await Manager(client, [FooController()]).run()                 # a program: until SIGINT or SIGTERM
+
+        async with Manager(client, [FooController()]) as manager:      # a test: while the block runs
+            ...
+
+    Guarantees
+        No reconcile starts before every informer is synced and has shown its initial objects to every handler.
+        When it has stopped, nothing of it runs any more: no task, no thread that could start another reconcile, no connection of a watch.
+        If a controller fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
+
+    ``sync_timeout`` seconds to sync. ``grace`` seconds for running reconciles to end on stop, then they are cancelled; None waits for
+    ever, 0 does not wait. ``namespace`` restricts all namespaced kinds to one namespace. The client stays open; it is the caller's.
+
+    Raises:
+        DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        controllers: Iterable[ControllerBase[Any] | Runnable] = (),
+        *,
+        informers: Informers | None = None,
+        namespace: str | None = None,
+        sync_timeout: float = 120.0,
+        grace: float | None = 30.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._own_informers = informers is None
+        self.informers = informers or Informers(client, clock=self._clock)
+        self._surroundings = Surroundings(client, self.informers, self._clock, namespace)
+        self._sync_timeout = sync_timeout
+        self._grace = grace
+        self._runnables: list[Runnable] = []
+        self._tasks: dict[asyncio.Task[None], Runnable] = {}
+        self._over = asyncio.Event()
+        self._errors: list[BaseException] = []
+        self._stack = AsyncExitStack()
+        self._phase = "new"
+        for controller in controllers:
+            self._append(controller)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            await self.stop()
+        except Exception:
+            # What went wrong in the block is what the caller must see; the manager's own error is its context.
+            if error is None:
+                raise
+            log.exception("the manager failed, too")
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Start, and run until ``request_stop``, a signal, a cancellation or a failure; then stop.
+
+        ``signals``: SIGINT and SIGTERM stop it gracefully; a second one ends the process at once. (In the main thread only.)
+        """
+        with stop_on_signals(self.request_stop, enabled=signals):
+            async with self:
+                await self._over.wait()
+
+    def request_stop(self) -> None:
+        """Have ``run`` stop. Returns at once."""
+        self._over.set()
+
+    async def start(self) -> None:
+        """Return when everything is synced and reconciles have begun.
+
+        Raises:
+            ManagerError: it was started before. A manager lives once.
+        """
+        if self._phase != "new":
+            raise ManagerError("this manager was started already; make a new one")
+        self._phase = "starting"
+        try:
+            if self._own_informers:
+                await self._stack.enter_async_context(self.informers)
+            with log_context(cluster=self._client.cluster):
+                await self._launch(list(self._runnables))
+        except BaseException:
+            await self._tear_down()
+            raise
+        self._phase = "running"
+
+    async def add(self, controller: ControllerBase[Any] | Runnable) -> None:
+        """Run one more controller; if the manager runs already, from now on: returns when it is synced.
+
+        Raises:
+            ManagerError: the manager is stopping or has stopped.
+        """
+        if self._phase not in ("new", "running"):
+            raise ManagerError(f"the manager is {self._phase}; nothing can be added")
+        runnable = self._append(controller)
+        if self._phase == "running":
+            await self._launch([runnable])
+
+    async def stop(self) -> None:
+        """Stop gracefully. Stopping twice, or without a start, does nothing.
+
+        Raises:
+            Exception: what a controller failed with; several as an ``ExceptionGroup``.
+        """
+        if self._phase != "running":
+            return
+        self._phase = "stopping"
+        for runnable in self._runnables:
+            runnable.stop()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=self._grace)
+            if late and self._grace:
+                names = ", ".join(self._tasks[task].name for task in late)
+                log.warning("not ended within %g s, cancelled: %s", self._grace, names)
+        await self._tear_down()
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise BaseExceptionGroup("several controllers failed", self._errors)
+
+    @property
+    def stats(self) -> Sequence[RunnerStats]:
+        """A moment of each controller, in the order in which they were given."""
+        return [runnable.stats for runnable in self._runnables]
+
+    def _append(self, controller: ControllerBase[Any] | Runnable) -> Runnable:
+        runnable: Runnable = Runner(controller) if isinstance(controller, ControllerBase) else controller
+        if any(other.name == runnable.name for other in self._runnables):
+            raise ManagerError(f'two controllers are named "{runnable.name}"; give one of them name="..."')
+        self._runnables.append(runnable)
+        return runnable
+
+    async def _launch(self, runnables: list[Runnable]) -> None:
+        for runnable in runnables:
+            await runnable.connect(self._surroundings)
+        started = self._clock.now()
+        await self.informers.wait_synced(timeout=self._sync_timeout)
+        for runnable in runnables:
+            await runnable.synced(max(self._sync_timeout - (self._clock.now() - started), 0.0))
+        log.log(logging.INFO, "caches are synced, starting: %s", ", ".join(runnable.name for runnable in runnables))
+        for runnable in runnables:
+            task = asyncio.create_task(runnable.run(), name=f"controller-{runnable.name}")
+            self._tasks[task] = runnable
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._errors.append(error)
+            log.error("controller %s failed: %s", self._tasks[task].name, error)
+            self._over.set()
+
+    async def _tear_down(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for runnable in reversed(self._runnables):
+            await runnable.close()
+        await self._stack.aclose()
+        self._phase = "stopped"

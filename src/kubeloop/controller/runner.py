@@ -1,0 +1,231 @@
+"""Runs one controller: connects it to informers, turns their events into keys, and keys into reconciles."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from kubeloop.cache import Event, Head, Informer, Registration
+from kubeloop.controller.controller import OWNER_INDEX, Connection, Controller, ControllerBase, KeyController, Surroundings
+from kubeloop.controller.declaration import Declaration, DeclarationError
+from kubeloop.controller.events import EventRecorder
+from kubeloop.controller.predicates import Predicate
+from kubeloop.controller.result import Result
+from kubeloop.controller.watch import MapHead, to_controller
+from kubeloop.controller.workers import ReconcileCounts, Workers
+from kubeloop.meta import ObjectKey, Resource
+from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerStats:
+    """A moment of one controller, for a live view. ``last_change`` is the event that last led to a key: ``Deployment shop/web updated``."""
+
+    name: str
+    workers: int
+    queue: QueueStats
+    counts: ReconcileCounts
+    last_change: str = ""
+
+
+class Runnable(Protocol):
+    """What a manager runs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stats(self) -> RunnerStats: ...
+
+    async def connect(self, surroundings: Surroundings) -> None:
+        """Ask for informers and register handlers. Nothing may be acted on yet."""
+
+    async def synced(self, timeout: float) -> None:
+        """Return when every handler has seen its initial objects (behaviour R207). The informers are synced when this is called."""
+
+    async def run(self) -> None:
+        """Work until ``stop``."""
+
+    def stop(self) -> None:
+        """Begin nothing new; ``run`` returns when what is under way has ended."""
+
+    async def close(self) -> None:
+        """Let go of everything; called once, after ``run`` has ended or was cancelled, and also if it never began."""
+
+
+class Runner(Generic[R]):
+    """Runs a ``Controller`` or ``KeyController``.
+
+    Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default; behaviour X12).
+    """
+
+    def __init__(self, controller: ControllerBase[R]) -> None:
+        self._controller = controller
+        self._declaration: Declaration = type(controller).declaration()
+        if not isinstance(controller, Controller | KeyController):
+            raise DeclarationError(f"{type(controller).__name__} must derive from Controller or KeyController")
+        reconcile = type(controller).reconcile
+        self._plain = not inspect.iscoroutinefunction(reconcile)
+        self._pool: ThreadPoolExecutor | None = None
+        self._registrations: list[Registration[Any]] = []
+        self._surroundings: Surroundings | None = None
+        self._recorder: EventRecorder | None = None
+        self._queue: WorkQueue[ObjectKey] | None = None
+        self._workers: Workers[ObjectKey] | None = None
+        self._last_change: Event[Any] | None = None
+        self._connected = False
+
+    @property
+    def name(self) -> str:
+        return self._declaration.name
+
+    @property
+    def stats(self) -> RunnerStats:
+        queue = self._queue.stats if self._queue else QueueStats(0, 0, 0, 0, 0)
+        counts = self._workers.counts if self._workers else ReconcileCounts()
+        event = self._last_change
+        change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
+        return RunnerStats(self.name, self._declaration.workers, queue, counts, change)
+
+    async def connect(self, surroundings: Surroundings) -> None:
+        declared = self._declaration
+        self._surroundings = surroundings
+        client, clock = surroundings.client, surroundings.clock
+        self._queue = WorkQueue(ExponentialLimiter(), clock)
+        self._workers = Workers(
+            declared.name, self._reconcile, self._queue, declared.workers, cluster=client.cluster, clock=clock, timeout=declared.timeout
+        )
+        self._recorder = EventRecorder(client, declared.name, clock=clock)
+        await self._recorder.__aenter__()
+        namespaced = (await client.mapping(declared.kind)).namespaced
+        sources = _Sources(declared)
+        sources.add(declared.kind, to_itself, declared.predicates)
+        for kind in declared.owns:
+            sources.add(kind, to_controller(declared.kind, namespaced=namespaced), ())
+        for watch in declared.watches:
+            sources.add(watch.kind, watch.to, watch.predicates, watch.paths)
+        informers: dict[type[Resource], Informer[Any]] = {}
+        for kind in dict.fromkeys([*sources.handlers, *declared.reads]):
+            namespace = surroundings.namespace if (await client.mapping(kind)).namespaced else None
+            informers[kind] = surroundings.informers.of(
+                kind, namespace=namespace, indexes=sources.indexes(kind), paths=tuple(sources.paths.get(kind, ()))
+            )
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        queue = self._queue
+
+        def enqueue(key: ObjectKey, after: float) -> None:
+            whole = key if key.cluster else key._replace(cluster=client.cluster)
+            if threading.get_ident() == thread:
+                queue.add_after(whole, after)
+            else:
+                loop.call_soon_threadsafe(queue.add_after, whole, after)
+
+        listers = {kind: informer.lister for kind, informer in informers.items()}
+        self._controller.connect(Connection(surroundings, self._recorder, listers, enqueue))
+        self._connected = True
+        for kind, handlers in sources.handlers.items():
+            handler = self._handler(handlers, queue.add, client.cluster)
+            self._registrations.append(informers[kind].on_event(added=handler, updated=handler, deleted=handler))
+
+    async def synced(self, timeout: float) -> None:
+        for registration in self._registrations:
+            await registration.wait_synced(timeout)
+
+    async def run(self) -> None:
+        workers = self._workers
+        if workers is None:
+            raise DeclarationError(f"controller {self.name} was not connected")
+        if self._plain:
+            self._pool = ThreadPoolExecutor(self._declaration.workers, thread_name_prefix=self.name)
+        await self._controller.start()
+        try:
+            await workers.run()
+        finally:
+            await self._controller.stop()
+
+    def stop(self) -> None:
+        if self._workers is not None:
+            self._workers.stop()
+
+    async def close(self) -> None:
+        for registration in self._registrations:
+            registration.remove()
+        if self._queue is not None:
+            self._queue.shut_down()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._recorder is not None:
+            await self._recorder.__aexit__(None, None, None)
+        if self._connected:
+            self._controller.disconnect()
+            self._connected = False
+
+    def _handler(self, handlers: list[_Handler], add: Callable[[ObjectKey], None], cluster: str) -> Callable[[Event[Any]], None]:
+        def handle(event: Event[Any]) -> None:
+            keys: dict[ObjectKey, None] = {}
+            for handler in handlers:
+                if all(predicate(event) for predicate in handler.predicates):
+                    for head in (event.head, event.old):
+                        if head is not None:
+                            keys.update(dict.fromkeys(handler.to(head)))
+            if keys:
+                self._last_change = event
+                for key in keys:
+                    add(key if key.cluster else key._replace(cluster=cluster))
+
+        return handle
+
+    async def _reconcile(self, key: ObjectKey) -> Result | None:
+        controller = self._controller
+        argument: Any = key
+        if isinstance(controller, Controller):
+            argument = controller.lister(self._declaration.kind).get(key.name, key.namespace)
+            if argument is None:
+                return None
+        reconcile: Callable[[Any], Any] = controller.reconcile  # type: ignore[attr-defined]  # checked in __init__: one of the two classes
+        if self._pool is not None:
+            context = contextvars.copy_context()
+            answer = await asyncio.get_running_loop().run_in_executor(self._pool, context.run, reconcile, argument)
+        else:
+            answer = reconcile(argument)
+        result: Result | None = await answer if inspect.isawaitable(answer) else answer
+        return result
+
+
+def to_itself(head: Head) -> list[ObjectKey]:
+    return [ObjectKey("", head.namespace, head.name)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handler:
+    to: MapHead
+    predicates: tuple[Predicate, ...]
+
+
+class _Sources:
+    """What to ask of the informer of each kind: handlers, indexes and paths, of all declarations together."""
+
+    def __init__(self, declared: Declaration) -> None:
+        self._declared = declared
+        self.handlers: dict[type[Resource], list[_Handler]] = {}
+        self.paths: dict[type[Resource], dict[str, None]] = {}
+
+    def add(self, kind: type[Resource], to: MapHead, predicates: tuple[Predicate, ...], paths: Iterable[str] = ()) -> None:
+        self.handlers.setdefault(kind, []).append(_Handler(to, predicates))
+        wanted = self.paths.setdefault(kind, {})
+        for path in (*paths, *(path for predicate in predicates for path in predicate.paths)):
+            wanted[path] = None
+
+    def indexes(self, kind: type[Resource]) -> dict[str, Any]:
+        indexes = dict(self._declared.indexes.get(kind, {}))
+        if kind in self._declared.owns:
+            indexes[OWNER_INDEX] = "metadata.ownerReferences[*].uid"
+        return indexes
