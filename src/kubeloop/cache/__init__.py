@@ -1,0 +1,24 @@
+"""Informers: a local, indexed, compressed copy of what a cluster has, kept equal to it by one list and watch per kind."""
+
+from kubeloop.cache.event import Event, EventType
+from kubeloop.cache.head import Head, Owner
+from kubeloop.cache.informer import Informer, InformerStopped
+from kubeloop.cache.informers import Informers
+from kubeloop.cache.lister import Lister, OutsideScope
+from kubeloop.cache.registration import Handler, Registration
+from kubeloop.cache.store import UnknownIndex
+
+__all__ = [
+    "Event",
+    "EventType",
+    "Handler",
+    "Head",
+    "Informer",
+    "InformerStopped",
+    "Informers",
+    "Lister",
+    "OutsideScope",
+    "Owner",
+    "Registration",
+    "UnknownIndex",
+]

@@ -1,0 +1,124 @@
+"""Informers: makes informers, shares them between those who ask for the same, starts and stops them together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from kubeloop.cache.informer import IndexSource, Informer, InformerStopped
+from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.progress import Progress
+from kubeloop.client import Client, ListOptions
+from kubeloop.client.options import Fields, Labels, field_text, label_text
+from kubeloop.meta import Resource, kind_info
+from kubeloop.timing import Clock, SystemClock
+
+R = TypeVar("R", bound=Resource)
+_Scope = tuple[type[Resource], str | None, str | None, str | None]
+
+
+class Informers:
+    """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
+
+    Guarantees
+        Who asks for the same kind, namespace and selectors gets the same informer: one list and watch, one copy in memory.
+        After the block nothing of it runs: no task, no open request.
+
+    Errors
+        What a server refuses does not end the block; it is logged, tried again, and raised or named by ``wait_synced``.
+    """
+
+    def __init__(self, client: Client, *, resync: float = 0.0, clock: Clock | None = None, rng: random.Random | None = None) -> None:
+        """``resync``: period in seconds of handlers that name none; 0 is never."""
+        self._client = client
+        self._resync = resync
+        self._clock: Clock = clock or SystemClock()
+        self._rng = rng or random.Random()
+        self._progress = Progress(self._clock)
+        self._informers: dict[_Scope, Informer[Any]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._ended = False
+
+    def of(
+        self,
+        kind: type[R],
+        *,
+        namespace: str | None = None,
+        labels: Labels | None = None,
+        fields: Fields | None = None,
+        indexes: Mapping[str, IndexSource[R]] | None = None,
+        paths: Iterable[str] = (),
+        page_size: int = 0,
+    ) -> Informer[R]:
+        """The informer of a kind: of all namespaces, or one; of all objects, or those that match. Started with, or after, the block.
+
+        ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
+        Both are added to an informer that exists. ``page_size`` counts for its first caller; 0 leaves it to the protocol.
+
+        Raises:
+            ValueError: a namespace for a cluster-scoped kind, a malformed path, or an index that exists with another source.
+            UnknownKind: the class names no kind. InformerStopped: the block has ended.
+        """
+        if self._ended:
+            raise InformerStopped("these informers have stopped; make new ones")
+        info = kind_info(kind)
+        if namespace is not None and info.namespaced is False:
+            raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {namespace!r} was given")
+        scope: _Scope = (kind, namespace, label_text(labels), field_text(fields))
+        informer = cast("Informer[R] | None", self._informers.get(scope))
+        if informer is None:
+            what = _what(info.plural or f"{info.gvk.kind} objects", info.gvk.group, namespace, scope[2], scope[3])
+            options = ListOptions(labels=labels, fields=fields)
+            listwatch = ListWatch(self._client, kind, what, namespace, options, self._clock, self._rng, page_size)
+            informer = Informer(kind, what, listwatch, namespace, self._client.cluster, self._clock, self._progress, self._resync)
+        informer.add_indexes(indexes or {}, paths)
+        self._informers[scope] = informer
+        if self._tasks is not None:
+            informer.start(self._tasks)
+        return informer
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return iter(list(self._informers.values()))
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until every informer has its first list. Seconds.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help.
+            DeadlineError: not in time; the text names each informer that is not synced and why its last request failed.
+        """
+        await self._progress.until(self._all_synced, timeout, self._missing)
+
+    async def __aenter__(self) -> Self:
+        self._tasks = asyncio.TaskGroup()
+        await self._tasks.__aenter__()
+        for informer in self._informers.values():
+            informer.start(self._tasks)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended = True
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            try:
+                await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
+            finally:
+                await tasks.__aexit__(kind, error, trace)
+
+    def _all_synced(self) -> bool:
+        # Every one is looked at, so that a hopeless one is reported even while another is merely slow.
+        synced = [informer.check() for informer in self._informers.values()]
+        return all(synced)
+
+    def _missing(self) -> str:
+        return "not synced: " + "; ".join(informer.waiting_for() for informer in self._informers.values() if not informer.synced)
+
+
+def _what(plural: str, group: str, namespace: str | None, labels: str | None, fields: str | None) -> str:
+    name = f"{plural}.{group}" if group else plural
+    where = "in all namespaces" if namespace is None else f'in namespace "{namespace}"'
+    chosen = [f'{what} "{selector}"' for what, selector in (("labels", labels), ("fields", fields)) if selector]
+    return " ".join([name, where, *(["with", " and ".join(chosen)] if chosen else [])])
