@@ -113,6 +113,10 @@ class Objects:
         if not self.is_plain(resource):
             if obj.get("apiVersion") != resource.gvk.api_version:
                 obj = converted(resource, obj, resource.gvk)
+                if resource.custom:
+                    return obj  # its defaults are those of the version it was stored in
+            elif resource.custom:
+                resource.strategy.conform(obj)
             resource.strategy.default(obj)
         return obj
 
@@ -128,6 +132,10 @@ class Objects:
     def is_plain(resource: ServedResource) -> bool:
         """Whether what is stored can be sent as it is. A custom resource's schema may have changed since, so it is defaulted when read."""
         return not resource.custom and (resource.storage is None or resource.storage == resource.gvk)
+
+    def forget_decoded(self) -> None:
+        """Decode again what is read from now on: schemas of custom resources have changed."""
+        self._decoded.clear()
 
     def _keep(self, key: tuple[str, int, str], obj: JSONObject) -> None:
         self._decoded[key] = obj

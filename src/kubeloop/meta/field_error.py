@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 
@@ -72,11 +74,26 @@ class FieldError:
         return f"{self.field}: {self.body}"
 
 
+def go_number(number: float) -> str:
+    """As Go's ``%v`` prints it: no ``.0``, and from a million on (or below 0.0001) an exponent of two digits: ``1e+06``."""
+    if isinstance(number, int):
+        return str(number)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
+    exact = Decimal(repr(number)).normalize()  # repr gives the fewest digits that read back as the same number, as Go does
+    if number and not -4 <= exact.adjusted() < 6:
+        digits, _, exponent = f"{exact:e}".partition("e")
+        return f"{digits}e{int(exponent):+03d}"
+    return f"{exact:f}"
+
+
 def _show(value: Any) -> str:
     """As Go prints a bad value: strings quoted, null as such, the rest as compact JSON."""
     if value is None:
         return "null"
-    if isinstance(value, bool | int | float):
+    if isinstance(value, float):
+        return go_number(value)
+    if isinstance(value, bool | int):
         return json.dumps(value)
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 

@@ -5,15 +5,67 @@ Source: apiextensions-apiserver schema/objectmeta.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, invalid, required
-from kubeloop.meta.kinds import GroupVersion
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.meta.names import dns1035_label
+from kubeloop.schema import strict
 from kubeloop.schema.node import TypeSchema
 
 _STRINGS: Final = ("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+
+
+#: A kind whose ``metadata`` is an ObjectMeta, as every kind's is.
+_ANY_KIND: Final = GroupVersionKind("", "v1", "ConfigMap")
+
+
+def coerce_metadata(value: Any, schema: TypeSchema, path: str = "") -> list[str]:
+    """Bring ``metadata`` of embedded resources into the form of its Go type, in place; returns the paths of unknown fields, which go.
+
+    Raises:
+        DecodeError: apiVersion or kind is no string, or a field of metadata has another type.
+    """
+    unknown: list[str] = []
+    _coerce(value, schema, path, unknown)
+    return unknown
+
+
+def _coerce(value: Any, schema: TypeSchema, path: str, unknown: list[str]) -> None:
+    dot = f"{path}." if path else ""
+    if isinstance(value, dict):
+        if schema.embedded_resource:
+            _coerce_resource(value, dot, unknown)
+        for name in sorted(value):
+            known = schema.properties.get(name)
+            if known is not None:
+                _coerce(value[name], known, f"{dot}{name}", unknown)
+            elif schema.values is not None:
+                _coerce(value[name], schema.values, f"{path}[{name}]", unknown)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            _coerce(item, schema.items, f"{path}[{index}]", unknown)
+
+
+def _coerce_resource(value: dict[str, Any], dot: str, unknown: list[str]) -> None:
+    for name in ("apiVersion", "kind"):
+        if name in value and not isinstance(value[name], str):
+            raise DecodeError(str(invalid(f"{dot}{name}", value[name], "must be string")))
+    if "metadata" not in value:
+        return
+    try:
+        conformed = strict.conform({"metadata": value["metadata"]}, _ANY_KIND)
+    except DecodeError as exc:
+        why = str(exc).replace("ObjectMeta.metadata.", "ObjectMeta.")
+        raise DecodeError(str(invalid(f"{dot}metadata", value["metadata"], why))) from None
+    value["metadata"] = conformed.obj["metadata"]
+    unknown.extend(dot + json.loads(problem.removeprefix(_UNKNOWN)) for problem in conformed.problems if problem.startswith(_UNKNOWN))
+
+
+_UNKNOWN: Final = "unknown field "
 
 
 def check_metadata(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid, required, too_long, type_invalid
+from kubeloop.meta.field_error import FieldError, FieldErrorType, go_number, invalid, required, too_long, type_invalid
 from kubeloop.schema import formats, regular
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import NO_OTHER
@@ -313,18 +313,6 @@ def _range(value: float, kind: str, format_: str, name: str, path: str) -> list[
         return []
     shown = f"{kind} with format {format_}" if format_ else f"{kind} (default format)"
     return [_Fault(_NO_FIELD, FieldErrorType.INVALID, "", f"{name} value must be of type {shown} in {path}")]
-
-
-def go_number(number: float) -> str:
-    """As Go's ``%v`` prints it: no ``.0``, exponents from 1e21 on."""
-    if isinstance(number, int):
-        return str(number)
-    if number == 0 or 1e-4 <= abs(number) < 1e21:
-        text = repr(number)
-        if "e" in text:
-            text = format(number, "f")
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return repr(number)
 
 
 def _list(value: list[Any], schema: TypeSchema, path: str, old: _Old) -> _Result:

@@ -1,0 +1,185 @@
+"""How objects of a custom resource are pruned, defaulted and validated: by the structural schema of their version.
+
+CEL rules (``x-kubernetes-validations``) are not evaluated yet; each write of an object whose schema has some says so in a Warning.
+Source: apiextensions-apiserver registry/customresource.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.crd import paths
+from kubeloop.apiserver.crd.definition import JSONObject, has_status_subresource, scale_subresource, schema_of
+from kubeloop.apiserver.resource import ScalePaths
+from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.names import qualified_name
+from kubeloop.schema import TypeSchema
+from kubeloop.schema.defaulting import apply_defaults
+from kubeloop.schema.embedded import check_metadata, coerce_metadata
+from kubeloop.schema.list_types import check_lists
+from kubeloop.schema.pruning import drop_nulls, prune
+from kubeloop.schema.structural import has_rules, parse
+from kubeloop.schema.validation import validate
+
+_MOST_REPLICAS: Final = 2**31 - 1
+_STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
+
+
+class CustomStrategy(Strategy):
+    """One version of a custom resource.
+
+    ``generation`` grows with every change outside of metadata (and, with a status subresource, outside of status).
+    """
+
+    has_generation = True
+    allow_unconditional_update = False
+
+    def __init__(self, version: JSONObject, resource: GroupResource, *, terminating: bool = False) -> None:
+        """``terminating``: the definition is being deleted, so nothing new may be created."""
+        self._resource = resource
+        self._terminating = terminating
+        source = schema_of(version)
+        self.schema: TypeSchema = parse(source)
+        self.has_status = has_status_subresource(version)
+        self.scale = _scale(version)
+        self.rules = has_rules(source or {})
+        self._selectable = {field["jsonPath"].removeprefix("."): field["jsonPath"] for field in version.get("selectableFields") or []}
+        self.field_labels = tuple(self._selectable)
+        self._status_schema = self.schema.properties.get("status")
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        """Prune a decoded body in place; returns the paths of the fields that went (``spec.ports[0].junk``), sorted.
+
+        Raises:
+            DecodeError: metadata of an embedded resource cannot be read.
+        """
+        unknown = prune(obj, self.schema)
+        drop_nulls(obj, self.schema)
+        return sorted(unknown + coerce_metadata(obj, self.schema))
+
+    def default(self, obj: JSONObject) -> None:
+        apply_defaults(obj, self.schema)
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        if self._terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise refusals.forbidden(self._resource, obj["metadata"].get("name", ""), why)
+        super().prepare_create(context, obj)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        self._warn_of_rules(context)
+        faults = validate(obj, self.schema)
+        faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
+        faults.extend(check_metadata(obj, self.schema))
+        faults.extend(check_lists(obj, self.schema))
+        return faults
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        self._warn_of_rules(context)
+        faults = validate(obj, self.schema, old=old)
+        faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
+        faults.extend(check_metadata(obj, self.schema))
+        faults.extend(self._list_faults(obj, old))
+        return faults
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        """Everything but the status stays, metadata too; managedFields and resourceVersion are the request's."""
+        has_status, status = "status" in obj, obj.get("status")
+        given = obj.get("metadata") or {}
+        obj.clear()
+        obj.update(copy.deepcopy(old))
+        for name in ("managedFields", "resourceVersion"):
+            if name in given:
+                obj["metadata"][name] = given[name]
+        if has_status:
+            obj["status"] = status
+        else:
+            obj.pop("status", None)
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        self._warn_of_rules(context)
+        faults: list[FieldError] = []
+        if "status" in obj and self._status_schema is not None:
+            before = {"old": old["status"]} if "status" in old else {}
+            faults.extend(validate(obj["status"], self._status_schema, at="status", **before))
+        faults.extend(_scale_faults(obj, self.scale, ("status",)))
+        faults.extend(self._list_faults(obj, old))
+        return faults
+
+    def counts_for_generation(self, obj: JSONObject) -> object:
+        """Everything outside of metadata; the status only where it has no subresource of its own."""
+        return {name: value for name, value in obj.items() if name != "metadata" and not (name == "status" and self.has_status)}
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        return [text for name in sorted(set(obj["metadata"].get("finalizers") or ())) for text in _finalizer_warnings(name)]
+
+    def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
+        return {name: _as_text(_read(obj, path)) for name, path in self._selectable.items()}
+
+    def _list_faults(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        """Duplicates that were there before are let through, as upstream does."""
+        faults = check_lists(obj, self.schema)
+        return faults if faults and not check_lists(old, self.schema) else []
+
+    def _warn_of_rules(self, context: RequestContext) -> None:
+        if self.rules:
+            shown = ", ".join(self.rules[:5]) + (" ..." if len(self.rules) > 5 else "")
+            context.warnings.append(f"this server does not evaluate x-kubernetes-validations yet; rules not checked at: {shown}")
+
+
+def _scale(version: JSONObject) -> ScalePaths | None:
+    scale = scale_subresource(version)
+    if scale is None:
+        return None
+    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or "")
+
+
+def _scale_faults(obj: JSONObject, scale: ScalePaths | None, parts: tuple[str, ...]) -> Iterator[FieldError]:
+    if scale is None:
+        return
+    for part, path in (("spec", scale.spec_replicas), ("status", scale.status_replicas)):
+        if part not in parts:
+            continue
+        try:
+            number = paths.read_number(obj, path) or 0
+        except paths.WrongType as exc:
+            yield invalid(path, 0, str(exc))
+            continue
+        if number < 0:
+            yield invalid(path, number, "should be a non-negative integer")
+        elif number > _MOST_REPLICAS:
+            yield invalid(path, number, f"should be less than or equal to {_MOST_REPLICAS}")
+    if scale.selector:
+        try:
+            paths.read_text(obj, scale.selector)
+        except paths.WrongType as exc:
+            yield invalid(scale.selector, "", str(exc))
+
+
+def _finalizer_warnings(name: str) -> Iterator[str]:
+    path = "metadata.finalizers"
+    for message in qualified_name(name):
+        yield f'{path}: "{name}": {message}'
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        better = "a domain-qualified finalizer name" + (" including a path (/)" if "." in name else "")
+        yield f'{path}: "{name}": prefer {better} to avoid accidental conflicts with other finalizer writers'
+
+
+def _read(obj: JSONObject, path: str) -> Any:
+    try:
+        value = paths.read(obj, path)
+    except paths.WrongType:
+        return None
+    return None if value is paths.MISSING else value
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,253 @@
+"""Keeps the registry in step with the CustomResourceDefinitions that storage holds: names granted, resources served, instances removed.
+
+Upstream spreads this over controllers (naming, establishing, finalizing) and handlers; here one task follows the changes in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, accepted_names, group_of, is_served, is_true, set_condition
+from kubeloop.apiserver.crd.naming import names_taken, settle
+from kubeloop.apiserver.crd.served import served_resources
+from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.timing import Backoff, Clock
+
+_LOG = logging.getLogger(__name__)
+
+DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
+#: Deletes one instance as a client's DELETE would, finalizers respected: resource, namespace, name.
+DeleteInstance = Callable[[ServedResource, str, str], Awaitable[None]]
+
+
+class DefinitionKeeper:
+    """Follows CustomResourceDefinitions.
+
+    Guarantees
+        When a definition shows ``Established: True``, its resources are in the registry. When it is gone, they are not.
+        A definition under deletion stays until no instance is left, and then goes.
+
+    Not guaranteed
+        That a created definition is served at once: a moment later, as with Kubernetes. Wait for ``Established``.
+    """
+
+    def __init__(self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance) -> None:
+        self._objects = objects
+        self._changes = changes
+        self._registry = registry
+        self._clock = clock
+        self._delete = delete
+        self._definitions: dict[str, StoredObject] = {}
+        #: What is registered for a definition: enough of it to know when it must be registered anew.
+        self._registered: dict[str, tuple[Any, list[GroupVersionResource]]] = {}
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started."""
+        subscription = self._changes.subscribe(self._resource.storage_prefix)
+        prefix = self._resource.storage_prefix
+        found = await self._objects.storage.range(prefix, prefix_end(prefix))
+        for kv in found.items:
+            await self._changed(kv)
+
+        async def follow() -> None:
+            try:
+                while events := await subscription.take():
+                    for event in events:
+                        if event.event.value is None:
+                            await self._gone(event.key)
+                        else:
+                            await self._changed(event.current())
+            finally:
+                subscription.close()
+
+        self._task = asyncio.create_task(follow(), name="custom resource definitions")
+
+    async def stop(self) -> None:
+        tasks = [task for task in (self._task, *self._removals.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def _resource(self) -> ServedResource:
+        found = self._registry.get(DEFINITIONS)
+        if found is None:
+            raise LookupError(f"the registry does not serve {DEFINITIONS}")
+        return found
+
+    async def _changed(self, kv: KeyValue) -> None:
+        stored = StoredObject(kv, self._objects.tree(self._resource, kv))
+        before = self._definitions.get(kv.key)
+        if before is not None and before.revision >= kv.mod_revision:
+            return
+        self._definitions[kv.key] = stored
+        crd = stored.obj
+        if crd["metadata"].get("deletionTimestamp") and CLEANUP_FINALIZER in (crd["metadata"].get("finalizers") or ()):
+            self._register(kv.key, crd)
+            if kv.key not in self._removals:
+                task = asyncio.create_task(self._remove(kv.key), name=f"removal of {crd['metadata']['name']}")
+                self._removals[kv.key] = task
+                task.add_done_callback(lambda _: self._removals.pop(kv.key, None))
+            return
+        await self._settle(kv.key)
+
+    async def _gone(self, key: str) -> None:
+        before = self._definitions.pop(key, None)
+        self._unregister(key)
+        if before is not None:
+            # Names that it held may now be granted to others.
+            for other in self._others(key, group_of(before.obj)):
+                await self._settle(other)
+
+    def _others(self, key: str, group: str) -> list[str]:
+        return [other for other, stored in self._definitions.items() if other != key and group_of(stored.obj) == group]
+
+    async def _settle(self, key: str) -> None:
+        stored = self._definitions[key]
+        group = group_of(stored.obj)
+        taken = names_taken(self._definitions[other].obj for other in self._others(key, group))
+        after = settle(stored.obj, taken, self._clock.wall())
+        # Registered before the status says so: whoever waits for Established may use the resource at once.
+        self._register(key, after or stored.obj)
+        if after is not None and await self._write(key, after, stored) and accepted_names(after) != accepted_names(stored.obj):
+            for other in self._others(key, group):
+                await self._settle(other)
+
+    async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
+        """False: somebody wrote first; the change that brings their state is on its way."""
+        try:
+            self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
+        except StaleWrite:
+            return False
+        return True
+
+    def _register(self, key: str, crd: JSONObject) -> None:
+        if not is_served(crd):
+            self._unregister(key)
+            return
+        mark = (crd["metadata"]["uid"], crd["spec"], accepted_names(crd), bool(crd["metadata"].get("deletionTimestamp")))
+        known = self._registered.get(key)
+        if known is not None and known[0] == mark:
+            return
+        served = [one for one in served_resources(crd) if self._free(one.gvr)]
+        kept = {one.gvr for one in served}
+        for gvr in known[1] if known else []:
+            if gvr not in kept:
+                self._registry.remove(gvr)
+        for one in served:
+            self._registry.replace(one)
+        self._objects.forget_decoded()
+        self._registered[key] = (copy.deepcopy(mark), [one.gvr for one in served])
+
+    def _free(self, gvr: GroupVersionResource) -> bool:
+        """Built-in resources are never replaced by custom ones of the same name."""
+        there = self._registry.get(gvr)
+        return there is None or there.custom
+
+    def _unregister(self, key: str) -> None:
+        known = self._registered.pop(key, None)
+        for gvr in known[1] if known else []:
+            self._registry.remove(gvr)
+
+    async def _remove(self, key: str) -> None:
+        """Delete all instances, wait until they are gone, and let go of the definition. Tries again, ever more slowly, until it is done."""
+        backoff = Backoff(initial=1.0, cap=60.0, clock=self._clock)
+        in_progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        await self._condition(key, *in_progress)
+        while True:
+            try:
+                await self._remove_instances(key)
+                break
+            except ApiError as exc:
+                _LOG.warning("instances of %s cannot be deleted: %s", key.rpartition("/")[2], exc)
+                await self._condition(key, "True", "InstanceDeletionFailed", f"could not issue all deletes: {exc.status.message}")
+                await self._clock.sleep(backoff.next())
+        await self._release(key)
+
+    async def _remove_instances(self, key: str) -> None:
+        """Also those that appear meanwhile; returns when none is left."""
+        stored = self._definitions.get(key)
+        if stored is None or not is_true(stored.obj, "Established"):
+            return
+        served = next((self._registry.get(gvr) for gvr in self._registered.get(key, (None, []))[1]), None)
+        resource = served or next(iter(served_resources(stored.obj)), None)
+        if resource is None:
+            resource = _any_version(stored.obj)
+        prefix = resource.storage_prefix
+        subscription = self._changes.subscribe(prefix)
+        try:
+            asked: set[str] = set()
+            while True:
+                left = (await self._objects.storage.range(prefix, prefix_end(prefix))).items
+                if not left:
+                    return
+                for kv in left:
+                    if kv.key not in asked:
+                        asked.add(kv.key)
+                        metadata = self._objects.tree(resource, kv)["metadata"]
+                        await self._delete(resource, metadata.get("namespace", ""), metadata["name"])
+                if (await self._objects.storage.range(prefix, prefix_end(prefix), limit=1)).items:
+                    await subscription.take()
+        finally:
+            subscription.close()
+
+    async def _condition(self, key: str, status: str, reason: str, message: str) -> None:
+        while (stored := await self._read(key)) is not None:
+            crd = copy.deepcopy(stored.obj)
+            set_condition(crd, "Terminating", status, reason, message, self._clock.wall())
+            if crd == stored.obj or await self._write(key, crd, stored):
+                return
+
+    async def _release(self, key: str) -> None:
+        """Take the finalizer away; the last one to go takes the definition with it."""
+        while (stored := await self._read(key)) is not None:
+            crd = copy.deepcopy(stored.obj)
+            metadata = crd["metadata"]
+            metadata["finalizers"] = [name for name in metadata.get("finalizers") or () if name != CLEANUP_FINALIZER]
+            if is_true(stored.obj, "Established"):
+                outcome = ("False", "InstanceDeletionCompleted", "removed all instances")
+            else:
+                outcome = ("False", "NeverEstablished", "resource was never established")
+            set_condition(crd, "Terminating", *outcome, self._clock.wall())
+            try:
+                # Whoever sees the definition gone finds its resources gone as well.
+                self._unregister(key)
+                if metadata["finalizers"]:
+                    self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
+                else:
+                    await self._objects.remove(stored)
+            except StaleWrite:
+                continue
+            return
+
+    async def _read(self, key: str) -> StoredObject | None:
+        """The newest state; None once the definition is gone."""
+        kv, _ = await self._objects.storage.get(key)
+        if kv is None:
+            return None
+        stored = self._definitions[key] = StoredObject(kv, self._objects.tree(self._resource, kv))
+        return stored
+
+
+def _any_version(crd: JSONObject) -> ServedResource:
+    """A resource for objects of a definition that serves no version: enough to read and delete them."""
+    shown = copy.deepcopy(crd)
+    for version in shown["spec"]["versions"]:
+        version["served"] = True
+    return served_resources(shown)[0]

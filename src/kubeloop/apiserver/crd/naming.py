@@ -1,0 +1,115 @@
+"""Which names of a CustomResourceDefinition are accepted, and what its conditions say of it.
+
+Pure: given the names that other definitions of the group hold. Source: apiextensions-apiserver status/naming_controller.go,
+establish/establishing_controller.go, apiapproval/apiapproval_controller.go.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from kubeloop.apiserver.crd.definition import APPROVAL_ANNOTATION, JSONObject, accepted_names, condition, group_of, names_of, set_condition
+
+
+@dataclass(slots=True)
+class Taken:
+    """Names in use by others in the group: ``resources`` (plural, singular, short) and ``kinds`` (kind, list kind)."""
+
+    resources: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)
+
+
+def names_taken(others: Iterable[JSONObject]) -> Taken:
+    """What ``others`` (definitions of the same group) have been granted."""
+    taken = Taken()
+    for other in others:
+        names = accepted_names(other)
+        taken.resources.update(filter(None, (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ()))))
+        taken.kinds.update(filter(None, (names.get("kind"), names.get("listKind"))))
+    return taken
+
+
+def settle(crd: JSONObject, taken: Taken, now: datetime) -> JSONObject | None:
+    """The definition with its names granted or refused and its conditions set; None when nothing changes. ``crd`` stays as it is."""
+    after = copy.deepcopy(crd)
+    wanted, held = names_of(crd), accepted_names(crd)
+    granted = dict(held)
+    reason, message = _grant(wanted, held, granted, taken)
+    if "categories" in wanted:
+        granted["categories"] = wanted["categories"]
+    else:
+        granted.pop("categories", None)
+    after.setdefault("status", {})["acceptedNames"] = {"plural": "", "kind": "", **granted}
+    if reason:
+        set_condition(after, "NamesAccepted", "False", reason, message, now)
+    else:
+        set_condition(after, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+    established = condition(crd, "Established")
+    if established is None or established.get("status") != "True":
+        if reason:
+            set_condition(after, "Established", "False", "NotAccepted", "not all names are accepted", now)
+        else:
+            set_condition(after, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now)
+    if is_protected(group_of(crd)):
+        _approve(after, now)
+    return after if after != crd else None
+
+
+def _grant(wanted: JSONObject, held: JSONObject, granted: JSONObject, taken: Taken) -> tuple[str, str]:
+    """Fill in ``granted``; reason and message of the last conflict, empty strings without one."""
+    reason = message = ""
+    for name, title, used in (
+        ("plural", "Plural", taken.resources),
+        ("singular", "Singular", taken.resources),
+        ("shortNames", "ShortNames", taken.resources),
+        ("kind", "Kind", taken.kinds),
+        ("listKind", "ListKind", taken.kinds),
+    ):
+        ask, have = wanted.get(name), held.get(name)
+        if name == "shortNames":
+            refused = [one for one in ask or [] if one in used and one not in (have or [])]
+        else:
+            refused = [ask] if ask != have and ask in used else []
+        if refused:
+            reason = f"{title}Conflict"
+            texts = [f'"{one}" is already in use' for one in refused]
+            message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        elif ask is not None:
+            granted[name] = ask
+        else:
+            granted.pop(name, None)
+    return reason, message
+
+
+def is_protected(group: str) -> bool:
+    """Groups of the Kubernetes community: their CRDs need an approval annotation (KEP-1111)."""
+    return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
+
+
+def approval(annotation: str) -> tuple[str, str]:
+    """State (``missing``, ``bypassed``, ``approved`` or ``invalid``) of the approval annotation, and the text that says so."""
+    where = "see https://github.com/kubernetes/enhancements/pull/1111"
+    if not annotation:
+        return "missing", f'protected groups must have approval annotation "{APPROVAL_ANNOTATION}", {where}'
+    if annotation.startswith("unapproved"):
+        return "bypassed", f'not approved: "{annotation}"'
+    parts = urlsplit(annotation)
+    if parts.scheme and parts.netloc:
+        return "approved", f"approved in {annotation}"
+    rule = 'with either a URL or a reason starting with "unapproved"'
+    return "invalid", f'protected groups must have approval annotation "{APPROVAL_ANNOTATION}" {rule}, {where}'
+
+
+def _approve(crd: JSONObject, now: datetime) -> None:
+    state, message = approval((crd["metadata"].get("annotations") or {}).get(APPROVAL_ANNOTATION) or "")
+    status, reason = {
+        "missing": ("False", "MissingAnnotation"),
+        "bypassed": ("False", "UnapprovedAnnotation"),
+        "approved": ("True", "ApprovedAnnotation"),
+        "invalid": ("False", "InvalidAnnotation"),
+    }[state]
+    set_condition(crd, "KubernetesAPIApprovalPolicyConformant", status, reason, message, now)

@@ -1,0 +1,86 @@
+"""From a CustomResourceDefinition to the resources that the registry serves, one for each served version."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Final
+
+from kubeloop.apiserver.crd.columns import columns_of
+from kubeloop.apiserver.crd.custom import CustomStrategy
+from kubeloop.apiserver.crd.definition import (
+    JSONObject,
+    accepted_names,
+    group_of,
+    has_status_subresource,
+    is_namespaced,
+    scale_subresource,
+    storage_version,
+    versions_of,
+)
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+
+_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+def served_resources(crd: JSONObject) -> list[ServedResource]:
+    """Under the accepted names. All versions share a converter, and storage in the storage version."""
+    names, group = accepted_names(crd), group_of(crd)
+    kind, plural = names["kind"], names["plural"]
+    stored = GroupVersionKind(group, storage_version(crd), kind)
+    resource, terminating = GroupResource(group, plural), bool(crd["metadata"].get("deletionTimestamp"))
+    strategies = {version["name"]: CustomStrategy(version, resource, terminating=terminating) for version in versions_of(crd)}
+
+    def convert(obj: JSONObject, to: str) -> JSONObject:
+        """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""
+        came_from = strategies.get(str(obj.get("apiVersion", "")).rpartition("/")[2])
+        if came_from is not None:
+            came_from.conform(obj)
+            came_from.default(obj)
+        converted = {**obj, "apiVersion": f"{group}/{to}"}
+        target = strategies.get(to)
+        if target is not None:
+            target.conform(converted)
+        return converted
+
+    return [
+        ServedResource(
+            gvr=GroupVersionResource(group, version["name"], plural),
+            kind=kind,
+            singular=names.get("singular") or kind.lower(),
+            namespaced=is_namespaced(crd),
+            verbs=_VERBS,
+            schema=strategies[version["name"]].schema,
+            strategy=strategies[version["name"]],
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            subresources=_subresources(version),
+            storage=stored,
+            list_kind=names.get("listKind") or f"{kind}List",
+            scale=strategies[version["name"]].scale,
+            columns=columns_of(version),
+            custom=True,
+            deprecation_warning=_deprecation(version, group, kind),
+            convert=convert,
+            extra={"definition": crd, "version": version, "storage_version_hash": _hash(stored)},
+        )
+        for version in versions_of(crd)
+        if version.get("served")
+    ]
+
+
+def _subresources(version: JSONObject) -> tuple[str, ...]:
+    found = ("status",) if has_status_subresource(version) else ()
+    return (*found, "scale") if scale_subresource(version) is not None else found
+
+
+def _deprecation(version: JSONObject, group: str, kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated")
+
+
+def _hash(kind: GroupVersionKind) -> str:
+    """As discovery shows it, to tell clients that the stored version changed."""
+    return base64.b64encode(hashlib.sha256("/".join(kind).encode()).digest()[:8]).decode()

@@ -1,0 +1,68 @@
+"""The strategy of customresourcedefinitions.apiextensions.k8s.io. Source: apiextensions-apiserver registry/customresourcedefinition."""
+
+from __future__ import annotations
+
+import copy
+
+from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, schema_of, set_condition, versions_of
+from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.meta.field_error import FieldError
+from kubeloop.schema.crd_rules import unrecognised_formats
+from kubeloop.schema.structural import has_rules
+from kubeloop.timing import Clock
+
+
+class DefinitionStrategy(Strategy):
+    """Definitions: their status is the server's; group and plural never change; deletion first removes the instances.
+
+    Refused although Kubernetes does it: conversion webhooks (Forbidden, with the way out). Accepted with a Warning: CEL rules, which
+    are stored but not evaluated.
+    """
+
+    has_generation = True
+    has_status = True
+    allow_unconditional_update = False
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def default(self, obj: JSONObject) -> None:
+        defaults.apply(obj)
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
+        defaults.add_stored_version(obj)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return validation.check_create(obj) or list(validation.unsupported(obj))
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        obj["status"] = copy.deepcopy(old.get("status") or {})
+        defaults.add_stored_version(obj)
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return validation.check_update(obj, old) or list(validation.unsupported(obj))
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return validation.check_status_update(obj)
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        texts: dict[str, None] = {}
+        for version in versions_of(obj):
+            schema = schema_of(version) or {}
+            for name in unrecognised_formats(schema):
+                texts[f'unrecognized format "{name}"'] = None
+            if has_rules(schema):
+                text = f"spec.versions[{version.get('name')}]: x-kubernetes-validations are stored but not evaluated by this server yet"
+                texts[text] = None
+        return list(texts)
+
+    def begin_deletion(self, obj: JSONObject) -> None:
+        """Called on the first DELETE, before deletionTimestamp is set: a finalizer then holds the definition while instances exist."""
+        metadata = obj["metadata"]
+        finalizers = metadata.get("finalizers") or []
+        if CLEANUP_FINALIZER not in finalizers:
+            metadata["finalizers"] = [*finalizers, CLEANUP_FINALIZER]
+        message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        set_condition(obj, "Terminating", "True", "InstanceDeletionPending", message, self._clock.wall())

@@ -1,0 +1,348 @@
+"""Validation of CustomResourceDefinitions, with the messages, fields and order of the Kubernetes API server.
+
+Where all versions agree, faults are reported at ``spec`` (``spec.validation.openAPIV3Schema``), as upstream's internal form has them.
+Source: apiextensions-apiserver pkg/apis/apiextensions/validation.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kubeloop.apiserver.crd.conversion import check_conversion
+from kubeloop.apiserver.crd.definition import (
+    APPROVAL_ANNOTATION,
+    JSONObject,
+    accepted_names,
+    group_of,
+    has_status_subresource,
+    is_true,
+    names_of,
+    schema_of,
+    shared,
+    versions_of,
+)
+from kubeloop.apiserver.crd.naming import approval, is_protected
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import dns1035_label, dns1123_subdomain
+from kubeloop.schema.crd_rules import check_schema
+from kubeloop.schema.internal_form import internal_form
+
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_MOST_SELECTABLE: Final = 8
+
+
+def check_create(crd: JSONObject) -> list[FieldError]:
+    """Everything but what holds for the metadata of all objects."""
+    names = names_of(crd)
+    faults: list[FieldError] = []
+    name = (crd.get("metadata") or {}).get("name") or ""
+    if name != f"{names.get('plural') or ''}.{group_of(crd)}":
+        faults.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    return [*faults, *_definition(crd, None)]
+
+
+def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
+    """With what must not change: group and plural never, scope and kind once established."""
+    faults = list(_spec(crd))
+    names, before = names_of(crd), names_of(old)
+    if is_true(old, "Established"):
+        faults.extend(_immutable(crd["spec"].get("scope"), old["spec"].get("scope"), "spec.scope"))
+        faults.extend(_immutable(names.get("kind"), before.get("kind"), "spec.names.kind"))
+    faults.extend(_immutable(group_of(crd), group_of(old), "spec.group"))
+    faults.extend(_immutable(names.get("plural"), before.get("plural"), "spec.names.plural"))
+    return [*faults, *_after_spec(crd, old)]
+
+
+def check_status_update(crd: JSONObject) -> list[FieldError]:
+    return list(_names(accepted_names(crd), "status.acceptedNames"))
+
+
+def _immutable(value: Any, before: Any, path: str) -> Iterator[FieldError]:
+    if value != before:
+        yield invalid(path, value, "field is immutable")
+
+
+def _definition(crd: JSONObject, old: JSONObject | None) -> Iterator[FieldError]:
+    yield from _spec(crd)
+    yield from _after_spec(crd, old)
+
+
+def _after_spec(crd: JSONObject, old: JSONObject | None) -> Iterator[FieldError]:
+    yield from _names(accepted_names(crd), "status.acceptedNames")
+    yield from _stored_versions(crd)
+    yield from _approval(crd, old)
+    if crd["spec"].get("preserveUnknownFields") and not (old and old["spec"].get("preserveUnknownFields")):
+        detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        yield invalid("spec.preserveUnknownFields", True, detail)
+
+
+def _spec(crd: JSONObject) -> Iterator[FieldError]:
+    spec = crd["spec"]
+    yield from _group(group_of(crd))
+    scope = spec.get("scope") or ""
+    if not scope:
+        yield required("spec.scope")
+    elif scope not in ("Cluster", "Namespaced"):
+        yield FieldError(FieldErrorType.NOT_SUPPORTED, "spec.scope", scope, 'supported values: "Cluster", "Namespaced"')
+    versions = versions_of(crd)
+    for index, version in enumerate(versions):
+        if schema_of(version) is None:
+            yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
+    for index, version in enumerate(versions):
+        yield from _version(crd, version, f"spec.versions[{index}]")
+    named = [version.get("name") for version in versions]
+    if len(set(named)) != len(named):
+        yield invalid("spec.versions", _shown(crd), "must contain unique version names")
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        yield invalid("spec.versions", _shown(crd), "must have exactly one version marked as storage version")
+    if versions and (messages := dns1035_label(named[0] or "", False)):
+        yield invalid("spec.version", named[0] or "", ",".join(messages))
+    names = names_of(crd)
+    for name in ("plural", "singular", "kind", "listKind"):
+        if not names.get(name):
+            yield required(f"spec.names.{name}")
+    yield from _names(names, "spec.names")
+    if versions:
+        yield from _shared_parts(crd, versions[0])
+    yield from check_conversion(spec)
+
+
+def _group(group: str) -> Iterator[FieldError]:
+    if not group:
+        yield required("spec.group")
+    elif messages := dns1123_subdomain(group, False):
+        yield invalid("spec.group", group, ",".join(messages))
+    elif "." not in group:
+        yield invalid("spec.group", group, "should be a domain with at least one dot")
+
+
+def _columns_of(version: JSONObject) -> list[JSONObject]:
+    return version.get("additionalPrinterColumns") or []
+
+
+def _selectable_of(version: JSONObject) -> list[JSONObject]:
+    return version.get("selectableFields") or []
+
+
+def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldError]:
+    """What is not shared by all versions is checked here, the rest once at ``spec``."""
+    name = version.get("name") or ""
+    if messages := dns1035_label(name, False):
+        yield invalid(f"{path}.name", name, ",".join(messages))
+    for message in _deprecation(version):
+        yield invalid(f"{path}.deprecationWarning", version.get("deprecationWarning"), message)
+    schema = schema_of(version)
+    if not shared(crd, schema_of) and schema is not None:
+        yield from check_schema(schema, f"{path}.schema.openAPIV3Schema", has_status=has_status_subresource(version))
+    if not shared(crd, _subresources_of):
+        yield from _subresources(version, f"{path}.subresources")
+    if not shared(crd, _columns_of):
+        for index, column in enumerate(_columns_of(version)):
+            yield from _column(column, f"{path}.additionalPrinterColumns[{index}]")
+    if not shared(crd, _selectable_of):
+        yield from _selectable(version, f"{path}.selectableFields")
+
+
+def _shared_parts(crd: JSONObject, version: JSONObject) -> Iterator[FieldError]:
+    schema = schema_of(version)
+    if shared(crd, schema_of) and schema is not None:
+        has_status = any(map(has_status_subresource, versions_of(crd)))
+        yield from check_schema(schema, "spec.validation.openAPIV3Schema", has_status=has_status)
+    if shared(crd, _subresources_of):
+        yield from _subresources(version, "spec.subresources")
+    if shared(crd, _columns_of):
+        for index, column in enumerate(_columns_of(version)):
+            yield from _column(column, f"spec.additionalPrinterColumns[{index}]")
+    if shared(crd, _selectable_of):
+        yield from _selectable(version, "spec.selectableFields")
+
+
+def _subresources_of(version: JSONObject) -> JSONObject | None:
+    found: JSONObject | None = version.get("subresources")
+    return found
+
+
+def _deprecation(version: JSONObject) -> Iterator[str]:
+    warning = version.get("deprecationWarning")
+    if warning is None:
+        return
+    if not version.get("deprecated"):
+        yield "can only be set for deprecated versions"
+        return
+    if len(warning.encode()) > 256:
+        yield "must be <= 256 characters long"
+    if not warning:
+        yield "must not be an empty string"
+    at = 0
+    for character in warning:
+        if character != " " and unicodedata.category(character)[0] in "CZ":
+            yield f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            return
+        at += len(character.encode())
+
+
+def _names(names: JSONObject, path: str) -> Iterator[FieldError]:
+    for name in ("plural", "singular"):
+        if names.get(name) and (messages := dns1035_label(names[name], False)):
+            yield invalid(f"{path}.{name}", names[name], ",".join(messages))
+    for name in ("kind", "listKind"):
+        if names.get(name) and (messages := dns1035_label(names[name].lower(), False)):
+            text = "may have mixed case, but should otherwise match: " + ",".join(messages)
+            yield invalid(f"{path}.{name}", names[name], text)
+    yield from _labels(names.get("shortNames"), f"{path}.shortNames")
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
+        yield invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
+    yield from _labels(names.get("categories"), f"{path}.categories")
+
+
+def _labels(values: list[str] | None, path: str) -> Iterator[FieldError]:
+    for index, value in enumerate(values or []):
+        if messages := dns1035_label(value, False):
+            yield invalid(f"{path}[{index}]", value, ",".join(messages))
+
+
+def _column(column: JSONObject, path: str) -> Iterator[FieldError]:
+    if not column.get("name"):
+        yield required(f"{path}.name")
+    detail = f"must be one of {','.join(_COLUMN_TYPES)}"
+    if not column.get("type"):
+        yield required(f"{path}.type", detail)
+    elif column["type"] not in _COLUMN_TYPES:
+        yield invalid(f"{path}.type", column["type"], detail)
+    if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+        yield invalid(f"{path}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}")
+    yield from _simple_path(column.get("jsonPath") or "", f"{path}.JSONPath")
+
+
+def _simple_path(text: str, path: str) -> Iterator[FieldError]:
+    if not text:
+        yield required(path)
+    elif not text.startswith("."):
+        yield invalid(path, text, "must be a simple json path starting with .")
+
+
+def _subresources(version: JSONObject, path: str) -> Iterator[FieldError]:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return
+    for name, parents, said in (
+        ("specReplicasPath", (".spec.",), ".spec"),
+        ("statusReplicasPath", (".status.",), ".status"),
+        ("labelSelectorPath", (".spec.", ".status."), "either .spec or .status"),
+    ):
+        value, at = scale.get(name) or "", f"{path}.scale.{name}"
+        if not value and name == "labelSelectorPath":
+            continue
+        faults = list(_simple_path(value, at))
+        yield from faults
+        if not faults and not value.startswith(parents):
+            yield invalid(at, value, f"should be a json path under {said}")
+
+
+def _selectable(version: JSONObject, path: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, one in enumerate(_selectable_of(version)):
+        text, at = one.get("jsonPath") or "", f"{path}[{index}].jsonPath"
+        if not text:
+            yield required(at)
+            continue
+        problem, schema = _find(schema_of(version) or {}, text)
+        if problem:
+            yield invalid(at, text, f"is an invalid path: {problem}")
+            continue
+        if text.startswith(".metadata"):
+            yield invalid(at, text, "must not point to fields in metadata")
+        if (schema or {}).get("type") not in ("string", "boolean", "integer"):
+            detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+            yield invalid(at, text, detail)
+        if text in seen:
+            yield duplicate(at, text)
+        seen.add(text)
+    if len(seen) > _MOST_SELECTABLE:
+        yield FieldError(FieldErrorType.TOO_MANY, path, len(seen), f"must have at most {_MOST_SELECTABLE} items")
+
+
+def _find(schema: JSONObject, text: str) -> tuple[str, JSONObject | None]:
+    """The schema at a path, or what is wrong with the path."""
+    if not text.startswith("."):
+        return "expected [ or . but got: " + re.split(r"[.\[]", text)[0], None
+    found: JSONObject | None = schema
+    for name in text[1:].split("."):
+        if "[" in name:
+            return "array notation is not allowed", None
+        below = ((found or {}).get("properties") or {}).get(name)
+        values = (found or {}).get("additionalProperties")
+        found = below if below is not None else values if isinstance(values, dict) else None
+        if found is None:
+            return "does not refer to a valid field", None
+    return "", found
+
+
+def _stored_versions(crd: JSONObject) -> Iterator[FieldError]:
+    stored = (crd.get("status") or {}).get("storedVersions") or []
+    path = "status.storedVersions"
+    if not stored:
+        yield invalid(path, None, "must have at least one stored version")
+        return
+    names = [version.get("name") for version in versions_of(crd)]
+    left = set(stored)
+    for version in versions_of(crd):
+        if version.get("storage") and version.get("name") not in left:
+            yield invalid(path, stored, f"must have the storage version {version.get('name')}")
+        left.discard(version.get("name"))
+    for index, name in enumerate(stored):
+        if name not in names:
+            detail = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage"
+                f" migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            )
+            yield invalid(f"{path}[{index}]", name, detail)
+
+
+def _approval(crd: JSONObject, old: JSONObject | None) -> Iterator[FieldError]:
+    if not is_protected(group_of(crd)):
+        return
+    value = _approval_annotation(crd)
+    state, message = approval(value)
+    if old is not None and approval(_approval_annotation(old))[0] == state:
+        return
+    path = f"metadata.annotations[{APPROVAL_ANNOTATION}]"
+    if state == "missing":
+        yield required(path, message)
+    elif state == "invalid":
+        yield invalid(path, value, message)
+
+
+def _approval_annotation(crd: JSONObject) -> str:
+    return str((crd["metadata"].get("annotations") or {}).get(APPROVAL_ANNOTATION) or "")
+
+
+def _shown(crd: JSONObject) -> list[JSONObject]:
+    """Versions as upstream's message prints its internal form, in which shared parts have moved up to ``spec``."""
+    schemas, subresources = shared(crd, schema_of), shared(crd, _subresources_of)
+    columns, selectable = shared(crd, _columns_of), shared(crd, _selectable_of)
+    return [
+        {
+            "Name": version.get("name") or "",
+            "Served": bool(version.get("served")),
+            "Storage": bool(version.get("storage")),
+            "Deprecated": bool(version.get("deprecated")),
+            "DeprecationWarning": version.get("deprecationWarning"),
+            "Schema": None if schemas else {"OpenAPIV3Schema": internal_form(schema_of(version) or {})},
+            "Subresources": None if subresources else version.get("subresources"),
+            "AdditionalPrinterColumns": None if columns else _columns_of(version) or None,
+            "SelectableFields": None if selectable else _selectable_of(version) or None,
+        }
+        for version in versions_of(crd)
+    ]
+
+
+def unsupported(crd: JSONObject) -> Iterator[FieldError]:
+    """What Kubernetes does and this server does not: refused when the definition is written, never ignored."""
+    if (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook":
+        detail = 'this server does not call conversion webhooks yet; use strategy "None"'
+        yield forbidden("spec.conversion.strategy", detail)
