@@ -1,0 +1,27 @@
+"""What a patch that cannot be applied says, with what an API server would answer for it."""
+
+from __future__ import annotations
+
+from kubeloop.meta.errors import KubeloopError
+
+
+class PatchError(KubeloopError):
+    """A patch is malformed or does not fit the document; the document is unchanged.
+
+    ``str()`` says why, in the words of Kubernetes' patch libraries. ``code`` is the HTTP status that an API server gives: 400 malformed,
+    413 too many operations, 422 does not apply, 500 where upstream does not map the error.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def reason(self) -> str:
+        """The reason of the Status; empty for 500, as upstream leaves it."""
+        return {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid"}.get(self.code, "")
+
+    @property
+    def answer(self) -> str:
+        """The message of the Status. An API server keeps what was wrong with an inapplicable patch to itself."""
+        return "the server rejected our request due to an error in our request" if self.code == 422 else str(self)

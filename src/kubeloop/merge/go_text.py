@@ -1,0 +1,89 @@
+"""JSON values as Go prints them in messages (fmt's %v), and the names of their Go types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def go_text(value: Any) -> str:
+    """``map[a:1 b:[x y]]``, ``<nil>``, ``true``."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(go_text, value))}]"
+        case float():
+            return _float(value)
+        case _:
+            return str(value)
+
+
+def _float(value: float) -> str:
+    # fmt's %v is the shortest text that reads back, with an exponent below 1e-4 and from 1e21 on.
+    digits, _, exponent = f"{value!r}".partition("e")
+    if exponent or (value and abs(value) < 1e-4):
+        if abs(value) >= 1e21 or abs(value) < 1e-4:
+            mantissa, _, power = f"{value:.17e}".partition("e") if not exponent else (digits, "", exponent)
+            return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(power):+03d}"
+        return f"{value:.0f}"
+    return digits.removesuffix(".0")
+
+
+def go_type(value: Any) -> str:
+    """The type as ``reflect.TypeOf`` names it."""
+    match value:
+        case None:
+            return "%!s(<nil>)"
+        case bool():
+            return "bool"
+        case dict():
+            return "map[string]interface {}"
+        case list():
+            return "[]interface {}"
+        case int():
+            return "int64"
+        case float():
+            return "float64"
+        case _:
+            return "string"
+
+
+def json_type(value: Any) -> str:
+    """The word of encoding/json for a value: object, array, string, number, bool."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case int() | float():
+            return "number"
+        case _:
+            return "string"
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal as Go compares JSON trees: 1, 1.0 and true are three values."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def copy_tree(value: Any) -> Any:
+    """A JSON tree that shares no container with ``value``."""
+    if isinstance(value, dict):
+        return {key: copy_tree(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [copy_tree(child) for child in value]
+    return value

@@ -1,0 +1,195 @@
+"""JSON patch as an API server applies it: all or nothing, on a copy.
+
+Source: RFC 6902 and RFC 6901, with the deviations of the library behind kube-apiserver (evanphx/json-patch v4): an index may be
+negative, ``replace`` of a missing member adds it, ``test`` of a missing member holds for null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.merge.errors import PatchError
+from kubeloop.merge.go_text import copy_tree, json_type, same
+
+JSON = Any
+
+#: An API server refuses longer patches (k8s.io/apiserver pkg/endpoints/handlers/patch.go).
+MAX_OPERATIONS = 10_000
+_MISSING = object()
+
+
+def json_patch(doc: JSON, patch: JSON) -> JSON:
+    """``doc`` with the operations of ``patch`` applied in order; neither is changed, and the result shares nothing with them.
+
+    Raises:
+        PatchError: 400 if ``patch`` is no list of operations, 413 if it has more than 10,000, 422 if one does not apply.
+    """
+    operations = _operations(patch)
+    root = [copy_tree(doc)]
+    for operation in operations:
+        apply = _OPERATIONS.get(operation.get("op") or "unknown")
+        if apply is None:
+            raise _refuse(f"Unexpected kind: {operation.get('op') or 'unknown'}")
+        apply(root, operation)
+    return root[0]
+
+
+def _operations(patch: JSON) -> list[dict[str, Any]]:
+    if not isinstance(patch, list):
+        raise _undecodable(patch, "value of type []handlers.jsonPatchOp")
+    for operation in patch:
+        if not isinstance(operation, dict):
+            raise _undecodable(operation, "value of type handlers.jsonPatchOp")
+        for name in ("op", "path", "from"):
+            if not isinstance(operation.get(name, ""), str | None):
+                raise _undecodable(operation[name], f"struct field jsonPatchOp.{name} of type string")
+    if len(patch) > MAX_OPERATIONS:
+        raise PatchError(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}", 413)
+    return patch
+
+
+def _undecodable(value: JSON, what: str) -> PatchError:
+    return PatchError(f"error decoding patch: json: cannot unmarshal {json_type(value)} into Go {what}", 400)
+
+
+def _refuse(message: str) -> PatchError:
+    return PatchError(message, 422)
+
+
+def _add(root: list[JSON], operation: dict[str, Any]) -> None:
+    path = _pointer(operation, "path", "add operation failed to decode path: missing value")
+    holder, key = _holder(root, path, f'add operation does not apply: doc is missing path: "{path}": missing value')
+    _insert(holder, key, copy_tree(operation.get("value")), f"error in add for path: '{path}'")
+
+
+def _remove(root: list[JSON], operation: dict[str, Any]) -> None:
+    path = _pointer(operation, "path", "remove operation failed to decode path: missing value")
+    holder, key = _holder(root, path, f'remove operation does not apply: doc is missing path: "{path}": missing value')
+    _delete(holder, key, f"error in remove for path: '{path}'")
+
+
+def _replace(root: list[JSON], operation: dict[str, Any]) -> None:
+    path = _pointer(operation, "path", "replace operation failed to decode path: operation missing path field: missing value")
+    value = copy_tree(operation.get("value"))
+    if not path:
+        if not isinstance(value, dict | list):
+            raise _refuse("replace operation value must be object or array: %!w(<nil>)")
+        root[0] = value
+        return
+    holder, key = _holder(root, path, f"replace operation does not apply: doc is missing path: {path}: missing value")
+    if isinstance(holder, dict):
+        holder[key] = value
+        return
+    try:
+        holder[_index(key, len(holder))] = value
+    except (IndexError, ValueError):
+        raise _refuse(f"replace operation does not apply: doc is missing key: {path}: missing value") from None
+
+
+def _move(root: list[JSON], operation: dict[str, Any]) -> None:
+    source = _pointer(operation, "from", "move operation failed to decode from: operation, missing from field: missing value")
+    holder, key = _holder(root, source, f"move operation does not apply: doc is missing from path: {source}: missing value")
+    value = _read(holder, key, f"error in move for path: '{key}'")
+    _delete(holder, key, f"error in move for path: '{key}'")
+    path = _pointer(operation, "path", "move operation failed to decode path: operation missing path field: missing value")
+    holder, key = _holder(root, path, f"move operation does not apply: doc is missing destination path: {path}: missing value")
+    _insert(holder, key, value, f"error in move for path: '{path}'")
+
+
+def _copy(root: list[JSON], operation: dict[str, Any]) -> None:
+    source = _pointer(operation, "from", "copy operation failed to decode from: operation, missing from field: missing value")
+    holder, key = _holder(root, source, f"copy operation does not apply: doc is missing from path: {source}: missing value")
+    value = _read(holder, key, f"error in copy for from: '{source}'")
+    path = _pointer(operation, "path", "copy operation failed to decode path: missing value")
+    holder, key = _holder(root, path, f"copy operation does not apply: doc is missing destination path: {path}: missing value")
+    _insert(holder, key, None if value is _MISSING else copy_tree(value), "error while adding value during copy")
+
+
+def _test(root: list[JSON], operation: dict[str, Any]) -> None:
+    path = _pointer(operation, "path", "test operation failed to decode path: operation missing path field: missing value")
+    wanted = operation.get("value")
+    if not path:
+        found = root[0]
+    else:
+        holder, key = _holder(root, path, f"test operation does not apply: is missing path: {path}: missing value")
+        found = _read(holder, key, f"error in test for path: '{path}'")
+    if not same(None if found is _MISSING else found, wanted):
+        raise _refuse(f"testing value {path} failed: test failed")
+
+
+_OPERATIONS = {"add": _add, "remove": _remove, "replace": _replace, "move": _move, "copy": _copy, "test": _test}
+
+
+def _pointer(operation: dict[str, Any], name: str, message: str) -> str:
+    value: str | None = operation.get(name)
+    if value is None:
+        raise _refuse(message)
+    return value
+
+
+def _holder(root: list[JSON], path: str, message: str) -> tuple[dict[str, JSON] | list[JSON], str]:
+    """The container that a path's last token is in, and the token."""
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+    if not tokens:
+        raise _refuse(message)
+    node = root[0]
+    for token in tokens[:-1]:
+        try:
+            node = node[token] if isinstance(node, dict) else node[_index(token, len(node))] if isinstance(node, list) else None
+        except (IndexError, KeyError, ValueError):
+            node = None
+    if not isinstance(node, dict | list):
+        raise _refuse(message)
+    return node, tokens[-1]
+
+
+def _index(token: str, length: int) -> int:
+    """A token as an index of a list of that length.
+
+    Raises:
+        ValueError: no number. IndexError: out of bounds.
+    """
+    index = int(token) if token.lstrip("+-").isdecimal() and token.isascii() else _no_number(token)
+    if not -length <= index < length:
+        raise IndexError(f"Unable to access invalid index: {index}: invalid index referenced")
+    return index + length if index < 0 else index
+
+
+def _no_number(token: str) -> int:
+    raise ValueError(f'strconv.Atoi: parsing "{token}": invalid syntax')
+
+
+def _read(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> JSON:
+    """The value, ``_MISSING`` for a member that an object does not have."""
+    if isinstance(holder, dict):
+        return holder.get(key, _MISSING)
+    try:
+        return holder[_index(key, len(holder))]
+    except (IndexError, ValueError) as error:
+        raise _refuse(f"{context}: {error}") from None
+
+
+def _delete(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> None:
+    if isinstance(holder, dict):
+        if key not in holder:
+            raise _refuse(f"{context}: Unable to remove nonexistent key: {key}: missing value")
+        del holder[key]
+        return
+    try:
+        del holder[_index(key, len(holder))]
+    except (IndexError, ValueError) as error:
+        raise _refuse(f"{context}: {error}") from None
+
+
+def _insert(holder: dict[str, JSON] | list[JSON], key: str, value: JSON, context: str) -> None:
+    if isinstance(holder, dict):
+        holder[key] = value
+    elif key == "-":
+        holder.append(value)
+    else:
+        try:
+            holder.insert(_index(key, len(holder) + 1), value)
+        except IndexError as error:
+            raise _refuse(f"{context}: {error}") from None
+        except ValueError as error:
+            raise _refuse(f"{context}: value was not a proper array index: '{key}': {error}") from None

@@ -1,0 +1,228 @@
+"""JSONPath in kubectl's dialect: printer columns, wait conditions, output templates without ``range``.
+
+Source: Kubernetes documentation, "JSONPath Support"; k8s.io/client-go util/jsonpath. Not Goessner's dialect: a template is text with
+expressions in braces, ``[0]`` of a short list is an error unless told otherwise, ``$`` and ``@`` are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kubeloop.merge.jsonpath_parser import (
+    Field,
+    Filter,
+    JSONPathError,
+    Literal,
+    Node,
+    Recursive,
+    Slice,
+    Union,
+    Wildcard,
+    parse,
+)
+
+__all__ = ["JSONPath", "JSONPathError"]
+
+JSON = Any
+
+
+class JSONPath:
+    """A compiled template such as ``{.status.conditions[?(@.type=="Ready")].status}``; immutable, to be used for many documents.
+
+    Without braces the whole text is one expression, and a missing first dot is added, as kubectl does. ``allow_missing``: a member or
+    index that a document lacks gives no value instead of an error.
+
+    Raises:
+        JSONPathError: the template is malformed, or says something that this dialect has not (``range``, functions).
+    """
+
+    __slots__ = ("_allow_missing", "_parts", "template")
+
+    def __init__(self, template: str, *, allow_missing: bool = False) -> None:
+        self.template = template
+        self._allow_missing = allow_missing
+        self._parts = parse(_braced(template))
+
+    def find(self, doc: JSON) -> list[list[JSON]]:
+        """The values that each part (an expression in braces, or the text between) selects, in order.
+
+        Raises:
+            JSONPathError: something is not there (unless ``allow_missing``), or is no list where one is needed.
+        """
+        return [_Search(self._allow_missing).follow([doc], part) for part in self._parts]
+
+    def values(self, doc: JSON) -> list[JSON]:
+        """All selected values in one list.
+
+        Raises:
+            JSONPathError: as ``find``.
+        """
+        return [value for part in self.find(doc) for value in part]
+
+    def first(self, doc: JSON) -> JSON:
+        """The first selected value, None if there is none.
+
+        Raises:
+            JSONPathError: as ``find``.
+        """
+        return next(iter(self.values(doc)), None)
+
+    def render(self, doc: JSON) -> str:
+        """As ``kubectl -o jsonpath`` prints it: the values of an expression are parted by spaces.
+
+        Raises:
+            JSONPathError: as ``find``.
+        """
+        return "".join(" ".join(map(self.text, part)) for part in self.find(doc))
+
+    @staticmethod
+    def text(value: JSON) -> str:
+        """One value as kubectl prints it: strings bare, everything else as JSON."""
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        return f"JSONPath({self.template!r})"
+
+
+def _braced(template: str) -> str:
+    text = template.strip()
+    if "{" in text or not text:
+        return template
+    return f"{{{text}}}" if text[0] in ".[$@" else f"{{.{text}}}"
+
+
+class _Search:
+    """Walks one document."""
+
+    def __init__(self, allow_missing: bool) -> None:
+        self._allow_missing = allow_missing
+
+    def follow(self, values: list[JSON], nodes: Iterable[Node]) -> list[JSON]:
+        for node in nodes:
+            values = list(self._step(values, node))
+        return values
+
+    def _step(self, values: list[JSON], node: Node) -> Iterator[JSON]:
+        match node:
+            case Literal(value=value):
+                yield value
+            case Field(name=name):
+                yield from self._fields(values, name)
+            case Wildcard():
+                for value in values:
+                    yield from _children(value)
+            case Recursive():
+                for value in values:
+                    yield from _descend(value)
+            case Slice():
+                for value in values:
+                    yield from self._slice(value, node)
+            case Union(members=members):
+                for member in members:
+                    yield from self.follow(values, member)
+            case Filter():
+                for value in values:
+                    yield from self._filter(value, node)
+
+    def _fields(self, values: list[JSON], name: str) -> Iterator[JSON]:
+        found = [value[name] for value in values if isinstance(value, dict) and name in value]
+        if not found and not self._allow_missing:
+            raise JSONPathError(f"{name} is not found")
+        return iter(found)
+
+    def _slice(self, value: JSON, node: Slice) -> Iterator[JSON]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            raise JSONPathError(f"{_type_name(value)} is not array or slice")
+        length = len(value)
+        start = node.start if node.start is not None else 0
+        start += length if start < 0 else 0
+        if node.single:
+            stop = start + 1
+        else:
+            stop = node.stop if node.stop is not None else length
+            stop += length if stop < 0 else 0
+        if start == stop:
+            return
+        fault = ""
+        if not 0 <= start < length:
+            fault = f"array index out of bounds: index {start}, length {length}"
+        elif not 0 <= stop <= length:
+            fault = f"array index out of bounds: index {stop - 1}, length {length}"
+        elif start > stop:
+            fault = f"starting index {start} is greater than ending index {stop}"
+        if fault:
+            if self._allow_missing:
+                return
+            raise JSONPathError(fault)
+        if node.step <= 0:
+            raise JSONPathError("step must be > 0")
+        yield from value[start : stop : node.step]
+
+    def _filter(self, value: JSON, node: Filter) -> Iterator[JSON]:
+        if not isinstance(value, list):
+            raise JSONPathError(f"{JSONPath.text(value)} is not array or slice and cannot be filtered")
+        lenient = _Search(True)
+        for element in value:
+            left = lenient.follow([element], node.left)
+            if not node.operator:
+                if left:
+                    yield element
+                continue
+            right = lenient.follow([element], node.right)
+            if len(left) > 1 or len(right) > 1:
+                raise JSONPathError("can only compare one element at a time")
+            if left and right and _compare(left[0], node.operator, right[0]):
+                yield element
+
+
+def _children(value: JSON) -> Iterable[JSON]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _descend(value: JSON) -> Iterator[JSON]:
+    """The value and everything below that has something below itself."""
+    children = list(_children(value))
+    if children:
+        yield value
+        for child in children:
+            yield from _descend(child)
+
+
+def _type_name(value: JSON) -> str:
+    return {dict: "map[string]interface {}", str: "string", bool: "bool", int: "int64", float: "float64"}[type(value)]
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda left, right: bool(left == right),
+    "!=": lambda left, right: bool(left != right),
+    "<": lambda left, right: bool(left < right),
+    "<=": lambda left, right: bool(left <= right),
+    ">": lambda left, right: bool(left > right),
+    ">=": lambda left, right: bool(left >= right),
+}
+
+
+def _compare(left: JSON, operator: str, right: JSON) -> bool:
+    if _comparable(left) != _comparable(right):
+        raise JSONPathError("incompatible types for comparison")
+    if operator not in ("==", "!=") and _comparable(left) is bool:
+        raise JSONPathError("invalid type for comparison")
+    return _COMPARISONS[operator](left, right)
+
+
+def _comparable(value: JSON) -> type:
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, int | float):
+        return float
+    if isinstance(value, str):
+        return str
+    raise JSONPathError("invalid type for comparison")

@@ -1,0 +1,73 @@
+"""JSON merge patch: null removes, objects merge, everything else replaces.
+
+Source: RFC 7386. As in the library behind kube-apiserver (evanphx/json-patch v4), nulls are also left out of objects that stand in a
+list which replaces something that was no object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.merge.errors import PatchError
+from kubeloop.merge.go_text import copy_tree, json_type, same
+
+JSON = Any
+JSONObject = dict[str, Any]
+
+
+def merge_patch(doc: JSON, patch: JSON) -> JSONObject:
+    """``doc`` with ``patch`` merged in; neither is changed, and the result shares nothing with them.
+
+    Raises:
+        PatchError: 400 if ``patch`` is no object, which is all that an API server accepts.
+    """
+    if not isinstance(patch, dict):
+        raise PatchError(
+            f"error decoding patch: json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}", 400
+        )
+    return _merge(doc, patch) if isinstance(doc, dict) else _without_nulls(patch)
+
+
+def _merge(doc: JSONObject, patch: JSONObject) -> JSONObject:
+    # Members keep the document's order; those that the patch names are set below.
+    result = {key: None if key in patch else copy_tree(value) for key, value in doc.items() if key not in patch or patch[key] is not None}
+    for key, value in patch.items():
+        if value is None:
+            continue
+        old = doc.get(key)
+        if isinstance(old, dict):
+            result[key] = _merge(old, value) if isinstance(value, dict) else copy_tree(value)
+        else:
+            result[key] = _without_nulls(value)
+    return result
+
+
+def _without_nulls(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [_without_nulls(child) for child in value]
+    return value
+
+
+def create_merge_patch(old: JSONObject, new: JSONObject) -> JSONObject:
+    """The smallest merge patch that turns ``old`` into ``new``; empty if they are equal.
+
+    Guarantees
+        ``merge_patch(old, create_merge_patch(old, new))`` equals ``new`` if no object in ``new`` has a null member.
+
+    Not guaranteed
+        A null member in ``new`` cannot be said in a merge patch: it is taken for missing. A list is replaced whole.
+    """
+    patch: JSONObject = {key: None for key in old if new.get(key) is None}
+    for key, value in new.items():
+        if value is None:
+            continue
+        before = old.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            below = create_merge_patch(before, value)
+            if below:
+                patch[key] = below
+        elif not same(before, value):
+            patch[key] = copy_tree(value)
+    return patch

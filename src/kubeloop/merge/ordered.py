@@ -1,0 +1,103 @@
+"""The order of a merged list: what the patch names in its order, the rest where it stood among them.
+
+Source: k8s.io/apimachinery pkg/util/strategicpatch (normalizeElementOrder, mergeSortedSlice). Elements are scalars, or objects that are
+known by their merge key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.merge.errors import PatchError
+from kubeloop.merge.go_text import go_text, go_type, same
+
+JSON = Any
+
+
+def element_kind(*lists: list[JSON]) -> type:
+    """The one type of all elements.
+
+    Raises:
+        PatchError: 422 for lists of lists, 500 for mixed types or no element at all.
+    """
+    kind: type | None = None
+    for elements in lists:
+        for element in elements:
+            if kind is None:
+                kind = type(element)
+                if kind is list:
+                    raise PatchError("lists of lists are not supported", 422)
+            elif kind is not type(element):
+                raise PatchError(f"list element types are not identical: {go_text(list(lists))}", 500)
+    if kind is None:
+        raise PatchError("no elements in any of the given slices", 500)
+    return kind
+
+
+def items_equal(left: JSON, right: JSON, key: str) -> bool:
+    """Equal scalars, or objects of one merge key.
+
+    Raises:
+        PatchError: 500, an object lacks its merge key, or is none.
+    """
+    if not key:
+        return same(left, right)
+    return same(_key_of(left, key), _key_of(right, key))
+
+
+def _key_of(element: JSON, key: str) -> JSON:
+    if not isinstance(element, dict):
+        raise PatchError(f"expected a map[string]interface {{}}, but received a {go_type(element)}", 500)
+    if key not in element:
+        raise PatchError(f"map: {go_text(element)} does not contain declared merge key: {key}", 500)
+    return element[key]
+
+
+def split_by_presence(elements: list[JSON], listed: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
+    """Those that ``listed`` has, and the others."""
+    named: list[JSON] = []
+    others: list[JSON] = []
+    for element in elements:
+        identity = _key_of(element, key) if key else element
+        (named if _position(listed, identity, key) >= 0 else others).append(element)
+    return named, others
+
+
+def in_order(named: list[JSON], others: list[JSON], order: list[JSON], old: list[JSON], key: str, kind: type) -> list[JSON]:
+    """``named`` as in ``order``, ``others`` as in ``old``, merged: an "other" comes before the first named one that it preceded in ``old``.
+
+    Raises:
+        PatchError: 500, an object of ``order`` or ``old`` lacks its merge key.
+    """
+    if kind is not dict:
+        key = ""
+    named = _sorted(named, order, key)
+    others = _sorted(others, old, key)
+    places = {id(element): _position(old, _identity(element, key), key) for element in (*named, *others)}
+    result: list[JSON] = []
+    left = 0
+    for element in named:
+        place = places[id(element)]
+        while left < len(others) and 0 <= places[id(others[left])] < place:
+            result.append(others[left])
+            left += 1
+        result.append(element)
+    return result + others[left:]
+
+
+def _sorted(elements: list[JSON], order: list[JSON], key: str) -> list[JSON]:
+    if key:
+        for element in (*elements, *order):
+            _key_of(element, key)
+    return sorted(elements, key=lambda element: _position(order, _identity(element, key), key))
+
+
+def _identity(element: JSON, key: str) -> JSON:
+    return element[key] if key else element
+
+
+def _position(elements: list[JSON], identity: JSON, key: str) -> int:
+    for position, element in enumerate(elements):
+        if same(element.get(key) if key and isinstance(element, dict) else element, identity):
+            return position
+    return -1

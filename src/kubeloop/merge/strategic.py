@@ -1,0 +1,233 @@
+"""Strategic merge patch: a merge patch that knows from the schema which lists merge, and by which key.
+
+Source: k8s.io/apimachinery pkg/util/strategicpatch; Kubernetes' "Update API Objects in Place Using kubectl patch"; the design
+proposals "preserve-order" ($setElementOrder) and "add-new-patchStrategy" ($retainKeys). Rules stand where they act.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.merge.errors import PatchError
+from kubeloop.merge.go_text import copy_tree, go_text, go_type, same
+from kubeloop.merge.ordered import element_kind, in_order, items_equal, split_by_presence
+from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
+from kubeloop.schema import Schemas, TypeSchema
+
+JSON = Any
+JSONObject = dict[str, Any]
+
+DIRECTIVE = "$patch"
+RETAIN_KEYS = "$retainKeys"
+DELETE_FROM = "$deleteFromPrimitiveList"
+ELEMENT_ORDER = "$setElementOrder"
+
+
+def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
+    """``doc`` with ``patch`` merged in as ``schema`` (of the whole object) says; neither is changed, the result shares nothing with them.
+
+    Directives
+        ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
+        ``$setElementOrder/FIELD``.
+
+    Raises:
+        PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists;
+            500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
+            leaves out an element.
+    """
+    if schema is None:
+        raise PatchError("strategic merge patch format is not supported", 400)
+    if not isinstance(patch, dict):
+        raise PatchError("invalid JSON document", 400)
+    return _merge_map(copy_tree(doc), copy_tree(patch), PatchSchema(schema, schemas))
+
+
+def _merge_map(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> JSONObject:
+    """Both are ours to change."""
+    if DIRECTIVE in patch:
+        return _directed(patch)
+    _retain_keys(original, patch)
+    _merge_ordered_lists(original, patch, schema)
+    for name, value in patch.items():
+        deletes = name.startswith(DELETE_FROM)
+        key = _field_of(name, DELETE_FROM, "primitive list") if deletes else name
+        if value is None:
+            original.pop(key, None)
+        elif key not in original or type(original[key]) is not type(value):
+            if not deletes:
+                _take(original, key, value)
+        elif isinstance(value, dict):
+            field = schema.field(key)
+            original[key] = value if field.strategy == "replace" else _merge_map(original[key], value, field.schema)
+        elif isinstance(value, list):
+            original[key] = _merge_list_field(original[key], value, schema.list_field(key), deletes=deletes)
+        else:
+            original[key] = value
+    return original
+
+
+def _directed(patch: JSONObject) -> JSONObject:
+    directive = patch[DIRECTIVE]
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+    if directive == "delete":
+        return {}
+    raise _unknown_directive(directive, patch)
+
+
+def _unknown_directive(directive: JSON, patch: JSONObject) -> PatchError:
+    return PatchError(f"unknown patch type: {go_text(directive)} in map: {go_text(patch)}", 500)
+
+
+def _take(original: JSONObject, key: str, value: JSON) -> None:
+    """Set what the original does not have, or has in another type: without nulls, and without what a directive marks."""
+    if isinstance(value, dict) and DIRECTIVE in value:
+        original.pop(key, None)
+    else:
+        original[key] = _without_directives(_without_nulls(value))
+
+
+def _without_nulls(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [_without_nulls(child) for child in value]
+    return value
+
+
+def _without_directives(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {key: _without_directives(child) for key, child in value.items() if not (isinstance(child, dict) and DIRECTIVE in child)}
+    if isinstance(value, list):
+        return [_without_directives(child) for child in value if not (isinstance(child, dict) and DIRECTIVE in child)]
+    return value
+
+
+def _retain_keys(original: JSONObject, patch: JSONObject) -> None:
+    """``$retainKeys`` names all that may stay: for unions, where a new member must push out the old one."""
+    if RETAIN_KEYS not in patch:
+        return
+    retained = patch.pop(RETAIN_KEYS)
+    if not isinstance(retained, list):
+        raise PatchError("invalid patch format of retainKeys", 400)
+    for key, value in patch.items():
+        if value is not None and not key.startswith((DELETE_FROM, ELEMENT_ORDER)) and key not in retained:
+            raise PatchError("invalid patch format of retainKeys", 400)
+    for key in [key for key in original if key not in retained]:
+        del original[key]
+
+
+def _field_of(name: str, prefix: str, what: str) -> str:
+    head, slash, field = name.partition("/")
+    if head != prefix or not slash:
+        raise PatchError(f"invalid patch format of {what}", 400)
+    return field
+
+
+def _merge_ordered_lists(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> None:
+    """Merge the lists for which the patch gives an order, and take them out of the patch.
+
+    The order wins over that of the patch's own list, which wins over the original's; elements that only the original has keep their
+    place among their neighbours.
+    """
+    for name in [name for name in patch if name.startswith(ELEMENT_ORDER)]:
+        order = _list(patch.pop(name))
+        key = _field_of(name, ELEMENT_ORDER, "setElementOrder list")
+        old = _list(original[key]) if key in original else None
+        new = _list(patch[key]) if key in patch else None
+        field = schema.list_field(key)
+        _check_order(new or [], order, field.key)
+        if old is None and new is None:
+            continue
+        if new is None:
+            merged = old or []
+        elif old is None:
+            merged = _without_directives(new)
+        else:
+            merged = _merge_list_field(old, new, field)
+        kind = element_kind(old or [], new or [])
+        named, others = split_by_presence(merged, order, field.key)
+        original[key] = in_order(named, others, order, old or [], field.key, kind)
+        patch.pop(key, None)
+
+
+def _list(value: JSON) -> list[JSON]:
+    if not isinstance(value, list):
+        raise PatchError(f"expected a []interface {{}}, but received a {go_type(value)}", 500)
+    return value
+
+
+def _check_order(new: list[JSON], order: list[JSON], key: str) -> None:
+    """The patch's elements must stand in the order, as a subsequence; those to be deleted need not."""
+    if not new or not order:
+        return
+    rest = iter(order)
+    for element in new:
+        if isinstance(element, dict) and DIRECTIVE in element:
+            continue
+        if not any(items_equal(element, candidate, key) for candidate in rest):
+            raise PatchError(f"The order in patch list:\n{go_text(new)}\n doesn't match {ELEMENT_ORDER} list:\n{go_text(order)}\n", 500)
+
+
+def _merge_list_field(old: list[JSON], new: list[JSON], field: FieldMerge, *, deletes: bool = False) -> list[JSON]:
+    if field.strategy != "merge" and not deletes:
+        return new
+    if not old and not new:
+        return old
+    kind = element_kind(old, new)
+    if kind is not dict:
+        if deletes:
+            return [value for value in old if not any(same(value, gone) for gone in new)]
+        merged = _distinct([*old, *new])
+    else:
+        if not field.key:
+            raise PatchError(f"cannot merge lists without merge key for {field.schema.kind}", 500)
+        old, new = _apply_element_directives(old, new, field.key)
+        merged = _merge_elements(old, new, field)
+    named, others = split_by_presence(merged, new, field.key)
+    return in_order(named, others, new, old, field.key, kind)
+
+
+def _distinct(values: list[JSON]) -> list[JSON]:
+    result: list[JSON] = []
+    for value in values:
+        if not any(same(value, known) for known in result):
+            result.append(value)
+    return result
+
+
+def _apply_element_directives(old: list[JSON], new: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
+    """Carry out ``$patch`` in elements; returns what is left of both lists."""
+    plain: list[JSON] = []
+    replace = False
+    for element in new:
+        if DIRECTIVE not in element:
+            plain.append(element)
+            continue
+        match element[DIRECTIVE]:
+            case "delete":
+                if key not in element:
+                    raise PatchError(f"map: {go_text(element)} does not contain declared merge key: {key}", 500)
+                old = [value for value in old if not (key in value and same(value[key], element[key]))]
+            case "replace":
+                # Wherever it stands in the list; what else the patch lists becomes the list.
+                replace = True
+            case "merge":
+                raise PatchError("merging lists cannot yet be specified in the patch", 500)
+            case unknown:
+                raise _unknown_directive(unknown, element)
+    return (plain, []) if replace else (old, plain)
+
+
+def _merge_elements(old: list[JSON], new: list[JSON], field: FieldMerge) -> list[JSON]:
+    merged = list(old)
+    for element in new:
+        if field.key not in element:
+            raise PatchError(f"map: {go_text(element)} does not contain declared merge key: {field.key}", 500)
+        for position, known in enumerate(merged):
+            if field.key in known and same(known[field.key], element[field.key]):
+                merged[position] = _merge_map(known, element, field.schema)
+                break
+        else:
+            merged.append(element)
+    return merged
