@@ -1,7 +1,6 @@
 """The Kubernetes API with typed objects: verbs, lists, watches, discovery and REST mapping, over one transport."""
 
 from kubeloop.client.client import Client
-from kubeloop.client.discovery import ApiResource, Discovered
 from kubeloop.client.lists import ListCall, ObjectList
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping
@@ -9,10 +8,8 @@ from kubeloop.client.options import DeleteOptions, Fields, Labels, ListOptions, 
 from kubeloop.client.watches import Event, Watch
 
 __all__ = [
-    "ApiResource",
     "Client",
     "DeleteOptions",
-    "Discovered",
     "Event",
     "Fields",
     "Labels",

@@ -6,14 +6,16 @@ Source: client-go restmapper (a kind that is not known is looked for once more i
 from __future__ import annotations
 
 import asyncio
-import difflib
+from typing import TYPE_CHECKING
 
-from kubeloop.client.discovery import ApiResource, Discovered, discover
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.meta.errors import UnknownKind
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.resource import Resource, kind_info
 from kubeloop.transport import Transport
+
+if TYPE_CHECKING:
+    from kubeloop.client.discovery import ApiResource, Discovered
 
 
 class Mapper:
@@ -71,7 +73,7 @@ class Mapper:
         found = _by_name(fresh, name)
         if found is None:
             names = {one.gvr.resource for one in fresh.resources}
-            near = difflib.get_close_matches(name.partition(".")[0].lower(), sorted(names), 3)
+            near = _similar(name.partition(".")[0].lower(), names)
             hint = f"; did you mean {', '.join(near)}?" if near else "; is its CustomResourceDefinition installed?"
             raise UnknownKind(f'{self._transport.config.server} serves no resource "{name}"{hint}')
         return found
@@ -86,6 +88,9 @@ class Mapper:
         self._known.clear()
 
     async def _refresh(self, before: Discovered | None) -> Discovered:
+        # Programs with typed kinds never come here, and start faster for it.
+        from kubeloop.client.discovery import discover
+
         async with self._asking:
             # Whoever waited here takes what the first one got.
             if self._discovered is None or self._discovered is before:
@@ -99,11 +104,16 @@ class Mapper:
             return f"{text}; it serves {gvk.kind} in {', '.join(elsewhere)}: correct apiVersion"
         if gvk.group_version in discovered.failed:
             return f"{text}; the server behind {gvk.api_version} does not answer at the moment: see its APIService"
-        kinds = sorted({one.gvk.kind for one in discovered.resources})
-        near = difflib.get_close_matches(gvk.kind, kinds, 3)
+        near = _similar(gvk.kind, {one.gvk.kind for one in discovered.resources})
         if near:
             return f"{text}; did you mean {', '.join(near)}?"
         return f"{text}; install the CustomResourceDefinition that defines it, or correct apiVersion and kind"
+
+
+def _similar(word: str, known: set[str]) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(word, sorted(known), 3)
 
 
 def _by_kind(discovered: Discovered, gvk: GroupVersionKind) -> ApiResource | None:

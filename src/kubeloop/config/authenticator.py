@@ -9,13 +9,16 @@ import asyncio
 import base64
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kubeloop.config.cluster import ClusterConfig
 from kubeloop.config.credentials import Impersonation
-from kubeloop.config.exec_plugin import ExecCredential, run_plugin
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from kubeloop.config.exec_plugin import ExecCredential
 
 _logger = logging.getLogger("kubeloop.config")
 
@@ -89,6 +92,8 @@ class Authenticator:
         plugin = self._config.credentials.exec
         if plugin is None:
             raise ConfigError(f"{self._config.credentials.owner}: no exec plugin is configured")
+        from kubeloop.config.exec_plugin import run_plugin
+
         async with self._running:
             credential = self._credential
             if credential is None or credential.expired(self._clock.wall()):

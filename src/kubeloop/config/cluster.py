@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -83,6 +82,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, where: str) -> None:
+    import tempfile
+
     # OpenSSL as Python offers it reads keys from files only. mkstemp makes them 0600, and nothing is left behind.
     descriptor, name = tempfile.mkstemp(suffix=".pem")
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import platform
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -280,4 +280,4 @@ def _user_agent() -> str:
 
     program = sys.argv[0].rpartition("/")[2] if sys.argv and sys.argv[0] else "python"
     name = "".join(one for one in program if one.isascii() and (one.isalnum() or one in "-_.")) or "python"
-    return f"{name}/kubeloop-{__version__} ({sys.platform}/{platform.machine()})"
+    return f"{name}/kubeloop-{__version__} ({sys.platform}/{os.uname().machine if hasattr(os, 'uname') else 'unknown'})"
