@@ -6,14 +6,11 @@ After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither k
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from kubeloop.cache.head import Head
-
-#: Deltas applied before other tasks get their turn.
-BATCH = 1000
 
 
 class Changed(Struct, frozen=True, gc=False):
@@ -54,32 +51,17 @@ class DeltaQueue:
     """First in, first out.
 
     Guarantees
-        Every delta is popped exactly once, in arrival order. A ``Replaced``, ``Resync`` or ``Bookmark`` is popped alone.
+        Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_waiting", "pop", "push")
 
     def __init__(self) -> None:
         self._waiting: deque[Delta] = deque()
-
-    def push(self, delta: Delta) -> None:
-        self._waiting.append(delta)
-
-    def extend(self, deltas: Iterable[Delta]) -> None:
-        self._waiting.extend(deltas)
+        #: Put a delta behind all others.
+        self.push: Callable[[Delta], None] = self._waiting.append
+        #: The oldest delta. Raises IndexError if there is none.
+        self.pop: Callable[[], Delta] = self._waiting.popleft
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def pop_batch(self, limit: int = BATCH) -> list[Delta]:
-        """The oldest deltas, at most ``limit``; none if there are none."""
-        batch: list[Delta] = []
-        waiting = self._waiting
-        while waiting and len(batch) < limit:
-            alone = not isinstance(waiting[0], Changed | Removed)
-            if alone and batch:
-                break
-            batch.append(waiting.popleft())
-            if alone:
-                break
-        return batch

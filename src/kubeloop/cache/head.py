@@ -160,16 +160,18 @@ class HeadReader:
         self.api_version = api_version
         self.kind = kind
         self._opening = f'{{"kind":"{kind}","apiVersion":"{api_version}",'.encode()
-        names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
+        #: Path to the attribute of a head that holds its value. Stays valid when paths are added behind these.
+        self.attributes = names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
         made = defstruct(
             "Head", [(name, Any) for name in names.values()], bases=(Head,), namespace={"paths": names}, frozen=True, gc=False, eq=False
         )
         self._class = made
+        self._read = self.projection.values
         self._make = cast("Callable[..., Head]", made)
 
     def _values(self, projected: Projected) -> list[Any]:
         share = self.shared.string
-        return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
+        return [share(value) if type(value) is str else value for value in self._read(projected)]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
         """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""

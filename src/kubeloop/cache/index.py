@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from kubeloop.cache.head import Head
@@ -25,11 +26,17 @@ def index_key(value: Any) -> str:
     return str(value)
 
 
-def by_path(path: str) -> Callable[[Head], tuple[str, ...]]:
-    """Values at a path. A scalar that is absent is indexed as "" (unscheduled pods are ``by_index("node", "")``), a list by its items."""
+def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
+    """Values at a path that heads carry in ``attribute``.
+
+    A scalar that is absent is indexed as "" (unscheduled pods are ``by_index("node", "")``), a list by its items.
+    """
+    get = attrgetter(attribute)
 
     def values(head: Head) -> tuple[str, ...]:
-        value = head.value(path)
+        value = get(head)
+        if type(value) is str:
+            return (value,)
         if isinstance(value, tuple | list):
             return tuple(dict.fromkeys(map(index_key, value)))
         return (index_key(value),)
@@ -70,20 +77,22 @@ class Index:
         self._found: dict[str, dict[Head, None]] = {}
 
     def change(self, old: Head | None, new: Head | None) -> None:
+        """An object has the state ``new`` in place of ``old``; None where there is none."""
         before = self.values(old) if old is not None else ()
         after = self.values(new) if new is not None else ()
-        for value in before:
-            heads = self._found.get(value)
-            if heads is not None and old is not None:
+        found = self._found
+        if old is not None:
+            for value in before:
+                heads = found[value]
                 heads.pop(old, None)
                 if not heads and value not in after:
-                    del self._found[value]
+                    del found[value]
         if new is not None:
             for value in after:
-                heads = self._found.get(value)
-                if heads is None:
-                    heads = self._found[value] = {}
-                heads[new] = None
+                if value in found:
+                    found[value][new] = None
+                else:
+                    found[value] = {new: None}
 
     def heads(self, value: str) -> list[Head]:
         return list(self._found.get(value, ()))

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from kubeloop.cache.apply import Notice, apply
+from kubeloop.cache.apply import apply
 from kubeloop.cache.compression import Archive
-from kubeloop.cache.delta_queue import Bookmark, Changed, Delta, DeltaQueue, Removed, Replaced, Resync
+from kubeloop.cache.delta_queue import Bookmark, Changed, DeltaQueue, Removed, Replaced, Resync
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.failures import HOPELESS
 from kubeloop.cache.head import Head, HeadReader, Shared
@@ -156,7 +156,7 @@ class Informer(Generic[R]):
             for head in self._store.heads():
                 self._store.put(self._reader.again(head))
         for name, source in new.items():
-            values = by_path(source) if isinstance(source, str) else by_function(name, self._typed(source))
+            values = by_path(self._reader.attributes[source]) if isinstance(source, str) else by_function(name, self._typed(source))
             self._store.add_index(Index(name, source, values))
 
     def __repr__(self) -> str:
@@ -231,7 +231,7 @@ class Informer(Generic[R]):
     def replace(self, heads: list[Head], version: str) -> None:
         self._archive.settle()
         reader = self._reader
-        self._push(Replaced(tuple(head if reader.made(head) else reader.again(head) for head in heads), version))
+        self._queue.push(Replaced(tuple(head if reader.made(head) else reader.again(head) for head in heads), version))
         self.flush()
 
     def change(self, head: Head) -> None:
@@ -252,25 +252,21 @@ class Informer(Generic[R]):
 
     def flush(self) -> None:
         """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
-        queue = self._queue
-        while batch := queue.pop_batch():
-            for delta in batch:
-                initial = isinstance(delta, Replaced) and not self.synced
-                for notice in apply(self._store, delta):
-                    self._tell(notice, initial)
-                if initial:
-                    self._has_synced()
+        queue, store, tell = self._queue, self._store, self._tell
+        while queue:
+            delta = queue.pop()
+            apply(store, delta, tell)
+            if not self.synced and type(delta) is Replaced:
+                self._has_synced()
         if self._shared.full:
-            self._shared.sweep(self._store.heads())
+            self._shared.sweep(store.heads())
 
-    def _push(self, delta: Delta) -> None:
-        self._queue.push(delta)
-
-    def _tell(self, notice: Notice, initial: bool) -> None:
-        event = Event(notice.type, notice.head, notice.old, self._view, initial, notice.tombstone)
-        for registration in self._registrations:
-            if notice.handler is None or notice.handler is registration:
-                registration.offer(event)
+    def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
+        if self._registrations:
+            event = Event(kind, head, old, self._view, not self.synced, tombstone)
+            for registration in self._registrations:
+                if handler is None or handler is registration:
+                    registration.offer(event)
 
     def _has_synced(self) -> None:
         self.synced = True

@@ -247,21 +247,19 @@ class ListWatch:
     def _frames(self, frames: list[memoryview], sink: Sink, progress: _WatchProgress) -> None:
         reader = sink.reader
         read, make, before = reader.projection.event, reader.head, sink.before
+        expected, api_version = self._kind.kind, self._kind.api_version
         try:
             for frame in frames:
                 kind, projected, document = read(frame)
                 progress.events += 1
                 if kind == "ERROR":
                     raise _ErrorEvent(_status(document))
-                if not self._expected(projected):
+                metadata = projected.metadata
+                if projected.kind != expected or projected.api_version != api_version or not (metadata.name or kind == "BOOKMARK"):
                     _skip(self._what, projected)
                     continue
-                metadata = projected.metadata
                 if kind == "BOOKMARK":
                     sink.bookmark(metadata.resource_version)
-                elif not metadata.name:
-                    _skip(self._what, projected)
-                    continue
                 elif kind in ("ADDED", "MODIFIED"):
                     sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
                 elif kind == "DELETED":
