@@ -1,0 +1,60 @@
+"""The controller: for each Foo a Deployment of nginx with as many replicas as the Foo asks for."""
+
+from __future__ import annotations
+
+from examples.sample_controller.types import Foo
+from kubeloop import Controller, KubeloopError, ObjectMeta, TerminalError
+from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
+from kubeloop.api.core.v1 import Container, PodSpec, PodTemplateSpec
+from kubeloop.client import WriteOptions
+from kubeloop.controller import is_controlled_by, set_controller_reference
+from kubeloop.meta import LabelSelector
+
+NAME = "sample-controller"
+WRITES = WriteOptions(field_manager=NAME)
+
+
+class NotManagedError(KubeloopError):
+    """A Deployment of the wanted name is there, and belongs to somebody else."""
+
+
+class FooController(Controller[Foo], owns=[Deployment], workers=2, name=NAME):
+    """Creates the Deployment, keeps its replicas, reports how many are available, and says so in events."""
+
+    async def reconcile(self, foo: Foo) -> None:
+        if not foo.spec.deployment_name:
+            # Trying again cannot help; a change of the Foo brings it back.
+            raise TerminalError(f"{foo.metadata.namespace}/{foo.metadata.name}: spec.deploymentName is empty")
+        deployment = self.lister(Deployment).get(foo.spec.deployment_name, foo.metadata.namespace)
+        if deployment is None:
+            deployment = await self.client.create(render(foo), options=WRITES)
+        if not is_controlled_by(deployment, foo):
+            message = f'Resource "{deployment.metadata.name}" already exists and is not managed by Foo'
+            self.events.warning(foo, "ErrResourceExists", message)
+            raise NotManagedError(message)
+        if foo.spec.replicas is not None and foo.spec.replicas != deployment.spec.replicas:
+            deployment.spec.replicas = foo.spec.replicas
+            deployment = await self.client.update(deployment, options=WRITES)
+        available = deployment.status.available_replicas or 0
+        if foo.status.available_replicas != available:
+            foo.status.available_replicas = available
+            await self.client.update_status(foo, options=WRITES)
+        self.events.normal(foo, "Synced", "Foo synced successfully")
+
+
+def render(foo: Foo) -> Deployment:
+    """The Deployment that a Foo stands for. Without ``spec.replicas`` the server's default counts."""
+    labels = {"app": "nginx", "controller": foo.metadata.name}
+    deployment = Deployment(
+        metadata=ObjectMeta(name=foo.spec.deployment_name, namespace=foo.metadata.namespace),
+        spec=DeploymentSpec(
+            replicas=foo.spec.replicas,
+            selector=LabelSelector(match_labels=labels),
+            template=PodTemplateSpec(
+                metadata=ObjectMeta(labels=labels),
+                spec=PodSpec(containers=[Container(name="nginx", image="nginx:latest")]),
+            ),
+        ),
+    )
+    set_controller_reference(foo, deployment)
+    return deployment
