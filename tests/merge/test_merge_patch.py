@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kubeloop.merge import PatchError, create_merge_patch, merge_patch
 
-SCALARS = st.booleans() | st.integers(-3, 3) | st.floats(-1, 1, width=16) | st.text("ab", max_size=2)
+SCALARS = st.booleans() | st.integers(-3, 3) | st.floats(-1, 1, width=16).map(lambda value: value + 0.0) | st.text("ab", max_size=2)
 VALUES = st.recursive(
     SCALARS, lambda child: st.lists(child, max_size=3) | st.dictionaries(st.sampled_from("abc"), child, max_size=3), max_leaves=8
 )

@@ -86,9 +86,22 @@ def test_set_element_order(order: list[str], patch: list[str] | None, names: lis
     assert not any(key.startswith("$") for key in result)
 
 
+def test_scalars_that_an_order_lacks_are_turned_around_as_upstream_does() -> None:
+    patch = {"finalizers": ["d", "b"], "$setElementOrder/finalizers": []}
+    assert merged(FINALIZERS, {"metadata": patch})["metadata"]["finalizers"] == ["a", "b", "c", "d"]
+
+
 def test_elements_to_be_deleted_need_not_stand_in_the_order() -> None:
     patch = {"$setElementOrder/containers": [{"name": "side"}], "containers": [{"name": "c", "$patch": "delete"}]}
     assert spec_of(POD, patch)["containers"] == [SIDE]
+
+
+def test_new_elements_take_the_places_that_deleted_ones_left_in_the_servers_order() -> None:
+    patch = {
+        "$setElementOrder/containers": [{"name": "n"}],
+        "containers": [{"name": "side", "$patch": "delete"}, {"name": "n", "image": "z"}],
+    }
+    assert [container["name"] for container in spec_of(POD, patch)["containers"]] == ["c", "n"]
 
 
 def test_an_order_for_a_list_that_is_nowhere_is_dropped() -> None:
@@ -205,6 +218,13 @@ def test_replicas_of_a_deployment_become_null_by_being_removed() -> None:
             "The order in patch list:\n[map[name:zz]]\n doesn't match $setElementOrder list:\n[map[name:c]]\n",
             500,
             id="an order that lacks an element",
+        ),
+        pytest.param(
+            POD,
+            {"$setElementOrder/containers": [{"name": "c"}], "containers": ["c"]},
+            "expected a map[string]interface {}, but received a string",
+            500,
+            id="an ordered element that is no object",
         ),
         pytest.param(
             POD,

@@ -6,11 +6,12 @@ proposals "preserve-order" ($setElementOrder) and "add-new-patchStrategy" ($reta
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, go_text, go_type, same
-from kubeloop.merge.ordered import element_kind, in_order, items_equal, split_by_presence
+from kubeloop.merge.ordered import element_kind, in_order, items_equal, require_objects, split_by_presence
 from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
 from kubeloop.schema import Schemas, TypeSchema
 
@@ -139,16 +140,31 @@ def _merge_ordered_lists(original: JSONObject, patch: JSONObject, schema: PatchS
         _check_order(new or [], order, field.key)
         if old is None and new is None:
             continue
+        before = list(old or [])
         if new is None:
-            merged = old or []
+            merged = before
         elif old is None:
             merged = _without_directives(new)
         else:
+            replaced = any(isinstance(element, dict) and element.get(DIRECTIVE) == "replace" for element in new)
             merged = _merge_list_field(old, new, field)
+            before = before if replaced else _places_left(before, merged, field)
         kind = element_kind(old or [], new or [])
         named, others = split_by_presence(merged, order, field.key)
-        original[key] = in_order(named, others, order, old or [], field.key, kind)
+        original[key] = in_order(named, others, order, before, field.key, kind)
         patch.pop(key, None)
+
+
+def _places_left(old: list[JSON], merged: list[JSON], field: FieldMerge) -> list[JSON]:
+    """The old order that upstream still sees after merging: where it deleted elements, it has put as many new ones.
+
+    It reuses the old list's memory, so those count as elements that the server had. Clients have come to see lists in this order.
+    """
+    if not field.key or field.strategy != "merge":
+        return old
+    kept, _ = split_by_presence(old, merged, field.key)
+    _, new = split_by_presence(merged, old, field.key)
+    return kept + new[: len(old) - len(kept)]
 
 
 def _list(value: JSON) -> list[JSON]:
@@ -161,12 +177,16 @@ def _check_order(new: list[JSON], order: list[JSON], key: str) -> None:
     """The patch's elements must stand in the order, as a subsequence; those to be deleted need not."""
     if not new or not order:
         return
-    rest = iter(order)
-    for element in new:
-        if isinstance(element, dict) and DIRECTIVE in element:
-            continue
-        if not any(items_equal(element, candidate, key) for candidate in rest):
-            raise PatchError(f"The order in patch list:\n{go_text(new)}\n doesn't match {ELEMENT_ORDER} list:\n{go_text(order)}\n", 500)
+    if key:
+        require_objects(new)
+    wanted = deque(element for element in new if not (key and isinstance(element, dict) and element.get(DIRECTIVE) == "delete"))
+    rest = deque(order)
+    while wanted and rest:
+        # Elements with another directive are passed over while there is an order left to compare with, as upstream does.
+        if (isinstance(wanted[0], dict) and DIRECTIVE in wanted[0]) or items_equal(wanted[0], rest.popleft(), key):
+            wanted.popleft()
+    if wanted:
+        raise PatchError(f"The order in patch list:\n{go_text(new)}\n doesn't match {ELEMENT_ORDER} list:\n{go_text(order)}\n", 500)
 
 
 def _merge_list_field(old: list[JSON], new: list[JSON], field: FieldMerge, *, deletes: bool = False) -> list[JSON]:
