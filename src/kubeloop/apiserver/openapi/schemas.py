@@ -1,0 +1,105 @@
+"""Schema nodes as OpenAPI writes them: version 3 (components) and version 2 (definitions).
+
+Source: kube-openapi builder3 and builder; the differences between the two forms are those of a real server's documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kubeloop.schema import Schemas, TypeSchema
+
+JSONObject = dict[str, Any]
+
+COMPONENTS: Final = "#/components/schemas/"
+DEFINITIONS: Final = "#/definitions/"
+
+_REFERENCE: Final = re.compile(rb'"#/components/schemas/([^"]+)"')
+_BELOW: Final = ("items", "additionalProperties", "not")
+_JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
+
+
+def v3(node: TypeSchema) -> JSONObject:
+    """A built-in definition in OpenAPI version 3."""
+    tree: JSONObject = msgspec.to_builtins(node)
+    return _v3(tree)
+
+
+def _v3(tree: JSONObject) -> JSONObject:
+    tree = _each(tree, _v3)
+    for field, below in tree.get("properties", {}).items():
+        if "$ref" in below:
+            tree["properties"][field] = {"allOf": [below]}  # as upstream writes fields, which have descriptions there
+    if tree.get("format") == "int-or-string":
+        return {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+    if tree.get("format") == "quantity":
+        return {"oneOf": [{"type": "string"}, {"type": "number"}]}
+    name = tree.pop("$ref", None)
+    if name is None:
+        return tree
+    reference = {"$ref": COMPONENTS + name}
+    # A reference may have no siblings in version 3.
+    return {**tree, "allOf": [reference]} if tree else reference
+
+
+def v2(node: TypeSchema) -> JSONObject:
+    """A built-in definition in OpenAPI version 2: no defaults, references may have siblings."""
+    tree: JSONObject = msgspec.to_builtins(node)
+    return _v2(tree)
+
+
+def _v2(tree: JSONObject) -> JSONObject:
+    tree = _each(tree, _v2)
+    tree.pop("default", None)
+    if tree.get("format") == "int-or-string":
+        return {"type": "string", "format": "int-or-string"}
+    if tree.get("format") == "quantity":
+        return {"type": "string"}
+    if "$ref" in tree:
+        tree["$ref"] = DEFINITIONS + tree["$ref"]
+    return tree
+
+
+def _each(tree: JSONObject, change: Any) -> JSONObject:
+    """A copy with every schema directly below changed."""
+    made = dict(tree)
+    for name in _BELOW:
+        if isinstance(made.get(name), dict):
+            made[name] = change(made[name])
+    if isinstance(made.get("properties"), dict):
+        made["properties"] = {name: change(below) for name, below in made["properties"].items()}
+    for name in _JUNCTORS:
+        if isinstance(made.get(name), list):
+            made[name] = [change(one) for one in made[name]]
+    return made
+
+
+def referenced(encoded: bytes) -> Iterator[str]:
+    """Names of components that an encoded document refers to, with repetitions."""
+    return (name.decode() for name in _REFERENCE.findall(encoded))
+
+
+def closure(schemas: Schemas, names: Iterable[str]) -> dict[str, JSONObject]:
+    """Version 3 of the named built-in definitions and of all that they refer to, sorted by name; others are left out."""
+    found: dict[str, JSONObject] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in schemas:
+            continue
+        found[name] = v3(schemas.definition(name))
+        waiting += _names(schemas.definition(name))
+    return dict(sorted(found.items()))
+
+
+def _names(node: TypeSchema) -> Iterator[str]:
+    if node.ref:
+        yield node.ref
+    below = [*node.properties.values(), node.items, node.values, node.not_, *node.all_of, *node.any_of, *node.one_of]
+    for one in below:
+        if one is not None:
+            yield from _names(one)
