@@ -12,7 +12,7 @@ import msgspec
 
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
-from kubeloop.apiserver.openapi.schemas import closure, referenced
+from kubeloop.apiserver.openapi.schemas import closed, referenced, v3
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion
@@ -80,12 +80,17 @@ class Documents:
             own |= custom.definitions(one, schema_of(one.extra.get("version", {})))
             paths |= custom.paths(one)
         encoded = msgspec.json.encode([paths, own])
-        schemas = dict(sorted({**closure(builtin(), referenced(encoded)), **own}.items()))
+        schemas = dict(sorted({**_components(encoded), **own}.items()))
         if known:
             _narrow(schemas, name)
         info = {"title": "Kubernetes", "version": builtin().version} if known else {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
         components = {"schemas": schemas, **(_BEARER if known else {})}
         return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
+
+
+def _components(encoded: bytes) -> dict[str, JSONObject]:
+    """All built-in definitions that a document needs."""
+    return {name: v3(builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
 
 
 def _name(group_version: GroupVersion) -> str:

@@ -83,17 +83,16 @@ def referenced(encoded: bytes) -> Iterator[str]:
     return (name.decode() for name in _REFERENCE.findall(encoded))
 
 
-def closure(schemas: Schemas, names: Iterable[str]) -> dict[str, JSONObject]:
-    """Version 3 of the named built-in definitions and of all that they refer to, sorted by name; others are left out."""
-    found: dict[str, JSONObject] = {}
+def closed(schemas: Schemas, names: Iterable[str]) -> list[str]:
+    """The named built-in definitions and all that they refer to, sorted; names of others are left out."""
+    found: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name in found or name not in schemas:
-            continue
-        found[name] = v3(schemas.definition(name))
-        waiting += _names(schemas.definition(name))
-    return dict(sorted(found.items()))
+        if name not in found and name in schemas:
+            found.add(name)
+            waiting += _names(schemas.definition(name))
+    return sorted(found)
 
 
 def _names(node: TypeSchema) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
-from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, v2
+from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, closed, referenced, v2
 from kubeloop.apiserver.registry import Registry
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 
@@ -26,7 +26,8 @@ def swagger(registry: Registry) -> JSONObject:
     paths: JSONObject = {}
     for name in openapi_paths():
         paths |= {path: _path(item) for path, item in openapi_paths_of(name).items()}
-    definitions = {name: v2(schemas.definition(name)) for name in schemas.names()}
+    used = [name for document in openapi_paths().values() for name in referenced(bytes(document))]
+    definitions = {name: v2(schemas.definition(name)) for name in closed(schemas, used)}
     for one in registry.resources():
         if one.custom:
             paths |= {path: _path(item) for path, item in custom.paths(one).items()}
@@ -74,6 +75,7 @@ def _operation(operation: JSONObject) -> JSONObject:
         schema = next((one["schema"] for one in response.get("content", {}).values() if "schema" in one), None)
         shown = {"description": response.get("description") or ("Unauthorized" if code == "401" else "OK")}
         made["responses"][code] = shown if schema is None else {**shown, "schema": _moved(schema)}
+    made.setdefault("consumes", ["*/*"])
     if produced:
         made["produces"] = list(produced)
     made["schemes"] = ["https"]
