@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubeloop.apiserver.builtin import facts
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
 from kubeloop.apiserver.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.names import path_segment
@@ -12,7 +13,9 @@ from kubeloop.schema import ResourceInfo, builtin
 #: Groups whose validation knows no standard finalizers: theirs need a domain like everybody's, and are not checked further.
 _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
 
-_CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {}
+_CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
+    GroupResource("", "pods"): PodStrategy,
+}
 
 
 class _PathSegmentNames(BuiltinStrategy):
@@ -34,6 +37,7 @@ def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
     made.allow_create_on_update = group_resource in facts.CREATED_BY_UPDATE
     made.allow_unconditional_update = group_resource not in facts.CONDITIONAL_UPDATE
     made.default_propagation = "orphan" if group_resource in facts.ORPHANS else "background"
+    made.returns_deleted = group_resource in facts.RETURNS_DELETED
     made.standard_finalizers = info.gvr.group not in _OWN_METADATA
     made.field_labels = tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata."))
     return made

@@ -58,3 +58,10 @@ ORPHANS = _of("", "replicationcontrollers") | _of("batch", "jobs")
 
 #: Names that only need to fit into a URL's path.
 PATH_SEGMENT_NAMES = _of(_RBAC, "clusterroles", "clusterrolebindings", "roles", "rolebindings")
+
+#: A deletion that is done answers with the object, not with a Status.
+RETURNS_DELETED = (
+    _of("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts")
+    | _of(_STORAGE, "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses")
+    | _of(_RESOURCE, "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+)

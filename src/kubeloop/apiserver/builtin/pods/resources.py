@@ -1,0 +1,161 @@
+"""Resource requirements of containers and pods. Source: validateResourceRequirements, validatePodResources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.quantities import aggregate, is_huge_page, is_native, is_pod_level, may_overcommit, quantity
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, unsupported
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import qualified_name
+
+_COUNTED = {
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+}
+_STANDARD = {
+    *_COUNTED,
+    *("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"),
+    *("limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.storage", "storage"),
+}
+_CONTAINER = {"cpu", "memory", "ephemeral-storage"}
+
+
+def is_extended(name: str) -> bool:
+    return not is_native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
+
+
+def resource_name(path: str, name: str) -> Errors:
+    if faults := qualified_name(name):
+        yield from each(path, name, faults)
+    elif "/" not in name and name not in _STANDARD and not name.startswith(("hugepages-", "requests.hugepages-")):
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+
+
+def container_resource_name(path: str, name: str) -> Errors:
+    yield from resource_name(path, name)
+    if "/" not in name:
+        if name not in _CONTAINER and not is_huge_page(name):
+            yield invalid(path, name, "must be a standard resource for containers")
+    elif not is_native(name) and not is_extended(name):
+        yield invalid(path, name, "doesn't follow extended resource name standard")
+
+
+def _pod_resource_name(path: str, name: str) -> Errors:
+    faults = list(resource_name(path, name))
+    yield from faults
+    if not faults and not is_pod_level(name):
+        yield unsupported(path, name, ("cpu", "hugepages-", "memory"))
+
+
+def resource_value(path: str, name: str, text: str) -> Errors:
+    """Not negative; whole where the resource is counted."""
+    value = quantity(text)
+    if value < 0:
+        yield invalid(path, text, NOT_NEGATIVE)
+    if (name in _COUNTED or is_extended(name)) and value.milli_value() % 1000:
+        yield invalid(path, text, "must be an integer")
+
+
+def container_resources(path: str, found: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+    yield from _requirements(path, found, container_resource_name, claims, options)
+
+
+def _requirements(path: str, found: JSONObject, name_rule: Callable[[str, str], Errors], claims: set[str], options: PodOptions) -> Errors:
+    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+    for name, text in limits.items():
+        here = f"{path}.limits[{name}]"
+        yield from name_rule(here, name)
+        yield from resource_value(here, name, text)
+        yield from _huge_page(here, name, text, options)
+    for name, text in requests.items():
+        here = f"{path}.requests[{name}]"
+        yield from name_rule(here, name)
+        yield from resource_value(here, name, text)
+        yield from _against_limit(path, name, text, limits.get(name))
+        yield from _huge_page(here, name, text, options)
+    names = {*limits, *requests}
+    if not names & {"cpu", "memory"} and any(is_huge_page(name) for name in names):
+        yield forbidden(path, "HugePages require cpu or memory")
+    yield from _claims(f"{path}.claims", found.get("claims") or [], claims)
+
+
+def _against_limit(path: str, name: str, text: str, limit: str | None) -> Errors:
+    if limit is None:
+        if not may_overcommit(name):
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    elif quantity(text) != quantity(limit) and not may_overcommit(name):
+        yield invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limit}")
+    elif quantity(text) > quantity(limit):
+        yield invalid(f"{path}.requests", text, f"must be less than or equal to {name} limit of {limit}")
+
+
+def _huge_page(path: str, name: str, text: str, options: PodOptions) -> Errors:
+    if is_huge_page(name) and not options.indivisible_huge_pages and not _divisible(name, text):
+        yield invalid(path, text, f"{text} is not positive integer multiple of {name}")
+
+
+def _divisible(name: str, text: str) -> bool:
+    try:
+        page = quantity(name.removeprefix("hugepages-"))
+    except ValueError:
+        return False
+    return page > 0 and page.milli_value() % 1000 == 0 and quantity(text).value() % page.value() == 0
+
+
+def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
+    seen: set[str] = set()
+    for at, claim in enumerate(claims):
+        here, name = f"{path}[{at}]", claim.get("name", "")
+        if not name:
+            yield required(here)
+            continue
+        if name in seen:
+            yield duplicate(here, name)
+        else:
+            request = claim.get("request", "")
+            if request:
+                yield from label_name_field(f"{here}.request", request)
+            key = f"{name}/{request}" if request else name
+            if key in seen:
+                yield duplicate(here, key)
+            elif not request and any(one.startswith(f"{name}/") for one in seen):
+                yield duplicate(here, name)
+            seen.add(key)
+        if name not in known:
+            shown = f": {', '.join(sorted(known))}" if known else " which is empty"
+            yield FieldError(FieldErrorType.NOT_FOUND, here, name, f"must be one of the names in pod.spec.resourceClaims{shown}")
+
+
+def pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+    """Resources of the pod as a whole (KEP-2837) and that its containers fit in."""
+    found = spec.get("resources")
+    if found is None:
+        return
+    if (spec.get("os") or {}).get("name") == "windows":
+        yield forbidden(path, "may not be set for a windows pod")
+        return
+    if found.get("claims") is not None:
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    yield from _requirements(path, found, _pod_resource_name, claims, options)
+    requests, limits = found.get("requests") or {}, found.get("limits") or {}
+    for name, text in aggregate(spec, "requests").items():
+        if name in requests and quantity(text) > quantity(requests[name]):
+            detail = f"must be greater than or equal to aggregate container requests of {text}"
+            yield invalid(f"{path}.requests[{name}]", requests[name], detail)
+    for name, text in aggregate(spec, "limits").items():
+        if is_huge_page(name) and name in limits and quantity(text) > quantity(limits[name]):
+            yield invalid(f"{path}.limits[{name}]", limits[name], f"must be greater than or equal to aggregate container limits of {text}")
+    for at, container in enumerate(spec.get("containers") or ()):
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and quantity(text) > quantity(limits[name]):
+                here = f"{path}.containers[{at}][{name}].limits"
+                yield invalid(here, text, f"must be less than or equal to pod limits of {limits[name]}")

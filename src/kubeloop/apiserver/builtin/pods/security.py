@@ -1,0 +1,162 @@
+"""Security contexts of pods and containers, seccomp and AppArmor. Source: ValidateSecurityContext, validatePodSpecSecurityContext."""
+
+from __future__ import annotations
+
+import re
+
+from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.pods.paths import descending
+from kubeloop.apiserver.builtin.pods.windows import windows_options
+from kubeloop.apiserver.validation.formats import each, one_of, unsupported, user_id
+from kubeloop.meta.field_error import duplicate, invalid, required, too_long
+
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+_SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
+
+
+def container_security(path: str, found: JSONObject | None, *, host_users: bool) -> Errors:
+    if found is None:
+        return
+    for name in ("runAsUser", "runAsGroup"):
+        if found.get(name) is not None:
+            yield from each(f"{path}.{name}", found[name], user_id(found[name]))
+    mount = found.get("procMount")
+    if mount is not None:
+        yield from one_of(f"{path}.procMount", mount, ("Default", "Unmasked"))
+        if host_users and mount == "Unmasked":
+            yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
+    yield from seccomp(f"{path}.seccompProfile", found.get("seccompProfile"))
+    if found.get("allowPrivilegeEscalation") is False:
+        if found.get("privileged"):
+            yield invalid(path, _shown(found), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+        for capability in (found.get("capabilities") or {}).get("add") or ():
+            if capability == "CAP_SYS_ADMIN":
+                detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+                yield invalid(path, _shown(found), detail)
+    yield from windows_options(f"{path}.windowsOptions", found.get("windowsOptions"))
+    yield from app_armor(f"{path}.appArmorProfile", found.get("appArmorProfile"))
+
+
+_CONTEXT_FIELDS = {
+    "Capabilities": "capabilities",
+    "Privileged": "privileged",
+    "SELinuxOptions": "seLinuxOptions",
+    "WindowsOptions": "windowsOptions",
+    "RunAsUser": "runAsUser",
+    "RunAsGroup": "runAsGroup",
+    "RunAsNonRoot": "runAsNonRoot",
+    "ReadOnlyRootFilesystem": "readOnlyRootFilesystem",
+    "AllowPrivilegeEscalation": "allowPrivilegeEscalation",
+    "ProcMount": "procMount",
+    "SeccompProfile": "seccompProfile",
+    "AppArmorProfile": "appArmorProfile",
+}
+
+
+def _shown(found: JSONObject) -> JSONObject:
+    """Upstream prints its internal type here: every field, by its Go name."""
+    shown = {go: found.get(name) for go, name in _CONTEXT_FIELDS.items()}
+    if (capabilities := found.get("capabilities")) is not None:
+        shown["Capabilities"] = {"Add": capabilities.get("add"), "Drop": capabilities.get("drop")}
+    return shown
+
+
+def pod_security(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+    found = spec.get("securityContext")
+    if found is None:
+        return
+    for name in ("fsGroup", "runAsUser", "runAsGroup"):
+        if found.get(name) is not None:
+            yield from each(f"{path}.{name}", found[name], user_id(found[name]))
+    for at, group in enumerate(found.get("supplementalGroups") or ()):
+        yield from each(f"{path}.supplementalGroups[{at}]", group, user_id(group))
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        yield invalid(f"{path}.shareProcessNamespace", True, "ShareProcessNamespace and HostPID cannot both be enabled")
+    yield from _sysctls(f"{path}.sysctls", found.get("sysctls") or [], spec, options)
+    if found.get("fsGroupChangePolicy") is not None:
+        yield from one_of(f"{path}.fsGroupChangePolicy", found["fsGroupChangePolicy"], ("Always", "OnRootMismatch"))
+    yield from seccomp(f"{path}.seccompProfile", found.get("seccompProfile"))
+    yield from windows_options(f"{path}.windowsOptions", found.get("windowsOptions"))
+    yield from app_armor(f"{path}.appArmorProfile", found.get("appArmorProfile"))
+    if found.get("supplementalGroupsPolicy") is not None:
+        yield from one_of(f"{path}.supplementalGroupsPolicy", found["supplementalGroupsPolicy"], ("Merge", "Strict"))
+    if found.get("seLinuxChangePolicy") is not None:
+        yield from one_of(f"{path}.seLinuxChangePolicy", found["seLinuxChangePolicy"], ("MountOption", "Recursive"))
+
+
+def _sysctls(path: str, sysctls: list[JSONObject], spec: JSONObject, options: PodOptions) -> Errors:
+    seen: set[str] = set()
+    for at, sysctl in enumerate(sysctls):
+        here, name = f"{path}[{at}].name", sysctl.get("name", "")
+        if not name:
+            yield required(here)
+        elif len(name) > 253 or not re.fullmatch(_SYSCTL, name):
+            yield invalid(here, name, f"must have at most 253 characters and match regex ^{_SYSCTL}$")
+        elif name in seen:
+            yield duplicate(here, name)
+        if not options.host_sysctls and (fault := host_sysctl_fault(name, spec)):
+            yield invalid(here, name, fault)
+        seen.add(name)
+
+
+def host_sysctl_fault(name: str, spec: JSONObject) -> str:
+    """Sysctls of a namespace that the pod shares with the host would change the host."""
+    dotted = _dotted(name)
+    if spec.get("hostNetwork") and dotted.startswith("net."):
+        return "may not be specified when 'hostNetwork' is true"
+    if spec.get("hostIPC") and (dotted == "kernel.sem" or dotted.startswith(_IPC_SYSCTLS)):
+        return "may not be specified when 'hostIPC' is true"
+    return ""
+
+
+def _dotted(name: str) -> str:
+    """sysctl(8) takes slashes for dots, and then dots for slashes, when a slash comes first."""
+    first = re.search(r"[./]", name)
+    return name.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else name
+
+
+def seccomp(path: str, profile: JSONObject | None) -> Errors:
+    if profile is None:
+        return
+    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+    if not kind:
+        yield required(f"{path}.type", "type is required when seccompProfile is set")
+    elif kind not in _PROFILES:
+        yield unsupported(f"{path}.type", kind, _PROFILES)
+    if kind == "Localhost":
+        if local is None:
+            yield required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
+        else:
+            yield from descending(f"{path}.localhostProfile", local)
+    elif local is not None:
+        yield invalid(
+            f"{path}.localhostProfile", {"Type": kind, "LocalhostProfile": local}, "can only be set when seccomp type is Localhost"
+        )
+
+
+def app_armor(path: str, profile: JSONObject | None) -> Errors:
+    if profile is None:
+        return
+    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+    if kind == "Localhost":
+        yield from _local_app_armor(f"{path}.localhostProfile", local)
+    elif kind in ("RuntimeDefault", "Unconfined"):
+        if local is not None:
+            yield invalid(f"{path}.localhostProfile", local, "can only be set when AppArmor type is Localhost")
+    elif not kind:
+        yield required(f"{path}.type", "type is required when appArmorProfile is set")
+    else:
+        yield unsupported(f"{path}.type", kind, _PROFILES)
+
+
+def _local_app_armor(path: str, local: str | None) -> Errors:
+    if local is None:
+        yield required(path, "must be set when AppArmor type is Localhost")
+        return
+    if local.strip() != local:
+        yield invalid(path, local, "must not be padded with whitespace")
+    elif not local:
+        yield required(path, "must be set when AppArmor type is Localhost")
+    if len(local.encode()) > 4095:
+        yield too_long(path, 4095)

@@ -1,0 +1,174 @@
+"""A whole pod spec, in pods and templates. Source: ValidatePodSpec, validatePodMetadataAndSpec, ValidatePodTemplateSpec."""
+
+from __future__ import annotations
+
+from kubeloop.apiserver.builtin.pods import containers
+from kubeloop.apiserver.builtin.pods.claims import MIRROR, claim_names, resource_claims
+from kubeloop.apiserver.builtin.pods.containers import PodAround
+from kubeloop.apiserver.builtin.pods.network import dns_config, host_aliases, host_name, host_users
+from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions, deletion_cost_fits
+from kubeloop.apiserver.builtin.pods.ports import host_network_ports
+from kubeloop.apiserver.builtin.pods.profiles import app_armor_annotations, profiles_match, seccomp_annotations
+from kubeloop.apiserver.builtin.pods.resources import container_resources, pod_resources
+from kubeloop.apiserver.builtin.pods.scheduling import affinity, scheduling_gates, tolerations, topology_spread
+from kubeloop.apiserver.builtin.pods.security import pod_security
+from kubeloop.apiserver.builtin.pods.volumes import volumes
+from kubeloop.apiserver.builtin.pods.windows import host_process, linux_pod, windows_pod
+from kubeloop.apiserver.validation.formats import MAX_INT32, each, label_name_field, one_of, subdomain_field
+from kubeloop.apiserver.validation.metadata import annotation_map
+from kubeloop.apiserver.validation.selectors import labels
+from kubeloop.meta.field_error import forbidden, invalid, not_found, required
+from kubeloop.meta.names import in_range, qualified_name
+
+
+def pod_spec(path: str, spec: JSONObject, metadata: JSONObject | None, options: PodOptions) -> Errors:
+    """``metadata`` is that of a real pod, None for templates."""
+    if spec.get("terminationGracePeriodSeconds") is None:
+        yield required(f"{path}.terminationGracePeriodSeconds")
+    known, faults = volumes(f"{path}.volumes", spec.get("volumes") or [], metadata, options)
+    yield from faults
+    pod = PodAround(spec, options, known, claim_names(spec))
+    yield from resource_claims(f"{path}.resourceClaims", spec.get("resourceClaims") or [], metadata)
+    yield from containers.regular(f"{path}.containers", pod)
+    yield from containers.init(f"{path}.initContainers", pod)
+    yield from containers.ephemeral(f"{path}.ephemeralContainers", pod)
+    yield from pod_resources(f"{path}.resources", spec, pod.claims, options)
+    yield from host_network_ports(path, spec, is_pod=options.is_pod)
+    yield from _policies(path, spec)
+    yield from labels(f"{path}.nodeSelector", spec.get("nodeSelector"))
+    yield from pod_security(f"{path}.securityContext", spec, options)
+    yield from affinity(f"{path}.affinity", spec.get("affinity"), options)
+    yield from dns_config(f"{path}.dnsConfig", spec.get("dnsConfig"), spec.get("dnsPolicy", ""))
+    for at, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType", "")
+        yield from each(f"{path}.readinessGates[{at}].conditionType", kind, qualified_name(kind))
+    yield from scheduling_gates(f"{path}.schedulingGates", spec.get("schedulingGates") or [])
+    yield from topology_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints") or [], options)
+    yield from host_process(path, spec)
+    yield from host_users(path, spec)
+    yield from host_name(path, spec)
+    yield from _names(path, spec)
+    yield from _rest(path, spec, options)
+    yield from _file_key_volumes(path, spec)
+
+
+def _policies(path: str, spec: JSONObject) -> Errors:
+    for name, known in (
+        ("restartPolicy", ("Always", "OnFailure", "Never")),
+        ("dnsPolicy", ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
+    ):
+        if not spec.get(name):
+            yield required(f"{path}.{name}")
+        else:
+            yield from one_of(f"{path}.{name}", spec[name], known)
+
+
+def _names(path: str, spec: JSONObject) -> Errors:
+    for name in ("serviceAccountName", "nodeName"):
+        if spec.get(name):
+            yield from subdomain_field(f"{path}.{name}", spec[name])
+    seconds = spec.get("activeDeadlineSeconds")
+    if seconds is not None:
+        yield from each(f"{path}.activeDeadlineSeconds", seconds, in_range(seconds, 1, MAX_INT32))
+    for name in ("hostname", "subdomain"):
+        if spec.get(name):
+            yield from label_name_field(f"{path}.{name}", spec[name])
+
+
+def _rest(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+    yield from tolerations(f"{path}.tolerations", spec.get("tolerations") or [])
+    yield from host_aliases(f"{path}.hostAliases", spec.get("hostAliases") or [])
+    if spec.get("priorityClassName"):
+        yield from subdomain_field(f"{path}.priorityClassName", spec["priorityClassName"])
+    if spec.get("runtimeClassName") is not None:
+        yield from subdomain_field(f"{path}.runtimeClassName", spec["runtimeClassName"])
+    if (policy := spec.get("preemptionPolicy")) is not None:
+        if policy:
+            yield from one_of(f"{path}.preemptionPolicy", policy, ("PreemptLowerPriority", "Never"))
+        else:
+            yield required(f"{path}.preemptionPolicy")
+    if spec.get("overhead"):
+        yield from container_resources(f"{path}.overhead", {"limits": spec["overhead"]}, set(), options)
+    if (system := spec.get("os")) is not None:
+        yield from _operating_system(path, spec, system.get("name", ""))
+    if (group := spec.get("schedulingGroup")) is not None:
+        if group.get("podGroupName") is None:
+            yield invalid(f"{path}.schedulingGroup.podGroupName", None, "must specify one of: `podGroupName`")
+        else:
+            yield from subdomain_field(f"{path}.schedulingGroup.podGroupName", group["podGroupName"])
+
+
+def _operating_system(path: str, spec: JSONObject, name: str) -> Errors:
+    if not name:
+        yield required(f"{path}.os.name")
+    elif name == "linux":
+        yield from linux_pod(path, spec)
+    elif name == "windows":
+        yield from windows_pod(path, spec)
+    else:
+        yield from one_of(f"{path}.os", name, ("linux", "windows"))
+
+
+def _file_key_volumes(path: str, spec: JSONObject) -> Errors:
+    """Environment that comes from files lies in emptyDir volumes."""
+    known = {volume.get("name", ""): volume for volume in spec.get("volumes") or ()}
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for at, container in enumerate(spec.get(kind) or ()):
+            for variable_at, variable in enumerate(container.get("env") or ()):
+                reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
+                if reference is None:
+                    continue
+                here, name = f"{path}.{kind}[{at}].env[{variable_at}].valueFrom.fileKeyRef.volumeName", reference.get("volumeName", "")
+                if name not in known:
+                    yield not_found(here, name)
+                elif known[name].get("emptyDir") is None:
+                    yield invalid(here, name, "referenced volume must be of type emptyDir")
+
+
+def pod_annotations(path: str, annotations: dict[str, str], spec: JSONObject, options: PodOptions) -> Errors:
+    """What some annotations of pods and templates must say."""
+    if MIRROR in annotations and not spec.get("nodeName"):
+        yield invalid(f"{path}[{MIRROR}]", annotations[MIRROR], "must set spec.nodeName if mirror pod annotation is set")
+    if not options.any_deletion_cost and not deletion_cost_fits(annotations):
+        key = "controller.kubernetes.io/pod-deletion-cost"
+        yield invalid(f"{path}[{key}]", annotations[key], "must be a 32bit integer")
+    yield from seccomp_annotations(path, annotations)
+    yield from app_armor_annotations(path, annotations, spec)
+
+
+def pod(found: JSONObject, options: PodOptions) -> Errors:
+    """Everything of a pod but its object metadata."""
+    metadata, spec = found["metadata"], found["spec"]
+    yield from pod_annotations("metadata.annotations", metadata.get("annotations") or {}, spec, options)
+    yield from pod_spec("spec", spec, metadata, options)
+    if not spec.get("serviceAccountName"):
+        for at, volume in enumerate(spec.get("volumes") or ()):
+            for source_at, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+                if source.get("serviceAccountToken") is not None:
+                    here = f"spec.volumes[{at}].projected.sources[{source_at}].serviceAccountToken"
+                    yield forbidden(here, "must not be specified when serviceAccountName is not set")
+    for kind in ("containers", "initContainers"):
+        for at, container in enumerate(spec.get(kind) or ()):
+            yield from containers.image_without_spaces(f"spec.{kind}[{at}]", container)
+
+
+def pod_to_create(found: JSONObject, options: PodOptions) -> Errors:
+    yield from pod(found, options)
+    spec = found["spec"]
+    if spec.get("ephemeralContainers"):
+        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+    yield from profiles_match("spec", found["metadata"].get("annotations") or {}, spec)
+
+
+def pod_template(path: str, template: JSONObject, options: PodOptions) -> Errors:
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    annotations = metadata.get("annotations") or {}
+    yield from labels(f"{path}.labels", metadata.get("labels"))
+    yield from annotation_map(f"{path}.annotations", annotations)
+    yield from pod_annotations(f"{path}.annotations", annotations, spec, options)
+    yield from pod_spec(f"{path}.spec", spec, None, options)
+    yield from profiles_match(f"{path}.spec", annotations, spec)
+    if spec.get("ephemeralContainers"):
+        yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")

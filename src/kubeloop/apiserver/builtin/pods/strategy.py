@@ -1,0 +1,173 @@
+"""The strategy of Pods. Source: pkg/registry/core/pod/strategy.go, pkg/api/pod/util.go."""
+
+from __future__ import annotations
+
+import copy
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
+from kubeloop.apiserver.builtin.pods.claims import MIRROR
+from kubeloop.apiserver.builtin.pods.label_keys import apply_label_keys
+from kubeloop.apiserver.builtin.pods.options import JSONObject, PodOptions, all_containers, deletion_cost_fits
+from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
+from kubeloop.apiserver.builtin.pods.security import app_armor, host_sysctl_fault
+from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
+from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
+from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes
+from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.meta.field_error import FieldError, forbidden
+from kubeloop.meta.kinds import GroupKind
+from kubeloop.meta.names import dns1123_label
+
+
+def deletion_grace(found: JSONObject) -> int:
+    """Seconds that a deletion without its own gets: a pod that no node runs, or that has ended, goes at once."""
+    if not found["spec"].get("nodeName") or (found.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return 0
+    seconds: int = found["spec"].get("terminationGracePeriodSeconds") or 0
+    return max(seconds, 1) if seconds < 0 else seconds
+
+
+def options_of(old: JSONObject | None) -> PodOptions:
+    """What an old state got away with stays allowed: GetValidationOptionsFromPodSpecAndMeta."""
+    if old is None:
+        return PodOptions(is_pod=True)
+    spec = old["spec"]
+    sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
+    return PodOptions(
+        is_pod=True,
+        any_deletion_cost=not deletion_cost_fits(old["metadata"].get("annotations") or {}),
+        host_sysctls=any(host_sysctl_fault(one.get("name", ""), spec) for one in sysctls),
+    )
+
+
+class PodStrategy(BuiltinStrategy):
+    """Pods: the subresource of a request (``context.subresource``) says what an update may change."""
+
+    metadata_checks_on_update = ("update", "create")
+
+    def __init__(self, kind: GroupKind) -> None:
+        super().__init__(kind)
+        self.default_grace = deletion_grace
+
+    def default(self, obj: JSONObject) -> None:
+        super().default(obj)
+        seconds = obj["spec"].get("terminationGracePeriodSeconds")
+        if seconds is not None and seconds < 0:
+            obj["spec"]["terminationGracePeriodSeconds"] = 1
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        super().prepare_create(context, obj)
+        apply_label_keys(obj)
+        context.warnings += _app_armor_from_annotations(obj)
+
+    def initial_status(self, obj: JSONObject) -> JSONObject:
+        status: JSONObject = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
+        if obj["spec"].get("schedulingGates"):
+            message = "Scheduling is blocked due to non-empty scheduling gates"
+            gated = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": None}
+            status["conditions"] = [{**gated, "reason": "SchedulingGated", "message": message}]
+        return status
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(pod_to_create(obj, options_of(None)))
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_update(context, obj, old)
+        if context.subresource == "ephemeralcontainers":
+            containers = obj["spec"].get("ephemeralContainers")
+            obj["spec"] = copy.deepcopy(old["spec"])
+            if containers:
+                obj["spec"]["ephemeralContainers"] = containers
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        options = options_of(old)
+        found = [*pod(obj, options), *annotation_changes(obj, old, options)]
+        if context.subresource == "ephemeralcontainers":
+            if MIRROR in (old["metadata"].get("annotations") or {}):
+                return [forbidden("", "static pods do not support ephemeral containers")]
+            return [*found, *ephemeral_changes(obj, old)]
+        return [*found, *spec_changes(obj, old)]
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        metadata = obj["metadata"]
+        if old["metadata"].get("ownerReferences"):
+            metadata["ownerReferences"] = copy.deepcopy(old["metadata"]["ownerReferences"])
+        else:
+            metadata.pop("ownerReferences", None)
+        obj["spec"] = copy.deepcopy(old["spec"])
+        status, before = obj.setdefault("status", {}), old.get("status") or {}
+        if not status.get("qosClass") and before.get("qosClass"):
+            status["qosClass"] = before["qosClass"]
+        _keep_observed_generations(status, before)
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(status_update(obj, old, options_of(old)))
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        found = []
+        # Updates carry a version, creations do not yet.
+        if not obj["metadata"].get("resourceVersion"):
+            if faults := dns1123_label(obj["metadata"].get("name", "")):
+                shown = f"[{' '.join(faults)}]"
+                found.append(
+                    "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+                    f"a DNS label is recommended: {shown}"
+                )
+            found += pod_warnings("", obj["metadata"], obj["spec"])
+        return found
+
+    def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
+        found = {label: value_at(obj, label) for label in self.field_labels}
+        found["spec.hostNetwork"] = "true" if obj["spec"].get("hostNetwork") else "false"
+        addresses = (obj.get("status") or {}).get("podIPs") or []
+        # status.podIPs may be named but upstream gives it no value.
+        found["status.podIP"], found["status.podIPs"] = (addresses[0].get("ip", "") if addresses else ""), ""
+        return found
+
+
+def _keep_observed_generations(status: JSONObject, before: JSONObject) -> None:
+    """A client that does not know ``observedGeneration`` must not erase it; conditions are matched by type, in order."""
+    if not status.get("observedGeneration") and before.get("observedGeneration"):
+        status["observedGeneration"] = before["observedGeneration"]
+    known: dict[str, list[int]] = {}
+    for condition in before.get("conditions") or ():
+        known.setdefault(condition.get("type", ""), []).append(condition.get("observedGeneration", 0))
+    for condition in status.get("conditions") or ():
+        generations = known.get(condition.get("type", "")) or [0]
+        generation = generations.pop(0)
+        if not condition.get("observedGeneration") and generation:
+            condition["observedGeneration"] = generation
+
+
+def _app_armor_from_annotations(obj: JSONObject) -> list[str]:
+    """The annotation of old becomes the field of today; the texts are warnings."""
+    annotations, spec = obj["metadata"].get("annotations") or {}, obj["spec"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        return []
+    found = []
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    for container, _ in all_containers(spec, ""):
+        key = APP_ARMOR + container.get("name", "")
+        if key not in annotations or (container.get("securityContext") or {}).get("appArmorProfile") is not None:
+            continue
+        profile = _profile(annotations[key])
+        if profile is not None and profile == of_pod:
+            continue
+        if profile is not None:
+            if container.get("securityContext") is None:
+                container["securityContext"] = {}
+            container["securityContext"]["appArmorProfile"] = profile
+        found.append(f'metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead')
+    return found
+
+
+def _profile(annotation: str) -> JSONObject | None:
+    if annotation == "unconfined":
+        return {"type": "Unconfined"}
+    if annotation == "runtime/default":
+        return {"type": "RuntimeDefault"}
+    if annotation.startswith("localhost/") and annotation != "localhost/":
+        profile = {"type": "Localhost", "localhostProfile": annotation.removeprefix("localhost/")}
+        return None if list(app_armor("", profile)) else profile
+    return None

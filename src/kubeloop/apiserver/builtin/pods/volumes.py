@@ -1,0 +1,263 @@
+"""Volumes of a pod and where containers mount them. Source: ValidateVolumes, ValidateVolumeMounts, ValidateVolumeDevices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubeloop.apiserver.builtin.claim_spec import claim_template
+from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.pods.paths import descending, file_mode, no_back_steps
+from kubeloop.apiserver.builtin.pods.projected import downward_file, key_to_path, projected
+from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS
+from kubeloop.apiserver.builtin.quantities import quantity
+from kubeloop.apiserver.validation.formats import label_name_field, one_of
+from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, not_found, required
+from kubeloop.meta.names import dns1123_subdomain
+
+_HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+#: In upstream's order, with the names of paths where upstream misspells its own.
+_SOURCES = (
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+)
+_SECOND_PATHS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+_FIRST_PATHS = {"gcePersistentDisk": "persistentDisk"}
+
+
+def volumes(
+    path: str, found: list[JSONObject], metadata: JSONObject | None, options: PodOptions
+) -> tuple[dict[str, JSONObject], list[FieldError]]:
+    """The valid volumes by name, for mounts to refer to, and what is wrong. ``metadata`` is that of a real pod, None for templates."""
+    pod_name = (metadata or {}).get("name", "")
+    created = {f"{pod_name}-{volume.get('name', '')}" for volume in found if pod_name and volume.get("ephemeral") is not None}
+    faults: list[FieldError] = []
+    valid: dict[str, JSONObject] = {}
+    for at, volume in enumerate(found):
+        here, name = f"{path}[{at}]", volume.get("name", "")
+        own = list(_source(here, volume, pod_name, options))
+        own += label_name_field(f"{here}.name", name) if name else [required(f"{here}.name")]
+        if name in valid:
+            own.append(duplicate(f"{here}.name", name))
+        if own:
+            faults += own
+        else:
+            valid[name] = volume
+        claim = volume.get("persistentVolumeClaim")
+        if claim is not None and claim.get("claimName", "") in created:
+            detail = "must not reference a PVC that gets created for an ephemeral volume"
+            faults.append(invalid(f"{here}.persistentVolumeClaim.claimName", claim["claimName"], detail))
+    return valid, faults
+
+
+def _source(path: str, volume: JSONObject, pod_name: str, options: PodOptions) -> Errors:
+    count = 0
+    empty = volume.get("emptyDir")
+    if empty is not None:
+        count = 1
+        if empty.get("sizeLimit") is not None and quantity(empty["sizeLimit"]) < 0:
+            yield forbidden(f"{path}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity")
+    for name in _SOURCES:
+        source = volume.get(name)
+        if source is None:
+            continue
+        if count:
+            yield forbidden(f"{path}.{_SECOND_PATHS.get(name, name)}", "may not specify more than 1 volume type")
+        else:
+            count = 1
+            yield from _one_source(f"{path}.{_FIRST_PATHS.get(name, name)}", name, source, options)
+            if name == "ephemeral" and pod_name and volume.get("name"):
+                claim = f"{pod_name}-{volume['name']}"
+                for message in dns1123_subdomain(claim):
+                    yield invalid(f"{path}.name", volume["name"], f'PVC name "{claim}": {message}')
+        if (
+            name == "iscsi"
+            and source.get("initiatorName") is not None
+            and len(f"{volume.get('name', '')}:{source.get('targetPortal', '')}") > 64
+        ):
+            detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
+            yield invalid(f"{path}.name", volume.get("name", ""), detail)
+    if not count:
+        yield required(path, "must specify a volume type")
+
+
+def _one_source(path: str, name: str, source: JSONObject, options: PodOptions) -> Errors:
+    if name == "projected":
+        yield from projected(path, source, any_token_path=options.any_token_path)
+    elif name == "image":
+        if options.is_pod and not source.get("reference"):
+            yield required(f"{path}.reference")
+        yield from pull_policy(f"{path}.pullPolicy", source.get("pullPolicy", ""))
+    elif name in _OWN:
+        yield from _OWN[name](path, source)
+    else:
+        yield from PLUGINS[name](path, source)
+
+
+def pull_policy(path: str, policy: str) -> Errors:
+    if not policy:
+        yield required(path)
+    else:
+        yield from one_of(path, policy, ("Always", "IfNotPresent", "Never"))
+
+
+def _host_path(path: str, source: JSONObject) -> Errors:
+    if not source.get("path"):
+        yield required(f"{path}.path")
+        return
+    yield from no_back_steps(f"{path}.path", source["path"])
+    if source.get("type") is not None:
+        yield from one_of(f"{path}.type", source["type"], _HOST_PATH_TYPES)
+
+
+def _git_repo(path: str, source: JSONObject) -> Errors:
+    if not source.get("repository"):
+        yield required(f"{path}.repository")
+    yield from descending(f"{path}.directory", source.get("directory", ""))
+
+
+def _files(path: str, source: JSONObject, name: str) -> Errors:
+    if not source.get(name):
+        yield required(f"{path}.{name}")
+    yield from file_mode(f"{path}.defaultMode", source.get("defaultMode"))
+    for at, item in enumerate(source.get("items") or ()):
+        yield from key_to_path(f"{path}.items[{at}]", item)
+
+
+def _downward(path: str, source: JSONObject) -> Errors:
+    yield from file_mode(f"{path}.defaultMode", source.get("defaultMode"))
+    for item in source.get("items") or ():
+        yield from downward_file(path, item)
+
+
+def _ephemeral(path: str, source: JSONObject) -> Errors:
+    template = source.get("volumeClaimTemplate")
+    if template is None:
+        yield required(f"{path}.volumeClaimTemplate")
+    else:
+        yield from claim_template(f"{path}.volumeClaimTemplate", template)
+
+
+def _claim(path: str, source: JSONObject) -> Errors:
+    if not source.get("claimName"):
+        yield required(f"{path}.claimName")
+
+
+_OWN: dict[str, Callable[[str, JSONObject], Errors]] = {
+    "hostPath": _host_path,
+    "gitRepo": _git_repo,
+    "secret": lambda path, source: _files(path, source, "secretName"),
+    "configMap": lambda path, source: _files(path, source, "name"),
+    "downwardAPI": _downward,
+    "ephemeral": _ephemeral,
+    "persistentVolumeClaim": _claim,
+}
+
+
+def mounts(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
+    devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices") or ()}
+    seen: set[str] = set()
+    for at, mount in enumerate(container.get("volumeMounts") or ()):
+        here, name, where = f"{path}[{at}]", mount.get("name", ""), mount.get("mountPath", "")
+        if not name:
+            yield required(f"{here}.name")
+        if name not in known:
+            yield not_found(f"{here}.name", name)
+        if not where:
+            yield required(f"{here}.mountPath")
+        if where in seen:
+            yield invalid(f"{here}.mountPath", where, "must be unique")
+        seen.add(where)
+        if name in devices:
+            yield invalid(f"{here}.name", name, "must not already exist in volumeDevices")
+        if where in devices.values():
+            yield invalid(f"{here}.mountPath", where, "must not already exist as a path in volumeDevices")
+        # Upstream leaves the index out of the paths from here on.
+        if mount.get("subPath"):
+            yield from descending(f"{path}.subPath", mount["subPath"])
+        if mount.get("subPathExpr"):
+            if mount.get("subPath"):
+                yield invalid(f"{here}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")
+            yield from descending(f"{path}.subPathExpr", mount["subPathExpr"])
+        yield from _propagation(f"{path}.mountPropagation", mount, container)
+        yield from _read_only(f"{path}.recursiveReadOnly", mount)
+
+
+def _propagation(path: str, mount: JSONObject, container: JSONObject) -> Errors:
+    mode = mount.get("mountPropagation")
+    if mode is None:
+        return
+    yield from one_of(path, mode, ("Bidirectional", "HostToContainer", "None"))
+    if mode == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
+        yield forbidden(path, "Bidirectional mount propagation is available only to privileged containers")
+
+
+def _read_only(path: str, mount: JSONObject) -> Errors:
+    mode = mount.get("recursiveReadOnly")
+    if mode in (None, "Disabled"):
+        return
+    if mode in ("Enabled", "IfPossible"):
+        if not mount.get("readOnly"):
+            yield forbidden(path, "may only be specified when readOnly is true")
+        if mount.get("mountPropagation") not in (None, "None"):
+            yield forbidden(path, "may only be specified when mountPropagation is None or not specified")
+    else:
+        yield from one_of(path, mode, ("Disabled", "Enabled", "IfPossible"))
+
+
+def devices(path: str, container: JSONObject, known: dict[str, JSONObject]) -> Errors:
+    mounted = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts") or ()}
+    paths: set[str] = set()
+    names: set[str] = set()
+    for at, device in enumerate(container.get("volumeDevices") or ()):
+        here, name, where = f"{path}[{at}]", device.get("name", ""), device.get("devicePath", "")
+        if not name:
+            yield required(f"{here}.name")
+        if name in names:
+            yield invalid(f"{here}.name", name, "must be unique")
+        volume = known.get(name)
+        if volume is None:
+            yield not_found(f"{here}.name", name)
+        elif volume.get("persistentVolumeClaim") is None and volume.get("ephemeral") is None:
+            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            yield invalid(f"{here}.name", name, detail)
+        if not where:
+            yield required(f"{here}.devicePath")
+        if where in paths:
+            yield invalid(f"{here}.devicePath", where, "must be unique")
+        if ".." in where.split("/"):
+            yield invalid(f"{here}.devicePath", where, "can not contain backsteps ('..')")
+        else:
+            paths.add(where)
+        if name in mounted:
+            yield invalid(f"{here}.name", name, "must not already exist in volumeMounts")
+        if where in mounted.values():
+            yield invalid(f"{here}.devicePath", where, "must not already exist as a path in volumeMounts")
+        if name:
+            names.add(name)

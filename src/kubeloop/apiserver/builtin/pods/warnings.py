@@ -1,0 +1,189 @@
+"""Warnings about pods and templates: deprecated fields, and what is allowed but surely not meant. Source: pkg/api/pod/warnings.go."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from kubeloop.apiserver.builtin.pods.options import JSONObject, all_containers
+from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
+from kubeloop.apiserver.builtin.quantities import quantity
+from kubeloop.apiserver.validation.formats import ip_address, sloppy_ip
+
+_ANNOTATIONS = {
+    "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+}
+_VOLUMES = {
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
+    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "flocker": "deprecated in v1.22, non-functional in v1.25+",
+    "storageos": "deprecated in v1.22, non-functional in v1.25+",
+    "quobyte": "deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
+    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
+    "rbd": "deprecated in v1.28, non-functional in v1.31+",
+}
+_VOLUME_PATHS = {"storageos": "storageOS"}
+_NODE_LABELS = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+}
+
+
+def pod_warnings(path: str, metadata: JSONObject, spec: JSONObject) -> list[str]:
+    """``path`` is that of the template, empty for a pod itself."""
+    before = f"{path}." if path else ""
+    return [
+        *_node_labels(f"{before}spec", spec),
+        *_annotations(f"{before}metadata.annotations", metadata.get("annotations") or {}),
+        *_volumes(f"{before}spec.volumes", spec.get("volumes") or []),
+        *_repeated(f"{before}spec", spec),
+        *_fractions(f"{before}spec.overhead", spec.get("overhead") or {}),
+        *_profiles(before, metadata.get("annotations") or {}, spec),
+        *_ports(f"{before}spec", spec),
+        *_selectors(f"{before}spec", spec),
+        *_addresses(f"{before}spec", spec),
+    ]
+
+
+def _node_labels(path: str, spec: JSONObject) -> Iterator[str]:
+    for key in spec.get("nodeSelector") or {}:
+        if key in _NODE_LABELS:
+            yield f"{path}.nodeSelector[{key}]: {_NODE_LABELS[key]}"
+    for at, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        here, key = f"{path}.topologySpreadConstraints[{at}]", constraint.get("topologyKey", "")
+        if key in _NODE_LABELS:
+            yield f"{here}.topologyKey: {key} is {_NODE_LABELS[key]}"
+        if constraint.get("labelSelector") is None:
+            yield f"{here}.labelSelector: a null labelSelector results in matching no pod"
+
+
+def _annotations(path: str, annotations: dict[str, str]) -> Iterator[str]:
+    for key, message in _ANNOTATIONS.items():
+        if key in annotations:
+            yield f"{path}[{key}]: {message}"
+
+
+def _volumes(path: str, volumes: list[JSONObject]) -> Iterator[str]:
+    for at, volume in enumerate(volumes):
+        for kind, message in _VOLUMES.items():
+            if volume.get(kind) is not None:
+                yield f"{path}[{at}].{_VOLUME_PATHS.get(kind, kind)}: {message}"
+
+
+def _repeated(path: str, spec: JSONObject) -> Iterator[str]:
+    for name, key, what in (("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")):
+        seen: set[str] = set()
+        for at, one in enumerate(spec.get(name) or ()):
+            value = one.get(key, "")
+            if value in seen:
+                yield f'{path}.{name}[{at}].{key}: duplicate {what} "{value}"'
+            seen.add(value)
+    for at, secret in enumerate(spec.get("imagePullSecrets") or ()):
+        if not secret.get("name"):
+            yield f'{path}.imagePullSecrets[{at}].name: invalid empty name ""'
+
+
+def _fractions(path: str, resources: dict[str, str]) -> Iterator[str]:
+    for name in ("memory", "ephemeral-storage"):
+        if name in resources and quantity(resources[name]).milli_value() % 1000:
+            yield f'{path}[{name}]: fractional byte value "{resources[name]}" is invalid, must be an integer'
+
+
+def _profiles(before: str, annotations: dict[str, str], spec: JSONObject) -> Iterator[str]:
+    seccomp = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+    context = spec.get("securityContext") or {}
+    if context.get("seccompProfile") is None and SECCOMP_POD in annotations:
+        yield f"{before}metadata.annotations[{SECCOMP_POD}]: {seccomp}"
+    for container, here in all_containers(spec, f"{before}spec"):
+        own, name = container.get("securityContext") or {}, container.get("name", "")
+        if own.get("seccompProfile") is None and SECCOMP_CONTAINER + name in annotations:
+            yield f"{before}metadata.annotations[{SECCOMP_CONTAINER}{name}]: {seccomp}"
+        if before and own.get("appArmorProfile") is None and APP_ARMOR + name in annotations and context.get("appArmorProfile") is None:
+            yield f'{before}metadata.annotations[{APP_ARMOR}{name}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+        resources = container.get("resources") or {}
+        for resource in ("memory", "ephemeral-storage"):
+            for part in ("limits", "requests"):
+                found = resources.get(part) or {}
+                if resource in found:
+                    yield from _fractions(f"{here}.resources.{part}", {resource: found[resource]})
+        yield from _environment(f"{here}.env", container.get("env") or [])
+
+
+def _environment(path: str, variables: list[JSONObject]) -> Iterator[str]:
+    seen: set[str] = set()
+    for at, variable in enumerate(variables):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        reference = f"$({name})"
+        if name in seen and (variable.get("valueFrom") is not None or value == reference or reference not in value):
+            yield f'{path}[{at}]: hides previous definition of "{name}", which may be dropped when using apply'
+        seen.add(name)
+
+
+def _ports(path: str, spec: JSONObject) -> Iterator[str]:
+    known: dict[tuple[int, str], list[tuple[str, JSONObject]]] = {}
+    for container, where in all_containers(spec, path):
+        for at, port in enumerate(container.get("ports") or ()):
+            here, same = f"{where}.ports[{at}]", known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+            for other_path, other in same:
+                if fault := _conflict(port, other):
+                    yield f"{here}: {fault} port definition with {other_path}"
+            same.append((here, port))
+    names: dict[str, str] = {}
+    for container, where in all_containers(spec, path):
+        for at, port in enumerate(container.get("ports") or ()):
+            here, name = f"{where}.ports[{at}]", port.get("name", "")
+            if name and name in names:
+                first = names[name]
+                yield f'{here}: duplicate port name "{name}" with {first}, services and probes that select ports by name will use {first}'
+            elif name:
+                names[name] = here
+
+
+def _conflict(port: JSONObject, other: JSONObject) -> str:
+    ip, number = port.get("hostIP", ""), port.get("hostPort", 0)
+    other_ip, other_number = other.get("hostIP", ""), other.get("hostPort", 0)
+    if (ip, number) == (other_ip, other_number):
+        return "duplicate"
+    if not number or not other_number:
+        return "overlapping"
+    return "dangerously ambiguous" if number == other_number and bool(ip) != bool(other_ip) else ""
+
+
+def _selectors(path: str, spec: JSONObject) -> Iterator[str]:
+    message = "a null labelSelector results in matching no pod"
+    for kind in ("podAffinity", "podAntiAffinity"):
+        found = (spec.get("affinity") or {}).get(kind) or {}
+        for at, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+            if term.get("labelSelector") is None:
+                yield f"{path}.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{at}].labelSelector: {message}"
+        for at, term in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+            if (term.get("podAffinityTerm") or {}).get("labelSelector") is None:
+                below = f"{path}.affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution[{at}]"
+                yield f"{below}.podAffinityTerm.labelSelector: {message}"
+
+
+def _addresses(path: str, spec: JSONObject) -> Iterator[str]:
+    for at, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        yield from ip_warnings(f"{path}.dnsConfig.nameservers[{at}]", server)
+    for at, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from ip_warnings(f"{path}.hostAliases[{at}].ip", alias.get("ip", ""))
+
+
+def ip_warnings(path: str, value: str) -> list[str]:
+    """Addresses that are accepted but not written as they should be."""
+    found = sloppy_ip(value)
+    if found is None:
+        return []
+    if ip_address(value):
+        plain = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped else found
+        return [f'{path}: non-standard IP address "{value}" is invalid: use "{plain}"']
+    if str(found) != value:
+        return [f'{path}: IPv6 address "{value}" should be in RFC 5952 canonical format ("{found}")']
+    return []
