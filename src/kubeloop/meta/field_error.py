@@ -130,7 +130,7 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 def too_long(field: str, limit: int) -> FieldError:
     """``limit`` in bytes."""
-    return FieldError(FieldErrorType.TOO_LONG, field, None, f"may not be more than {limit} bytes")
+    return FieldError(FieldErrorType.TOO_LONG, field, None, f"may not be more than {limit} byte{'' if limit == 1 else 's'}")
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:

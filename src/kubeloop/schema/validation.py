@@ -19,6 +19,7 @@ _NOTHING: Final = object()
 #: The field that Kubernetes names when a whole object fails a junctor (anyOf, oneOf, allOf, not).
 _NO_FIELD: Final = "<nil>"
 _INT64: Final = 2**63
+_ANY: Final = TypeSchema()
 #: The largest whole number that every JSON reader keeps exactly.
 _LARGEST_EXACT: Final = 2**53 - 1
 
@@ -111,7 +112,7 @@ def _node(value: Any, schema: TypeSchema, path: str, old: _Old) -> _Result:
     if value is None:
         result.merge(_type(value, schema, types, format_, path))
         result.merge(_enum(value, schema, path))
-        return _ratcheted(result, value, old)
+        return _ratcheted(result, value, schema, old)
     parts: list[_Result] = []
     if types or format_:
         parts.append(_type(value, schema, types, format_, path))
@@ -133,13 +134,24 @@ def _node(value: Any, schema: TypeSchema, path: str, old: _Old) -> _Result:
         result.merge(part)
         result.matched += 1
     result.matched += 1
-    return _ratcheted(result, value, old)
+    return _ratcheted(result, value, schema, old)
 
 
-def _ratcheted(result: _Result, value: Any, old: _Old) -> _Result:
-    if result.faults and old.known and same(old.value, value):
+def _ratcheted(result: _Result, value: Any, schema: TypeSchema, old: _Old) -> _Result:
+    if result.faults and old.known and _unchanged(value, schema, old):
         result.faults = []
     return result
+
+
+def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
+    """Deep equality, in which the order of lists of type map does not matter."""
+    if isinstance(value, dict) and isinstance(old.value, dict):
+        if value.keys() != old.value.keys():
+            return False
+        return all(_unchanged(one, schema.properties.get(name, schema.values) or _ANY, old.key(name)) for name, one in value.items())
+    if isinstance(value, list) and isinstance(old.value, list) and schema.list_type == "map" and len(value) == len(old.value):
+        return all(_unchanged(item, schema.items or _ANY, old.item(schema, item)) for item in value)
+    return same(old.value, value)
 
 
 def same(one: Any, other: Any) -> bool:
