@@ -1,0 +1,31 @@
+import asyncio
+
+from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.controller import set_controller_reference
+
+
+class GreetingSpec(Model):
+    name: str = "world"
+
+
+@custom_resource("example.com/v1", plural="greetings")
+class Greeting(Resource):
+    spec: GreetingSpec
+
+
+class GreetingController(Controller[Greeting], owns=[ConfigMap], workers=2):
+    async def reconcile(self, greeting: Greeting) -> None:
+        if not self.owned(ConfigMap, greeting):
+            place = ObjectMeta(name=greeting.metadata.name, namespace=greeting.metadata.namespace)
+            text = ConfigMap(metadata=place, data={"text": f"Hello, {greeting.spec.name}!"})
+            set_controller_reference(greeting, text)
+            await self.client.create(text)
+
+
+async def main() -> None:
+    async with Client.from_config() as client:
+        await Manager(client, [GreetingController()]).run()
+
+
+asyncio.run(main())
