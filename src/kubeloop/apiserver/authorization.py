@@ -13,7 +13,7 @@ from kubeloop.apiserver.request_info import RequestInfo
 #: The identity of the built-in controllers: a client certificate that only the server's own process gets.
 CONTROLLERS = "system:kube-controller-manager"
 
-_PUBLIC = ("/healthz", "/livez", "/readyz", "/version")
+PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
 
 def authorize(user: User, info: RequestInfo) -> None:
@@ -21,7 +21,7 @@ def authorize(user: User, info: RequestInfo) -> None:
     if MASTERS in user.groups or user.name == CONTROLLERS:
         return
     if not info.is_resource:
-        if info.verb in ("get", "head") and any(info.path == one or info.path.startswith(f"{one}/") for one in _PUBLIC):
+        if info.verb in ("get", "head") and any(info.path == one or info.path.startswith(f"{one}/") for one in PUBLIC_PATHS):
             return
         raise refusals.forbidden_path(f'User "{user.name}" cannot {info.verb} path "{info.path}"')
     raise refusals.forbidden(info.group_resource, info.name, denied(user, info, info.verb))

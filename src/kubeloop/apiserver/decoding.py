@@ -19,7 +19,7 @@ from kubeloop.schema import strict
 
 JSONObject = dict[str, Any]
 
-#: Bytes of a body that the server reads: etcd's limit is 1.5 MiB, and JSON may be larger than what it becomes (upstream's MaxRequestBodyBytes).
+#: Bytes of a body that the server reads (upstream's MaxRequestBodyBytes): JSON may be larger than what etcd stores of it.
 BODY_LIMIT = 3 * 1024 * 1024
 
 _ACCEPTED = "the body of the request was in an unknown format - accepted media types include: "
@@ -182,9 +182,8 @@ def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
     for name in ("apiVersion", "kind"):
         value = tree.get(name)
         if value is not None and not isinstance(value, str):
-            raise _Unreadable(
-                f"couldn't get version/kind; json parse error: json: cannot unmarshal {_type(value)} into Go struct field .{name} of type string"
-            )
+            why = f"json: cannot unmarshal {_type(value)} into Go struct field .{name} of type string"
+            raise _Unreadable(f"couldn't get version/kind; json parse error: {why}")
     api_version, kind = tree.get("apiVersion") or "", tree.get("kind") or ""
     if not api_version:
         return wanted._replace(kind=kind or wanted.kind)

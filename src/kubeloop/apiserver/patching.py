@@ -88,14 +88,23 @@ def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersio
     """
 
     def refuse(why: str) -> ApiError:
-        shown = json.dumps(_upstream_order(tree), separators=(",", ":"), ensure_ascii=False)
-        return refusals.invalid(GroupKind(gvk.group, gvk.kind), name, [invalid("patch", shown, why)])
+        return _refused(gvk.group_kind, name, tree, why)
 
     try:
         met = kind_of(tree, gvk)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
     return conform(tree, met, gvk, resource, refuse)
+
+
+def strict_refusal(kind: GroupKind, name: str, patched: JSONObject, problems: list[str]) -> ApiError:
+    """For fieldValidation=Strict: unknown fields make the patch itself invalid."""
+    return _refused(kind, name, patched, f"strict decoding error: {', '.join(problems)}")
+
+
+def _refused(kind: GroupKind, name: str, tree: JSONObject, why: str) -> ApiError:
+    shown = json.dumps(_upstream_order(tree), separators=(",", ":"), ensure_ascii=False)
+    return refusals.invalid(kind, name, [invalid("patch", shown, why)])
 
 
 _METADATA_ORDER = (

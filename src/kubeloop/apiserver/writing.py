@@ -98,11 +98,19 @@ class Writer:
         return await self._insert(call, obj, generated)
 
     async def update(
-        self, call: Call, change: Change, *, status: bool = False, check_uid: bool = False, create: Callable[[], JSONObject] | None = None
+        self,
+        call: Call,
+        change: Change,
+        *,
+        status: bool = False,
+        check_uid: bool = False,
+        retry: bool = False,
+        create: Callable[[], JSONObject] | None = None,
     ) -> Outcome:
         """Replace an object by what ``change`` makes of it.
 
         ``status``: only its status counts. ``check_uid``: another uid in the new object is a conflict rather than invalid (PUT).
+        ``retry``: ``change`` is applied to the newer state after a concurrent write (patches), even where updates must name a version.
         ``create`` makes the object when there is none and the kind may be created by an update.
 
         Raises:
@@ -124,7 +132,7 @@ class Writer:
             try:
                 return await self._replace(call, obj, current)
             except StaleWrite:
-                if not unconditional:
+                if not (unconditional or retry):
                     raise refusals.conflict(resource.gvr.group_resource, call.name, refusals.STALE) from None
 
     async def _insert(self, call: Call, obj: JSONObject, generated: bool) -> Outcome:

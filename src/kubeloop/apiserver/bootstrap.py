@@ -1,0 +1,101 @@
+"""What is there when a server starts: system namespaces, priority classes, and the service by which pods find the server.
+
+Source: k8s.io/kubernetes pkg/controlplane (system namespaces, kubernetes service), recorded objects of a fresh kube-apiserver.
+Not made: APIServices, FlowSchemas and PriorityLevelConfigurations, for this server neither aggregates nor queues.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.authentication import MASTERS, User
+from kubeloop.apiserver.object_meta import fill_new
+from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.errors import AlreadyExists
+from kubeloop.meta.kinds import GroupVersionResource
+
+JSONObject = dict[str, Any]
+
+SYSTEM = User("system:apiserver", (MASTERS,))
+SERVICE_IP = "10.0.0.1"
+
+_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+_PRIORITIES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+_SERVICES = GroupVersionResource("", "v1", "services")
+_ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
+_SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
+
+_MOVABLE = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+_FIXED = "Used for system critical pods that must not be moved from their current node."
+
+
+async def bootstrap(registry: Registry, writer: Writer, host: str, port: int) -> None:
+    """Create what is missing; what is there already stays as it is."""
+    for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
+        await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
+    for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
+        await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": why})
+    await _create(registry, writer, _SERVICES, "default", _service(port))
+    await _publish(registry, writer, host, port)
+
+
+def _service(port: int) -> JSONObject:
+    return {
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": SERVICE_IP,
+            "clusterIPs": [SERVICE_IP],
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+        },
+    }
+
+
+async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource, namespace: str, obj: JSONObject) -> None:
+    resource = registry.get(gvr)
+    if resource is None:
+        return
+    obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
+    call = Call(resource, namespace, obj["metadata"]["name"], SYSTEM, RequestContext(SYSTEM.name, SYSTEM.groups, namespace))
+    try:
+        await writer.create(call, obj)
+    except AlreadyExists:
+        return
+
+
+async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> None:
+    """Where the server listens. A loopback address is what validation refuses to clients, and just what this server has."""
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    endpoints = {
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": host}], "ports": ports}],
+    }
+    slice_ = {
+        "metadata": {"name": "kubernetes", "namespace": "default", "generation": 1, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": ports,
+    }
+    for gvr, obj in ((_ENDPOINTS, endpoints), (_SLICES, slice_)):
+        resource = registry.get(gvr)
+        if resource is not None:
+            await _write(resource, writer, obj)
+
+
+async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> None:
+    objects: Objects = writer.objects
+    fill_new(obj["metadata"], writer.clock.wall())
+    found = await objects.get(resource, "default", "kubernetes")
+    try:
+        await objects.write(
+            resource, {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}, expected=found.revision if found else 0
+        )
+    except StaleWrite:
+        return  # somebody else published at the same moment

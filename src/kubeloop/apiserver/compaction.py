@@ -1,0 +1,80 @@
+"""Forgetting history: every five minutes all that is older than five minutes, as kube-apiserver asks of etcd; and on request.
+
+Source: kube-apiserver --etcd-compaction-interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import Answer
+from kubeloop.apiserver.options import resource_version_number
+from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock
+
+_LOG = logging.getLogger(__name__)
+
+INTERVAL = 300.0
+
+#: POST here with ``?revision=N`` compacts (0 or none: up to now). Not part of Kubernetes; for tests; administrators only, as every path.
+PATH = "/debug/kubeloop/compaction"
+
+
+class Compactor:
+    """Compacts storage and watch cache together."""
+
+    def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL) -> None:
+        self._storage = storage
+        self._cache = cache
+        self._clock = clock
+        self._interval = interval
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="compaction")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def compact(self, revision: int) -> None:
+        """Forget what is older than ``revision``; nothing happens when it is forgotten already.
+
+        Raises:
+            FutureRevision
+        """
+        with contextlib.suppress(Compacted):
+            await self._storage.compact(revision)
+        await self._cache.reached(revision)
+        self._cache.trim(revision)
+
+    async def answer(self, request: Request) -> Answer:
+        """Serves ``PATH``."""
+        if request.method != "POST":
+            raise refusals.method_not_allowed()
+        text = request.parameter("revision") or "0"
+        revision = resource_version_number(text)
+        if revision is None:
+            raise refusals.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
+        try:
+            await self.compact(revision or await self._storage.revision())
+        except FutureRevision as fault:
+            raise refusals.bad_request(str(fault)) from None
+        return Answer(object={"compacted": revision or self._cache.oldest})
+
+    async def _run(self) -> None:
+        before = 0
+        while True:
+            await self._clock.sleep(self._interval)
+            now = await self._storage.revision()
+            if before > 1:
+                await self.compact(before)
+                _LOG.debug("compacted up to revision %d", before)
+            before = now

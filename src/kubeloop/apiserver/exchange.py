@@ -1,0 +1,93 @@
+"""One request on its way through the server, and what handlers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kubeloop.apiserver.authentication import Authenticator, User
+from kubeloop.apiserver.decoding import BODY_LIMIT, Decoded
+from kubeloop.apiserver.deleting import Deleter
+from kubeloop.apiserver.negotiation import Accepted
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.options import WriteOptions
+from kubeloop.apiserver.reading import Reader
+from kubeloop.apiserver.refusals import bad_request, too_large
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.rendering import Renderer
+from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.schema import Schemas
+from kubeloop.serving.request import BodyTooLarge, Request
+from kubeloop.timing import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The server's parts, as handlers use them. ``default_timeout`` gives seconds for watches that name none."""
+
+    schemas: Schemas
+    registry: Registry
+    objects: Objects
+    cache: WatchCache
+    reader: Reader
+    writer: Writer
+    deleter: Deleter
+    renderer: Renderer
+    authenticator: Authenticator
+    clock: Clock
+    default_timeout: Callable[[], float]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request for a served resource, after authorization. ``namespace`` is empty for cluster-scoped resources."""
+
+    parts: Parts
+    request: Request
+    info: RequestInfo
+    user: User
+    resource: ServedResource
+    accepted: Accepted
+    namespace: str
+    context: RequestContext = field(default_factory=RequestContext)
+
+    async def body(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            RequestEntityTooLarge: more than 3 MiB.
+        """
+        try:
+            return await self.request.read_body(BODY_LIMIT)
+        except BodyTooLarge as fault:
+            raise too_large(fault.limit) from None
+
+    def call(self, *, name: str = "", dry_run: bool = False) -> Call:
+        """What the writer needs to know."""
+        self.context.user = self.user.name
+        self.context.groups = self.user.groups
+        self.context.namespace = self.namespace
+        self.context.subresource = self.info.subresource
+        self.context.dry_run = dry_run
+        return Call(self.resource, self.namespace, name or self.info.name, self.user, self.context, self.info.subresource, dry_run)
+
+    def accept_problems(self, decoded: Decoded, options: WriteOptions, kind: str) -> None:
+        """What becomes of unknown and repeated fields: an error (Strict), warnings (Warn), nothing (Ignore).
+
+        Raises:
+            BadRequest
+        """
+        if not decoded.problems or options.field_validation == "Ignore":
+            return
+        if options.field_validation == "Warn":
+            self.context.warnings += decoded.problems
+            return
+        version = str(decoded.obj.get("apiVersion", "")).rpartition("/")[2]
+        met = decoded.obj.get("kind", "")
+        raise bad_request(
+            f'{met} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(decoded.problems)}'
+        )

@@ -1,0 +1,93 @@
+"""/healthz, /livez, /readyz and /version. Source: Kubernetes documentation, "API health endpoints"."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from kubeloop import __version__
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import Answer, JSONObject, not_found_page, text
+from kubeloop.apiserver.negotiation import JSON
+from kubeloop.serving.request import Request
+
+#: The Kubernetes release whose behaviour this server has.
+KUBERNETES: Final = (1, 36, 3)
+
+
+class Health:
+    """Named checks, each true while all is well. All endpoints run the same ones; ``/healthz/NAME`` runs one."""
+
+    ENDPOINTS = ("healthz", "livez", "readyz")
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Callable[[], bool]] = {"ping": lambda: True}
+
+    def add(self, name: str, check: Callable[[], bool]) -> None:
+        self._checks[name] = check
+
+    def answer(self, request: Request) -> Answer | None:
+        """``?verbose`` lists the checks, ``?exclude=NAME`` leaves one out. None for other paths."""
+        endpoint, _, name = request.path.strip("/").partition("/")
+        if endpoint not in self.ENDPOINTS:
+            return None
+        if name:
+            check = self._checks.get(name)
+            if check is None:
+                return not_found_page()
+            return text("ok") if check() else text(f"internal server error: {name} failed\n", 500)
+        excluded = set(request.query.get("exclude", ()))
+        lines, failed = [], []
+        for one, check in self._checks.items():
+            if one in excluded:
+                lines.append(f"[+]{one} excluded: ok")
+            elif check():
+                lines.append(f"[+]{one} ok")
+            else:
+                lines.append(f"[-]{one} failed: reason withheld")
+                failed.append(one)
+        report = "\n".join(lines)
+        if failed:
+            return text(f"{report}\n{endpoint} check failed\n", 500)
+        if "verbose" in request.query:
+            return text(f"{report}\n{endpoint} check passed\n")
+        return text("ok")
+
+
+class Version:
+    """``/version``."""
+
+    def answer(self, request: Request) -> Answer | None:
+        """Raises MethodNotAllowed; None for other paths."""
+        if request.path.rstrip("/") != "/version":
+            return None
+        if request.method not in ("GET", "HEAD"):
+            raise refusals.method_not_allowed()
+        return Answer(object=version(), content_type=JSON)
+
+
+def version() -> JSONObject:
+    """As ``kubectl version`` shows it; the build says that this is not Kubernetes' own."""
+    major, minor, patch = KUBERNETES
+    return {
+        "major": str(major),
+        "minor": str(minor),
+        "emulationMajor": str(major),
+        "emulationMinor": str(minor),
+        "minCompatibilityMajor": str(major),
+        "minCompatibilityMinor": str(minor - 1),
+        "gitVersion": f"v{major}.{minor}.{patch}",
+        "gitCommit": f"kubeloop-{__version__}",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": sys.implementation.name,
+        "platform": f"{sys.platform}/{_architecture()}",
+    }
+
+
+def _architecture() -> str:
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)

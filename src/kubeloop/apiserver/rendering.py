@@ -1,0 +1,142 @@
+"""Objects as answers: plain, as Tables or as metadata only, in the form that the request accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import Answer
+from kubeloop.apiserver.encoding import encode, list_item
+from kubeloop.apiserver.negotiation import JSON, Accepted
+from kubeloop.apiserver.objects import Objects, StoredObject
+from kubeloop.apiserver.reading import Page
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.tables import INCLUDE_OBJECT, partial_list, partial_object, table
+from kubeloop.apiserver.watching import Form
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock
+
+JSONObject = dict[str, Any]
+
+
+class Renderer:
+    """Makes answers of objects. Raises NotAcceptable when a list form is asked for one object, or the other way round."""
+
+    def __init__(self, objects: Objects, clock: Clock) -> None:
+        self._objects = objects
+        self._clock = clock
+
+    def object(
+        self,
+        resource: ServedResource,
+        accepted: Accepted,
+        request: Request,
+        obj: JSONObject,
+        *,
+        stored: StoredObject | None = None,
+        status: int = 200,
+    ) -> Answer:
+        """One object; ``stored`` saves encoding it again."""
+        match accepted.form:
+            case "Table":
+                return Answer(status, object=self._table(resource, accepted, _include(request), [obj], obj["metadata"]))
+            case "PartialObjectMetadata":
+                return Answer(status, object=_versioned(partial_object(obj), accepted))
+            case "PartialObjectMetadataList":
+                raise refusals.unacceptable_form(
+                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
+                )
+        if stored is not None and accepted.media_type == JSON and not request.parameter("pretty"):
+            return Answer(status, body=self._objects.wire(resource, stored.kv), content_type=JSON)
+        return Answer(status, object=obj)
+
+    def list(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
+        metadata: JSONObject = {"resourceVersion": str(page.revision)}
+        if page.continue_token:
+            metadata["continue"] = page.continue_token
+            if page.remaining is not None:
+                metadata["remainingItemCount"] = page.remaining
+        match accepted.form:
+            case "Table":
+                trees = [self._objects.tree(resource, kv) for kv in page.items]
+                return Answer(object=self._table(resource, accepted, _include(request), trees, metadata))
+            case "PartialObjectMetadataList":
+                trees = [self._objects.tree(resource, kv) for kv in page.items]
+                return Answer(object=_versioned(partial_list(trees, metadata), accepted, items=True))
+            case "PartialObjectMetadata":
+                raise refusals.unacceptable_form(
+                    f"you requested PartialObjectMetadata, but the requested object is a list ({_type(resource)}List)"
+                )
+        if resource.custom:
+            metadata = {"continue": "", **metadata}
+        if self._objects.is_plain(resource):
+            items = b",".join(list_item(kv.value, kv.mod_revision) for kv in page.items)
+        else:
+            items = b",".join(self._item(resource, self._objects.tree(resource, kv)) for kv in page.items)
+        head = {"kind": resource.list_kind or f"{resource.kind}List", "apiVersion": resource.gvk.api_version, "metadata": metadata}
+        body = encode(head)[:-1] + b',"items":[' + items + b"]}"
+        return Answer(body=body, content_type=JSON)
+
+    @staticmethod
+    def _item(resource: ServedResource, obj: JSONObject) -> bytes:
+        """Items of typed lists do not repeat kind and apiVersion; those of custom resources do."""
+        if resource.custom:
+            return encode(obj)
+        return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
+
+    def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> Form:
+        match accepted.form:
+            case "Table":
+                include = _include(request)
+
+                def as_table(obj: JSONObject, first: bool) -> JSONObject:
+                    return self._table(resource, accepted, include, [obj], obj["metadata"], headers=first)
+
+                return Form(f"Table {accepted.version} {include}", as_table)
+            case "PartialObjectMetadata":
+                return Form(f"Partial {accepted.version}", lambda obj, _: _versioned(partial_object(obj), accepted))
+            case "PartialObjectMetadataList":
+                raise refusals.unacceptable_form(
+                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
+                )
+        return Form()
+
+    def _table(
+        self,
+        resource: ServedResource,
+        accepted: Accepted,
+        include: str,
+        trees: list[JSONObject],
+        metadata: JSONObject,
+        *,
+        headers: bool = True,
+    ) -> JSONObject:
+        now = self._clock.wall().timestamp()
+        return _versioned(table(resource, trees, metadata, now=now, include=include, headers=headers), accepted)
+
+
+def _include(request: Request) -> str:
+    include = request.parameter("includeObject")
+    if include not in INCLUDE_OBJECT:
+        quoted = encode(include).decode()
+        why = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
+        raise refusals.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
+    return include
+
+
+def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> JSONObject:
+    """In the version of meta.k8s.io that was asked for."""
+    if accepted.version == "v1":
+        return tree
+    api_version = f"meta.k8s.io/{accepted.version}"
+    tree["apiVersion"] = api_version
+    if items:
+        tree["items"] = [{**item, "apiVersion": api_version} for item in tree["items"] or ()] or None
+    return tree
+
+
+def _type(resource: ServedResource) -> str:
+    """The Go type that upstream names in these refusals."""
+    if resource.custom:
+        return "*unstructured.Unstructured"
+    return f"*{resource.gvr.group.partition('.')[0] or 'core'}.{resource.kind}"

@@ -1,0 +1,112 @@
+"""From a parsed request to the resource and the handler that serve it, or to the refusal that fits.
+
+What is no path of any resource is 404, what is one with another method 405, as kube-apiserver's route table has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kubeloop.apiserver import refusals, reviews, verbs
+from kubeloop.apiserver.answers import Answer, Frames
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.subresources import handlers_of
+from kubeloop.meta.kinds import GroupVersionResource
+
+Handler = Callable[[Exchange], Awaitable[Answer | Frames]]
+
+_VERBS: dict[str, Handler] = {
+    "get": verbs.get,
+    "list": verbs.list_,
+    "watch": verbs.watch,
+    "create": verbs.create,
+    "update": verbs.update,
+    "patch": verbs.patch,
+    "delete": verbs.delete,
+    "deletecollection": verbs.delete_collection,
+}
+
+
+class PlainNotFound(Exception):
+    """Nobody owns the path: answered with a plain page, not a Status."""
+
+
+def find_resource(registry: Registry, info: RequestInfo) -> ServedResource:
+    """The resource that a path names.
+
+    Raises:
+        PlainNotFound: an unknown group, or anything unknown in a group of custom resources.
+        NotFound: a known group without such a version or resource.
+    """
+    resource = registry.get(GroupVersionResource(info.group, info.version, info.resource))
+    if resource is None:
+        if _is_builtin_group(registry, info.group):
+            raise refusals.no_such_resource()
+        raise PlainNotFound
+    misplaced = bool(info.namespace) != resource.namespaced and not (resource.namespaced and not info.name_in_path)
+    if misplaced and not _is_namespace_itself(resource, info):
+        raise PlainNotFound if resource.custom else refusals.no_such_resource()
+    return resource
+
+
+def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
+    """What serves the request.
+
+    Raises:
+        NotFound, MethodNotAllowed; NotImplemented for subresources that only Kubernetes has.
+    """
+    if info.subresource:
+        return _of_subresource(resource, info)
+    if info.rest:
+        raise refusals.no_such_resource()
+    verb = info.verb
+    if info.name_in_path:
+        if not {"get", "update", "patch", "delete"} & set(resource.verbs):
+            raise refusals.no_such_resource()
+        if method == "POST":
+            raise refusals.method_not_allowed()
+    elif verb not in ("list", "watch", "create", "deletecollection") or _across_namespaces(resource, info):
+        raise refusals.method_not_allowed()
+    if verb not in resource.verbs and not (verb == "watch" and "watch" in resource.verbs):
+        raise refusals.method_not_allowed()
+    if resource.gvr.group_resource in reviews.CREATE:
+        return reviews.CREATE[resource.gvr.group_resource]
+    if resource.gvr.resource == "componentstatuses":
+        raise refusals.not_implemented("ComponentStatus; ask /readyz?verbose instead")
+    handler = _VERBS.get(verb)
+    if handler is None:
+        raise refusals.method_not_allowed()
+    return handler
+
+
+def _of_subresource(resource: ServedResource, info: RequestInfo) -> Handler:
+    if info.subresource not in resource.subresources:
+        if resource.custom:
+            raise refusals.not_found(resource.gvr.group_resource, info.name)
+        raise refusals.no_such_resource()
+    handlers = handlers_of(resource.gvr.resource, info.subresource)
+    if handlers is None:
+        raise refusals.not_implemented(f"{resource.gvr.resource}/{info.subresource}")
+    if info.rest:
+        raise refusals.no_such_resource()
+    handler = handlers.get(info.verb)
+    if handler is None:
+        raise refusals.method_not_allowed()
+    return handler
+
+
+def _across_namespaces(resource: ServedResource, info: RequestInfo) -> bool:
+    """Without a namespace, a namespaced resource can only be listed and watched; creating reviews names no namespace either."""
+    return resource.namespaced and not info.namespace and info.verb not in ("list", "watch")
+
+
+def _is_namespace_itself(resource: ServedResource, info: RequestInfo) -> bool:
+    """``/namespaces/x`` names the namespace twice: as the place and as the object."""
+    return resource.gvr.resource == "namespaces" and not resource.gvr.group and info.namespace == info.name
+
+
+def _is_builtin_group(registry: Registry, group: str) -> bool:
+    return any(one.gvr.group == group and not one.custom for one in registry)

@@ -1,0 +1,159 @@
+"""The server put together: storage, watch cache, registry, pipeline, listener, certificates."""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
+from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
+from kubeloop.apiserver.authorization import CONTROLLERS
+from kubeloop.apiserver.bootstrap import SERVICE_IP, SYSTEM, bootstrap
+from kubeloop.apiserver.builtin_resources import builtin_registry
+from kubeloop.apiserver.compaction import PATH as COMPACTION_PATH
+from kubeloop.apiserver.compaction import Compactor
+from kubeloop.apiserver.crd.keeper import DefinitionKeeper
+from kubeloop.apiserver.deleting import Deleter
+from kubeloop.apiserver.discovery import Discovery
+from kubeloop.apiserver.exchange import Parts
+from kubeloop.apiserver.health import Health, Version
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.options import DeleteOptions
+from kubeloop.apiserver.pipeline import Pipeline
+from kubeloop.apiserver.reading import Reader
+from kubeloop.apiserver.registry import Change
+from kubeloop.apiserver.rendering import Renderer
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.storage import MemoryStorage, Storage
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.errors import NotFound
+from kubeloop.pki import CertificateAuthority, IssuedCertificate
+from kubeloop.schema import builtin
+from kubeloop.serving.listener import Handler, Listener, server_context
+from kubeloop.timing import Clock, SystemClock
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds that a watch without timeoutSeconds lasts at least; at most twice that (kube-apiserver --min-request-timeout).
+_WATCH_TIMEOUT = 1800.0
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a server is to be. ``port`` 0 takes any that is free; ``wrap`` stands between listener and pipeline, for tests."""
+
+    port: int = 0
+    tokens: Mapping[str, User] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
+    wrap: Callable[[Handler], Handler] | None = None
+
+
+class ApiServer:
+    """A Kubernetes API server in this event loop, over TLS on 127.0.0.1, with an authority of its own.
+
+    Guarantees
+        When ``start`` returns, requests are answered and system namespaces exist. ``stop`` ends watches and finishes answers under way.
+
+    Not guaranteed
+        Anything across restarts: storage is in memory. Authorization by roles: only administrators get in (see ``authorization``).
+
+    Raises
+        ConfigError: from ``start``, when the port is taken.
+    """
+
+    def __init__(self, options: ServerOptions | None = None, storage: Storage | None = None) -> None:
+        self.options = options or ServerOptions()
+        clock = self.options.clock
+        self.storage: Storage = storage or MemoryStorage(clock)
+        self.cache = WatchCache(self.storage)
+        self.objects = Objects(self.storage)
+        schemas = builtin()
+        self.registry = builtin_registry(schemas, clock)
+        self.registry.on_change(self._on_change)
+        self.admission = Admission([NamespaceLifecycle(self.registry, self.objects)])
+        self.writer = Writer(self.objects, self.admission, clock)
+        self.deleter = Deleter(self.writer)
+        self.compactor = Compactor(self.storage, self.cache, clock)
+        self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance)
+        self._health = Health()
+        self._authority = CertificateAuthority.create("kubeloop-ca")
+        parts = Parts(
+            schemas=schemas,
+            registry=self.registry,
+            objects=self.objects,
+            cache=self.cache,
+            reader=Reader(self.objects, self.cache, clock),
+            writer=self.writer,
+            deleter=self.deleter,
+            renderer=Renderer(self.objects, clock),
+            authenticator=Authenticator(self.options.tokens),
+            clock=clock,
+            default_timeout=lambda: _WATCH_TIMEOUT * (1 + random.random()),
+        )
+        self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer})
+        wrap = self.options.wrap
+        handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle
+        self._listener = Listener(handler, self._context(), host=HOST, port=self.options.port)
+
+    async def start(self) -> None:
+        await self._listener.bind()
+        await self.cache.start()
+        await bootstrap(self.registry, self.writer, HOST, self._listener.port)
+        await self._definitions.start()
+        self.compactor.start()
+        self._pipeline.documents += [self._health, Version(), Discovery(self.registry, f"{HOST}:{self._listener.port}")]
+        await self._listener.serve()
+        _LOG.info("serving at %s", self.url)
+
+    async def stop(self) -> None:
+        await self._listener.close()
+        await self._definitions.stop()
+        await self.compactor.stop()
+        await self.cache.stop()
+        await self.storage.close()
+
+    @property
+    def url(self) -> str:
+        return self._listener.url
+
+    @property
+    def authority(self) -> bytes:
+        """The certificate that clients must trust, PEM."""
+        return self._authority.certificate
+
+    def administrator(self) -> IssuedCertificate:
+        """A client certificate that may do everything."""
+        return self._authority.issue("kubeloop-admin", (MASTERS,), client=True)
+
+    def controllers(self) -> IssuedCertificate:
+        """A client certificate for the built-in controllers."""
+        return self._authority.issue(CONTROLLERS, client=True)
+
+    def client_certificate(self, user: str, groups: tuple[str, ...] = ()) -> IssuedCertificate:
+        """A client certificate for anybody."""
+        return self._authority.issue(user, groups, client=True)
+
+    def _context(self) -> ssl.SSLContext:
+        names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+        own = self._authority.issue("kube-apiserver", dns_names=names, ip_addresses=(HOST, SERVICE_IP), server=True)
+        return server_context(own.certificate, own.key, self._authority.certificate)
+
+    def _on_change(self, change: Change) -> None:
+        """Watches of a resource that is no longer served end."""
+        before = change.before
+        if before is not None and change.after is None and not self.registry.siblings(before.gvr.group_resource):
+            self.cache.end(before.storage_prefix)
+
+    async def _delete_instance(self, resource: ServedResource, namespace: str, name: str) -> None:
+        call = Call(resource, namespace, name, SYSTEM, RequestContext(SYSTEM.name, SYSTEM.groups, namespace))
+        try:
+            await self.deleter.delete(call, DeleteOptions())
+        except NotFound:
+            return

@@ -1,0 +1,141 @@
+"""The verbs of a resource: from a routed request to an answer. What each does lives in reading, writing, deleting, watching."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from kubeloop.apiserver.answers import Answer, Frames, success
+from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.negotiation import JSON
+from kubeloop.apiserver.object_meta import check_name, metadata_of
+from kubeloop.apiserver.options import delete_options, list_options, write_options
+from kubeloop.apiserver.patching import conform_patched, read_patch, strict_refusal
+from kubeloop.apiserver.reading import Page
+from kubeloop.apiserver.selection import Selection
+from kubeloop.apiserver.watching import Watcher, WatchParts
+from kubeloop.apiserver.writing import Outcome
+from kubeloop.meta.errors import NotFound
+from kubeloop.meta.status import StatusDetails
+
+JSONObject = dict[str, Any]
+
+
+async def get(exchange: Exchange) -> Answer:
+    version = exchange.request.parameter("resourceVersion")
+    found = await exchange.parts.reader.get(exchange.resource, exchange.namespace, exchange.info.name, version)
+    return exchange.parts.renderer.object(exchange.resource, exchange.accepted, exchange.request, found.obj, stored=found)
+
+
+async def list_(exchange: Exchange) -> Answer:
+    options = list_options(exchange.request, watch=False)
+    selection = Selection(exchange.resource, options.label_selector, options.field_selector)
+    page = await exchange.parts.reader.page(exchange.resource, exchange.namespace, options, selection)
+    return exchange.parts.renderer.list(exchange.resource, exchange.accepted, exchange.request, page)
+
+
+async def watch(exchange: Exchange) -> Frames:
+    parts, request = exchange.parts, exchange.request
+    options = list_options(request, watch=True)
+    selection = Selection(exchange.resource, options.label_selector, options.field_selector)
+    if exchange.info.name_in_path:
+        selection = Selection(exchange.resource, options.label_selector, f"metadata.name={exchange.info.name}")
+    form = parts.renderer.watch_form(exchange.resource, exchange.accepted, request)
+    watcher_parts = WatchParts(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
+    watcher = Watcher(exchange.resource, exchange.namespace, options, selection, form, watcher_parts)
+    return Frames(watcher.frames(), JSON)
+
+
+async def create(exchange: Exchange) -> Answer:
+    options = write_options(exchange.request, "CreateOptions")
+    decoded = await _decode(exchange)
+    exchange.accept_problems(decoded, options, exchange.resource.kind)
+    call = exchange.call(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run)
+    return _outcome(exchange, await exchange.parts.writer.create(call, decoded.obj), 201)
+
+
+async def update(exchange: Exchange, *, status: bool = False) -> Answer:
+    options = write_options(exchange.request, "UpdateOptions")
+    decoded = await _decode(exchange)
+    exchange.accept_problems(decoded, options, exchange.resource.kind)
+    check_name(metadata_of(decoded.obj), exchange.info.name)
+
+    async def change(_: JSONObject) -> JSONObject:
+        return copy.deepcopy(decoded.obj)
+
+    call = exchange.call(dry_run=options.dry_run)
+    create_ = None if status else lambda: decoded.obj
+    outcome = await exchange.parts.writer.update(call, change, status=status, check_uid=True, create=create_)
+    return _outcome(exchange, outcome, 201 if outcome.created else 200)
+
+
+async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
+    resource, name = exchange.resource, exchange.info.name
+    sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), resource)
+    options = write_options(exchange.request, "PatchOptions")
+    schema = None if resource.custom else resource.schema
+    warned = False
+
+    async def change(old: JSONObject) -> JSONObject:
+        nonlocal warned
+        patched = sent.apply(old, schema, exchange.parts.schemas)
+        decoded = conform_patched(patched, resource, resource.gvk, name)
+        if not warned:
+            _accept_patched(exchange, decoded, options.field_validation, patched)
+            warned = True
+        check_name(metadata_of(decoded.obj), name)
+        return decoded.obj
+
+    call = exchange.call(dry_run=options.dry_run)
+    # Applied again to whatever a concurrent write left, unless the patch itself names a version.
+    return _outcome(exchange, await exchange.parts.writer.update(call, change, status=status, retry=True), 200)
+
+
+async def delete(exchange: Exchange) -> Answer:
+    options = delete_options(exchange.request, await exchange.body())
+    deleted = await exchange.parts.deleter.delete(exchange.call(dry_run=options.dry_run), options)
+    resource = exchange.resource
+    if deleted.gone and not resource.strategy.returns_deleted:
+        gvr, metadata = resource.gvr, deleted.obj["metadata"]
+        return success(StatusDetails(name=exchange.info.name, group=gvr.group, kind=gvr.resource, uid=metadata["uid"]))
+    return exchange.parts.renderer.object(resource, exchange.accepted, exchange.request, deleted.obj, stored=deleted.stored)
+
+
+async def delete_collection(exchange: Exchange) -> Answer:
+    options = list_options(exchange.request, watch=False)
+    selection = Selection(exchange.resource, options.label_selector, options.field_selector)
+    how = delete_options(exchange.request, await exchange.body())
+    page = await exchange.parts.reader.page(exchange.resource, exchange.namespace, options, selection)
+    for kv in page.items:
+        metadata = exchange.parts.objects.tree(exchange.resource, kv)["metadata"]
+        call = exchange.call(name=metadata["name"], dry_run=how.dry_run)
+        call.namespace = metadata.get("namespace", "")
+        try:
+            await exchange.parts.deleter.delete(call, how)
+        except NotFound:
+            continue  # somebody else was faster
+    return exchange.parts.renderer.list(exchange.resource, exchange.accepted, exchange.request, Page(page.items, page.revision))
+
+
+async def _decode(exchange: Exchange) -> Decoded:
+    media_type = media_type_of(exchange.request.header("Content-Type"))
+    return decode_object(await exchange.body(), media_type, exchange.resource)
+
+
+def _accept_patched(exchange: Exchange, decoded: Decoded, field_validation: str, patched: JSONObject) -> None:
+    """Unknown fields in a patch: Strict makes the patch itself the invalid field."""
+    if not decoded.problems or field_validation == "Ignore":
+        return
+    if field_validation == "Warn":
+        exchange.context.warnings += decoded.problems
+        return
+    resource = exchange.resource
+    raise strict_refusal(resource.gvk.group_kind, exchange.info.name, patched, decoded.problems)
+
+
+def _outcome(exchange: Exchange, outcome: Outcome, status: int) -> Answer:
+    renderer = exchange.parts.renderer
+    if outcome.stored is not None:
+        return renderer.object(exchange.resource, exchange.accepted, exchange.request, outcome.obj, stored=outcome.stored, status=status)
+    return renderer.object(exchange.resource, exchange.accepted, exchange.request, outcome.obj, status=status)
