@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from kubeloop.cache import Informers, Lister
+from kubeloop.cache import Informer, Informers, Lister
 from kubeloop.client import Client
 from kubeloop.controller.declaration import Declaration, DeclarationError, checked, kind_argument, takes_key
 from kubeloop.controller.ownership import is_controlled_by
@@ -44,7 +44,7 @@ class Connection:
 
     surroundings: Surroundings
     events: EventRecorder
-    listers: Mapping[type[Resource], Lister[Any]]
+    informers: Mapping[type[Resource], Informer[Any]]
     enqueue: Callable[[ObjectKey, float], None]
 
 
@@ -160,12 +160,21 @@ class ControllerBase(Generic[R]):
         Raises:
             DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory.
         """
-        lister: Lister[S] | None = self._connected.listers.get(kind)
-        if lister is None:
+        return self.informer(kind).lister
+
+    def informer(self, kind: type[S]) -> Informer[S]:
+        """The informer behind ``lister``.
+
+        Raises:
+            DeclarationError: as ``lister``.
+        """
+        informer: Informer[S] | None = self._connected.informers.get(kind)
+        if informer is None:
+            name = kind.__name__
             raise DeclarationError(
-                f"{type(self).__name__} has no informer for {kind.__name__}; name it in owns=[...], watches=[...] or reads=[{kind.__name__}]"
+                f"{type(self).__name__} has no informer for {name}; name it in owns=[...], watches=[...] or reads=[{name}]"
             )
-        return lister
+        return informer
 
     def owned(self, kind: type[S], owner: Resource) -> list[S]:
         """Objects of an owned kind whose controller is ``owner``, this very one (by uid), from the cache."""

@@ -98,10 +98,14 @@ class Manager:
         """
         with stop_on_signals(self.request_stop, enabled=signals):
             async with self:
-                await self._over.wait()
+                await self.wait()
+
+    async def wait(self) -> None:
+        """Return when the manager should be stopped: ``request_stop`` was called, or a controller failed."""
+        await self._over.wait()
 
     def request_stop(self) -> None:
-        """Have ``run`` stop. Returns at once."""
+        """Have ``run`` and ``wait`` return. Returns at once."""
         self._over.set()
 
     async def start(self) -> None:

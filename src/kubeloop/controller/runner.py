@@ -89,8 +89,8 @@ class Runner(Generic[R]):
 
     @property
     def stats(self) -> RunnerStats:
-        queue = self._queue.stats if self._queue else QueueStats(0, 0, 0, 0, 0)
-        counts = self._workers.counts if self._workers else ReconcileCounts()
+        queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
+        counts = self._workers.counts if self._workers is not None else ReconcileCounts()
         event = self._last_change
         change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
         return RunnerStats(self.name, self._declaration.workers, queue, counts, change)
@@ -128,8 +128,7 @@ class Runner(Generic[R]):
             else:
                 loop.call_soon_threadsafe(queue.add_after, whole, after)
 
-        listers = {kind: informer.lister for kind, informer in informers.items()}
-        self._controller.connect(Connection(surroundings, self._recorder, listers, enqueue))
+        self._controller.connect(Connection(surroundings, self._recorder, informers, enqueue))
         self._connected = True
         for kind, handlers in sources.handlers.items():
             handler = self._handler(handlers, queue.add, client.cluster)

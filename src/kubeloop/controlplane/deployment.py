@@ -1,0 +1,244 @@
+"""Deployment controller: one ReplicaSet for each template, and the way from the old ones to the new one.
+
+It carries out what ``rollout`` decides and ``deployment_status`` says. Source: Kubernetes pkg/controller/deployment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from kubeloop.api.apps.v1 import Deployment, DeploymentStatus, ReplicaSet
+from kubeloop.api.core.v1 import Pod
+from kubeloop.controller import Controller, Result, is_controlled_by
+from kubeloop.controller.controller import OWNER_INDEX
+from kubeloop.controlplane import deployment_status as conditions
+from kubeloop.controlplane import revisions, rollout
+from kubeloop.controlplane.claims import claim
+from kubeloop.controlplane.rollout import Bounds
+from kubeloop.controlplane.template import same_template
+from kubeloop.meta import AlreadyExists, KubeloopError, NotFound, selector_from
+
+#: Old ReplicaSets kept if the Deployment does not say (the server's default).
+_HISTORY = 10
+
+
+@dataclass(slots=True)
+class _Rollout:
+    """One look at a Deployment and its ReplicaSets; updated as they are changed."""
+
+    deployment: Deployment
+    bounds: Bounds
+    new: ReplicaSet | None
+    old: list[ReplicaSet]
+
+    @property
+    def all(self) -> list[ReplicaSet]:
+        return [*self.old, self.new] if self.new is not None else list(self.old)
+
+    @property
+    def rolling(self) -> bool:
+        return self.deployment.spec.strategy.type != "Recreate"
+
+
+class DeploymentController(
+    Controller[Deployment],
+    owns=[ReplicaSet],
+    reads=[Pod],
+    indexes={Pod: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}},
+    workers=5,
+    name="deployment-controller",
+):
+    """Creates and scales ReplicaSets; writes status and revision.
+
+    A stale cache does no harm: every write carries the version that it was decided on, and a ReplicaSet's name follows from its template.
+    """
+
+    async def reconcile(self, deployment: Deployment) -> Result | None:
+        view = await self._look(deployment)
+        if deployment.metadata.deletion_timestamp is None:
+            if deployment.spec.paused or self._scaled_since(view):
+                await self._number(view)
+                await self._rescale(view)
+            elif view.rolling:
+                await self._roll(view)
+            else:
+                await self._recreate(view)
+            if view.new is not None and conditions.is_complete(deployment, self._status(view)):
+                await self._clean_up(view)
+        return await self._write_status(view)
+
+    async def _look(self, deployment: Deployment) -> _Rollout:
+        lister = self.lister(ReplicaSet)
+        metadata = deployment.metadata
+        selector = selector_from(deployment.spec.selector)
+        candidates = {one.metadata.uid: one for one in lister.by_index(OWNER_INDEX, metadata.uid)}
+        for one in lister.list(metadata.namespace, selector):
+            candidates.setdefault(one.metadata.uid, one)
+        sets = await claim(self.client, deployment, candidates.values(), selector)
+        update = deployment.spec.strategy.rolling_update
+        wanted = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+        if deployment.spec.strategy.type == "Recreate":
+            bounds = Bounds(wanted, 0, 0)
+        else:
+            bounds = Bounds.resolve(wanted, update.max_surge if update else None, update.max_unavailable if update else None)
+        new, old = revisions.split(deployment, sets)
+        return _Rollout(deployment, bounds, new, old)
+
+    def _scaled_since(self, view: _Rollout) -> bool:
+        """Whether the Deployment's size was changed since its ReplicaSets were scaled; they carry the size that they were scaled for."""
+        sets = [revisions.as_set(one) for one in view.all]
+        return any(one.replicas > 0 and one.desired is not None and one.desired != view.bounds.replicas for one in sets)
+
+    # --------------------------------------------------------------------------------------------------------------- strategies
+
+    async def _roll(self, view: _Rollout) -> None:
+        new = await self._ensure_new(view)
+        sets = [revisions.as_set(one) for one in view.old]
+        wanted = rollout.new_size(view.bounds, revisions.as_set(new), sets)
+        if wanted != revisions.size(new):
+            await self._scale(view, {new.metadata.name: wanted})
+            return  # One step at a time: what the old ones may give up depends on the new one's answer.
+        await self._scale(view, rollout.shrink_old(view.bounds, revisions.as_set(new), sets))
+
+    async def _recreate(self, view: _Rollout) -> None:
+        shrinking = {one.metadata.name: 0 for one in view.old if revisions.size(one) > 0}
+        if shrinking:
+            await self._scale(view, shrinking)
+        elif not self._old_pods_run(view):
+            new = await self._ensure_new(view)
+            if revisions.size(new) != view.bounds.replicas:
+                await self._scale(view, {new.metadata.name: view.bounds.replicas})
+
+    def _old_pods_run(self, view: _Rollout) -> bool:
+        """Recreate means that two versions never run side by side: pods that are still terminating count."""
+        lister = self.lister(Pod)
+        return any(
+            is_controlled_by(pod, one) and pod.status.phase not in ("Failed", "Succeeded")
+            for one in view.old
+            for pod in lister.by_index(OWNER_INDEX, one.metadata.uid)
+        )
+
+    async def _rescale(self, view: _Rollout) -> None:
+        new = revisions.as_set(view.new) if view.new is not None else None
+        old = [revisions.as_set(one) for one in view.old]
+        sizes = rollout.rescale(view.bounds, new, old, rolling=view.rolling, status_replicas=view.deployment.status.replicas or 0)
+        # Sets whose size stays must learn the new measure too, or they would seem to need scaling for ever.
+        for one in view.all:
+            if revisions.size(one) > 0:
+                sizes.setdefault(one.metadata.name, revisions.size(one))
+        await self._scale(view, sizes)
+
+    # ------------------------------------------------------------------------------------------------------------- ReplicaSets
+
+    async def _number(self, view: _Rollout) -> None:
+        """Bring revision and annotations of the new ReplicaSet, if there is one, and of the Deployment up to date."""
+        if view.new is None:
+            return
+        number = revisions.next_revision(view.old)
+        wanted = revisions.new_annotations(view.deployment, view.new, number)
+        least = view.deployment.spec.min_ready_seconds
+        if wanted != view.new.metadata.annotations or (view.new.spec.min_ready_seconds or 0) != (least or 0):
+            view.new.metadata.annotations = wanted
+            view.new.spec.min_ready_seconds = least
+            view.new = await self.client.update(view.new)
+        await self._show_revision(view, view.new.metadata.annotations.get(revisions.REVISION, ""))
+
+    async def _show_revision(self, view: _Rollout, number: str) -> None:
+        deployment = view.deployment
+        if number and deployment.metadata.annotations.get(revisions.REVISION) != number:
+            change = {"metadata": {"annotations": {revisions.REVISION: number}}}
+            written = await self.client.patch(Deployment, deployment.metadata.name, change, namespace=deployment.metadata.namespace)
+            deployment.metadata.annotations[revisions.REVISION] = number
+            deployment.metadata.resource_version = written.metadata.resource_version
+
+    async def _ensure_new(self, view: _Rollout) -> ReplicaSet:
+        if view.new is not None:
+            await self._number(view)
+            if conditions.find(view.deployment.status.conditions, conditions.PROGRESSING) is None:
+                self._announce(view, "FoundNewReplicaSet", f'Found new replica set "{view.new.metadata.name}"')
+            return view.new
+        deployment, number = view.deployment, revisions.next_revision(view.old)
+        wanted = rollout.new_size(view.bounds, None, [revisions.as_set(one) for one in view.old])
+        fresh = revisions.fresh(deployment, number, wanted, view.bounds)
+        try:
+            created = await self.client.create(fresh)
+        except AlreadyExists:
+            created = await self._resolve_collision(view, fresh)
+        else:
+            if wanted > 0:
+                text = f"Scaled up replica set {created.metadata.name} from 0 to {wanted}"
+                self.events.normal(deployment, "ScalingReplicaSet", text)
+            self._announce(view, "NewReplicaSetCreated", f'Created new replica set "{created.metadata.name}"')
+        view.new = created
+        await self._show_revision(view, str(number))
+        return created
+
+    async def _resolve_collision(self, view: _Rollout, fresh: ReplicaSet) -> ReplicaSet:
+        """The name is taken: by the very ReplicaSet (the cache lags), or by another one with the same hash (count up, and try again)."""
+        deployment = view.deployment
+        found = await self.client.get(ReplicaSet, fresh.metadata.name, namespace=fresh.metadata.namespace)
+        if is_controlled_by(found, deployment) and same_template(revisions.template_of(found), revisions.template_of(deployment)):
+            return found
+        deployment.status.collision_count = (deployment.status.collision_count or 0) + 1
+        await self.client.update_status(deployment)
+        raise KubeloopError(f'the name "{fresh.metadata.name}" is taken by a ReplicaSet with another template')
+
+    def _announce(self, view: _Rollout, reason: str, message: str) -> None:
+        if conditions.has_deadline(view.deployment):
+            conditions.put(view.deployment.status, conditions.PROGRESSING, "True", reason, message, self._now())
+
+    async def _scale(self, view: _Rollout, sizes: Mapping[str, int]) -> None:
+        measure = revisions.measure(view.bounds)
+        for one in view.all:
+            name = one.metadata.name
+            wanted = sizes.get(name)
+            annotations = one.metadata.annotations
+            if wanted is None or (wanted == revisions.size(one) and measure.items() <= annotations.items()):
+                continue
+            before = revisions.size(one)
+            one.spec.replicas = wanted
+            annotations.update(measure)
+            written = await self.client.update(one)
+            if view.new is one:
+                view.new = written
+            else:
+                view.old[view.old.index(one)] = written
+            if wanted != before:
+                way = "up" if wanted > before else "down"
+                text = f"Scaled {way} replica set {name} from {before} to {wanted}"
+                self.events.normal(view.deployment, "ScalingReplicaSet", text)
+
+    async def _clean_up(self, view: _Rollout) -> None:
+        limit = view.deployment.spec.revision_history_limit
+        for one in revisions.expendable(view.old, _HISTORY if limit is None else limit):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(one)
+
+    # -------------------------------------------------------------------------------------------------------------------- status
+
+    def _status(self, view: _Rollout) -> DeploymentStatus:
+        now = self._now()
+        status = conditions.counted(view.deployment, view.new, view.all, view.bounds, now)
+        conditions.judge_progress(view.deployment, status, view.new, view.all, now)
+        return status
+
+    async def _write_status(self, view: _Rollout) -> Result | None:
+        deployment = view.deployment
+        status = self._status(view)
+        stored = self.lister(Deployment).get(deployment.metadata.name, deployment.metadata.namespace)
+        if stored is None or stored.status != status:
+            changed = copy.copy(deployment)
+            changed.status = status
+            await self.client.update_status(changed)
+        progressing = conditions.find(status.conditions, conditions.PROGRESSING)
+        if progressing is None or progressing.reason in conditions.AT_REST:
+            return None
+        # Nothing happens when a deadline passes: look again then.
+        return Result(requeue_after=max(conditions.seconds_left(deployment, progressing, self.clock.wall()), 0.0) + 1.0)
+
+    def _now(self) -> datetime:
+        return self.clock.wall().replace(microsecond=0)

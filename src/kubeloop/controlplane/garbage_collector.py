@@ -1,0 +1,352 @@
+"""Garbage collector: deletes objects whose owners are gone, and carries out orphaning and foreground deletion.
+
+Source: Kubernetes pkg/controller/garbagecollector/garbagecollector.go; documentation, "Garbage Collection". ``ownership_graph`` remembers,
+this decides and acts; what the graph does not know is asked from the server before anything is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubeloop.cache import Event, EventType, Head, Registration
+from kubeloop.client import Client, DeleteOptions, Propagation
+from kubeloop.client.discovery import ApiResource
+from kubeloop.controller import Result, RunnerStats, Surroundings
+from kubeloop.controller.workers import ReconcileCounts, Workers
+from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, Owner, OwnershipGraph
+from kubeloop.meta import (
+    Conflict,
+    GroupVersionKind,
+    Invalid,
+    KubeloopError,
+    NotFound,
+    PartialObject,
+    Resource,
+    UnknownKind,
+    Unstructured,
+)
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
+
+log = logger_with_context(__name__)
+
+_WORKERS = 10
+#: Never owners nor worth collecting, and the most frequent objects of a cluster (upstream ignores them too).
+_IGNORED = {("", "events"), ("events.k8s.io", "events")}
+_DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+
+class _Finalizers(msgspec.Struct):
+    finalizers: list[str] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    metadata: _Finalizers = msgspec.field(default_factory=_Finalizers)
+
+
+class GarbageCollector:
+    """Watches every kind that can be listed, watched and deleted, custom ones from the moment their definition is established.
+
+    Guarantees
+        An object is deleted only if every one of its owners is known to be gone, or is being deleted in the foreground and waits for it;
+        each is asked from the server itself, by uid, and the deletion names uid and version of what was looked at.
+
+    ``classes``: the Python class to watch a kind with, so that an informer is shared with the controllers that use it.
+    """
+
+    def __init__(self, classes: Iterable[type[Resource]] = ()) -> None:
+        self._classes: Mapping[GroupVersionKind, type[Resource]] = {cls.__kind_info__.gvk: cls for cls in classes}
+        self._graph = OwnershipGraph()
+        self._watched: dict[GroupVersionKind, Registration[Resource]] = {}
+        self._definitions: Registration[Resource] | None = None
+        self._surroundings: Surroundings | None = None
+        self._queue: WorkQueue[Item] | None = None
+        self._workers: Workers[Item] | None = None
+        self._last_change = ""
+
+    @property
+    def name(self) -> str:
+        return "garbage-collector"
+
+    @property
+    def stats(self) -> RunnerStats:
+        queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
+        counts = self._workers.counts if self._workers is not None else ReconcileCounts()
+        return RunnerStats(self.name, _WORKERS, queue, counts, self._last_change)
+
+    async def connect(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        clock = surroundings.clock
+        self._queue = WorkQueue(ExponentialLimiter(), clock)
+        cluster = surroundings.client.cluster
+        self._workers = Workers(self.name, self._attend, self._queue, _WORKERS, cluster=cluster, clock=clock)
+        await self._watch_everything()
+        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False))
+        changed = self._definition_changed
+        self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
+
+    async def synced(self, timeout: float) -> None:
+        for registration in list(self._watched.values()):
+            await registration.wait_synced(timeout)
+
+    async def run(self) -> None:
+        if self._workers is not None:
+            await self._workers.run()
+
+    def stop(self) -> None:
+        if self._workers is not None:
+            self._workers.stop()
+
+    async def close(self) -> None:
+        for registration in self._watched.values():
+            registration.remove()
+        if self._definitions is not None:
+            self._definitions.remove()
+        if self._queue is not None:
+            self._queue.shut_down()
+
+    # ------------------------------------------------------------------------------------------------------------ what is watched
+
+    async def _watch_everything(self) -> None:
+        surroundings = self._around
+        for resource in await surroundings.client.mapper.resources():
+            if self._is_collectable(resource):
+                self._watch(resource.gvk, resource.gvr.resource, resource.namespaced)
+
+    def _is_collectable(self, resource: ApiResource) -> bool:
+        if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
+            return False
+        # One version of a resource is enough: all show the same objects. The preferred one comes first.
+        return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
+
+    def _watch(self, gvk: GroupVersionKind, plural: str, namespaced: bool) -> None:
+        cls = self._class_of(gvk, plural, namespaced)
+        surroundings = self._around
+        namespace = surroundings.namespace if namespaced else None
+        informer = surroundings.informers.of(cls, namespace=namespace)
+        self._watched[gvk] = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
+
+    def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
+        known = self._classes.get(gvk)
+        if known is not None:
+            return known
+        return Unstructured.of(gvk.api_version, gvk.kind, plural=plural or None, namespaced=namespaced)
+
+    async def _definition_changed(self, event: Event[Resource]) -> None:
+        """A custom kind appeared or has gone: look at what is served now."""
+        if event.initial or event.type is EventType.RESYNC:
+            return
+        self._around.client.mapper.forget()
+        await self._watch_everything()
+
+    # ------------------------------------------------------------------------------------------------------------------ events
+
+    def _seen(self, event: Event[Resource]) -> None:
+        head = event.head
+        if event.type is EventType.RESYNC:
+            return
+        if event.type is EventType.DELETED:
+            look = self._graph.remove(head.uid)
+        else:
+            look = self._graph.put(_node(head, event.view.kind))
+            if event.old is not None and event.old.uid != head.uid:
+                look += self._graph.remove(event.old.uid)
+        queue = self._queue
+        if look and queue is not None:
+            self._last_change = f"{event.view.kind.kind} {event.key} {event.type.value}"
+            for item in look:
+                queue.add(item)
+
+    # ----------------------------------------------------------------------------------------------------------------- decisions
+
+    async def _attend(self, item: Item) -> Result | None:
+        node = self._graph.find(item.uid)
+        if node is not None and node.deleting and not node.waits and not node.orphans:
+            return None
+        live = await self._read(item.api_version, item.kind, item.namespace, item.name)
+        if live is None or live.metadata.uid != item.uid:
+            self._is_gone(item.uid)
+            return None
+        metadata = live.metadata
+        deleting = metadata.deletion_timestamp is not None
+        if deleting and ORPHAN in metadata.finalizers:
+            await self._orphan(item, live)
+        elif deleting and FOREGROUND in metadata.finalizers:
+            await self._foreground(item, live)
+        elif not deleting and metadata.owner_references:
+            await self._judge(item, live)
+        return None
+
+    async def _judge(self, item: Item, live: PartialObject) -> None:
+        """Delete what has no owner left; take owners off that are gone while others remain."""
+        gone: list[str] = []
+        waiting: list[str] = []
+        solid = False
+        for reference in live.metadata.owner_references:
+            owner = Owner(reference.api_version, reference.kind, reference.name, reference.uid)
+            state = await self._state_of(owner, item.namespace)
+            if state == "gone":
+                gone.append(owner.uid)
+            elif state == "waiting":
+                waiting.append(owner.uid)
+            else:
+                solid = True
+        if solid:
+            if gone or waiting:
+                await self._drop_owners(item, live, [*gone, *waiting])
+            return
+        if waiting and self._graph.dependents(item.uid):
+            # Owners that wait expect their dependents' dependents to go first, too.
+            await self._break_circles(item)
+            await self._delete(item, live, "Foreground")
+        elif ORPHAN in live.metadata.finalizers:
+            await self._delete(item, live, "Orphan")
+        elif FOREGROUND in live.metadata.finalizers:
+            await self._delete(item, live, "Foreground")
+        else:
+            await self._delete(item, live, "Background")
+
+    async def _state_of(self, owner: Owner, namespace: str) -> str:
+        """``solid``, ``waiting`` (for its dependents to go) or ``gone``."""
+        if self._graph.is_gone(owner.uid):
+            return "gone"
+        if not namespace and await self._is_namespaced(owner):
+            # Nobody can say in which namespace. Such a reference is never a reason to delete (upstream does not act on it either).
+            return "solid"
+        live = await self._read(owner.api_version, owner.kind, namespace, owner.name)
+        if live is None or live.metadata.uid != owner.uid:
+            self._graph.forget_owner(owner.uid)
+            return "gone"
+        waits = live.metadata.deletion_timestamp is not None and FOREGROUND in live.metadata.finalizers
+        return "waiting" if waits else "solid"
+
+    async def _foreground(self, item: Item, live: PartialObject) -> None:
+        blocking = [dependent for dependent in self._graph.dependents(item.uid) if dependent.blocks(item.uid)]
+        if not blocking:
+            await self._drop_finalizer(item, live, FOREGROUND)
+            return
+        for dependent in blocking:
+            if not dependent.deleting and self._queue is not None:
+                self._queue.add(dependent.item)
+
+    async def _orphan(self, item: Item, live: PartialObject) -> None:
+        for dependent in self._graph.dependents(item.uid):
+            current = await self._read_item(dependent.item)
+            if current is not None:
+                await self._drop_owners(dependent.item, current, [item.uid])
+        await self._drop_finalizer(item, live, ORPHAN)
+
+    async def _break_circles(self, item: Item) -> None:
+        """A dependent that waits for its own dependents, and is one of them by a circle, must not block what it waits for."""
+        for dependent in self._graph.dependents(item.uid):
+            if not dependent.waits:
+                continue
+            live = await self._read_item(item)
+            if live is None:
+                return
+            references = [{**msgspec.to_builtins(reference), "blockOwnerDeletion": False} for reference in live.metadata.owner_references]
+            await self._patch(item, {"metadata": _guard(live) | {"ownerReferences": references}})
+            return
+
+    # ------------------------------------------------------------------------------------------------------------------- actions
+
+    async def _delete(self, item: Item, live: PartialObject, policy: Propagation) -> None:
+        options = DeleteOptions(uid=item.uid, resource_version=live.metadata.resource_version)
+        options = msgspec.structs.replace(options, propagation=policy)
+        cls = await self._served_class(item.api_version, item.kind)
+        if cls is None:
+            return
+        try:
+            await self._client.delete(cls, item.name, namespace=item.namespace or None, options=options)
+        except NotFound:
+            self._is_gone(item.uid)
+        else:
+            log.info("deleted %s (%s): its owners are gone", item, policy.lower())
+
+    async def _drop_owners(self, item: Item, live: PartialObject, uids: list[str]) -> None:
+        kept = [msgspec.to_builtins(reference) for reference in live.metadata.owner_references if reference.uid not in uids]
+        if len(kept) != len(live.metadata.owner_references):
+            await self._patch(item, {"metadata": _guard(live) | {"ownerReferences": kept or None}})
+
+    async def _drop_finalizer(self, item: Item, live: PartialObject, finalizer: str) -> None:
+        kept = [one for one in live.metadata.finalizers if one != finalizer]
+        if len(kept) != len(live.metadata.finalizers):
+            await self._patch(item, {"metadata": _guard(live) | {"finalizers": kept}})
+
+    async def _patch(self, item: Item, change: dict[str, object]) -> None:
+        cls = await self._served_class(item.api_version, item.kind)
+        if cls is None:
+            return
+        try:
+            await self._client.patch(cls, item.name, change, type="merge", namespace=item.namespace or None)
+        except NotFound:
+            self._is_gone(item.uid)
+        except Invalid as error:
+            raise Conflict(error.status, error.request) from error
+
+    async def _read_item(self, item: Item) -> PartialObject | None:
+        live = await self._read(item.api_version, item.kind, item.namespace, item.name)
+        return live if live is not None and live.metadata.uid == item.uid else None
+
+    async def _read(self, api_version: str, kind: str, namespace: str, name: str) -> PartialObject | None:
+        """The object's metadata; None if there is none. An owner of a namespaced object lives in its namespace or in none.
+
+        Raises:
+            KubeloopError: the server does not know the kind: nobody can say whether the owner exists, so nothing may be deleted.
+        """
+        cls = await self._served_class(api_version, kind)
+        if cls is None:
+            raise KubeloopError(f"no kind {kind} is served in {api_version}: its objects cannot be looked up")
+        mapping = await self._client.mapping(cls)
+        try:
+            return await self._client.get_metadata(cls, name, namespace=namespace if mapping.namespaced else None)
+        except NotFound:
+            return None
+
+    async def _is_namespaced(self, owner: Owner) -> bool:
+        cls = await self._served_class(owner.api_version, owner.kind)
+        return cls is not None and (await self._client.mapping(cls)).namespaced
+
+    async def _served_class(self, api_version: str, kind: str) -> type[Resource] | None:
+        cls = self._class_of(GroupVersionKind.of(api_version, kind))
+        try:
+            await self._client.mapping(cls)
+        except UnknownKind:
+            return None
+        return cls
+
+    def _is_gone(self, uid: str) -> None:
+        if self._queue is not None:
+            for item in self._graph.remove(uid):
+                self._queue.add(item)
+
+    @property
+    def _around(self) -> Surroundings:
+        if self._surroundings is None:
+            raise KubeloopError("the garbage collector is not connected; give it to a Manager")
+        return self._surroundings
+
+    @property
+    def _client(self) -> Client:
+        return self._around.client
+
+
+def _node(head: Head, kind: type[Resource]) -> Node:
+    owners = tuple(
+        Owner(owner.api_version, owner.kind, owner.name, owner.uid, bool(owner.block_owner_deletion)) for owner in head.owner_references
+    )
+    # Heads do not carry finalizers; they matter only for the few objects that are being deleted.
+    finalizers = (_FINALIZERS.decode(head.document()).metadata.finalizers or ()) if head.deleting else ()
+    return Node(
+        Item(head.uid, kind.api_version, kind.kind, head.namespace, head.name), owners, deleting=head.deleting, finalizers=finalizers
+    )
+
+
+def _guard(live: PartialObject) -> dict[str, object]:
+    """Has the server refuse the patch if the object is not the one, or not in the state, that was looked at."""
+    return {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
+
+
+_FINALIZERS = msgspec.json.Decoder(_Metadata)

@@ -1,0 +1,177 @@
+"""ReplicaSet controller: keeps so many pods of a template alive, and says how many there are.
+
+Source: Kubernetes pkg/controller/replicaset/replica_set.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from kubeloop.api.apps.v1 import ReplicaSet, ReplicaSetCondition, ReplicaSetStatus
+from kubeloop.api.core.v1 import Pod
+from kubeloop.codec import decode, to_dict
+from kubeloop.controller import Controller, Result, set_controller_reference
+from kubeloop.controller.controller import OWNER_INDEX
+from kubeloop.controlplane.claims import claim
+from kubeloop.controlplane.expectations import Expectations
+from kubeloop.controlplane.pod_ranking import deletion_order, is_active, is_available, is_ready
+from kubeloop.meta import ApiError, KubeloopError, NotFound, selector_from
+
+#: Pods created or deleted in one reconcile at most.
+BURST = 500
+#: Looked at again after so many seconds when the cache has not shown the last writes.
+_RECHECK = 1.0
+
+
+class ReplicaSetController(Controller[ReplicaSet], owns=[Pod], workers=5, name="replicaset-controller"):
+    """Creates and deletes pods; adopts pods that match and have no controller."""
+
+    async def start(self) -> None:
+        self._expectations = Expectations(self.informer(Pod), self.clock)
+
+    async def reconcile(self, replica_set: ReplicaSet) -> Result | None:
+        key = replica_set.object_key(self.cluster)
+        pods = await self._claimed(replica_set)
+        active = [pod for pod in pods if is_active(pod)]
+        failure: KubeloopError | None = None
+        settled = self._expectations.met(key)
+        reason = ""
+        if settled and replica_set.metadata.deletion_timestamp is None:
+            missing = (1 if replica_set.spec.replicas is None else replica_set.spec.replicas) - len(active)
+            try:
+                if missing > 0:
+                    reason = "FailedCreate"
+                    await self._create(replica_set, min(missing, BURST))
+                elif missing < 0:
+                    reason = "FailedDelete"
+                    await self._delete(replica_set, active, min(-missing, BURST))
+            except KubeloopError as error:
+                failure = error
+        terminating = sum(pod.metadata.deletion_timestamp is not None for pod in pods if pod.status.phase not in ("Succeeded", "Failed"))
+        await self._write_status(replica_set, active, terminating, failure, reason)
+        if failure is not None:
+            raise failure
+        if not settled:
+            return Result(requeue_after=_RECHECK)
+        return self._when_available(replica_set, active)
+
+    async def _claimed(self, replica_set: ReplicaSet) -> list[Pod]:
+        lister = self.lister(Pod)
+        metadata = replica_set.metadata
+        selector = selector_from(replica_set.spec.selector)
+        candidates = {pod.metadata.uid: pod for pod in lister.by_index(OWNER_INDEX, metadata.uid)}
+        for head in lister.heads(metadata.namespace, selector):
+            if head.uid not in candidates and head.controller is None:
+                pod = lister.get(head.name, head.namespace)
+                if pod is not None:
+                    candidates[head.uid] = pod
+        return await claim(self.client, replica_set, candidates.values(), selector)
+
+    async def _create(self, replica_set: ReplicaSet, count: int) -> None:
+        template: dict[str, Any] = to_dict(replica_set)["spec"]["template"]
+        key = replica_set.object_key(self.cluster)
+
+        async def one() -> None:
+            pod = pod_from(template, replica_set.metadata.name, replica_set.metadata.namespace)
+            set_controller_reference(replica_set, pod)
+            created = await self.client.create(pod)
+            self._expectations.created(key, created)
+            self.events.normal(replica_set, "SuccessfulCreate", f"Created pod: {created.metadata.name}")
+
+        try:
+            await in_growing_batches(one, count)
+        except ApiError as error:
+            if error.has_cause("NamespaceTerminating"):
+                return  # Nothing can be created there ever again; trying would only fill logs.
+            self.events.warning(replica_set, "FailedCreate", f"Error creating: {error.status.message}")
+            raise
+
+    async def _delete(self, replica_set: ReplicaSet, active: Sequence[Pod], count: int) -> None:
+        key = replica_set.object_key(self.cluster)
+        neighbours = Counter(pod.spec.node_name or "" for pod in active)
+        chosen = deletion_order(active, neighbours, self.clock.wall())[:count]
+
+        async def one(pod: Pod) -> None:
+            try:
+                await self.client.delete(pod)
+            except NotFound:
+                pass
+            else:
+                self.events.normal(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+            self._expectations.deleted(key, pod)
+
+        outcomes = await asyncio.gather(*(one(pod) for pod in chosen), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                self.events.warning(replica_set, "FailedDelete", f"Error deleting: {outcome}")
+                raise outcome
+
+    async def _write_status(
+        self, replica_set: ReplicaSet, active: Sequence[Pod], terminating: int, failure: KubeloopError | None, reason: str
+    ) -> None:
+        now = self.clock.wall().replace(microsecond=0)
+        least = replica_set.spec.min_ready_seconds or 0
+        labels = replica_set.spec.template.metadata.labels.items()
+        status = ReplicaSetStatus(
+            replicas=len(active),
+            fully_labeled_replicas=sum(labels <= pod.metadata.labels.items() for pod in active) or None,
+            ready_replicas=sum(map(is_ready, active)) or None,
+            available_replicas=sum(is_available(pod, least, now) for pod in active) or None,
+            terminating_replicas=terminating,
+            observed_generation=replica_set.metadata.generation,
+            conditions=[condition for condition in replica_set.status.conditions if condition.type != "ReplicaFailure"],
+        )
+        if failure is not None:
+            before = next((one for one in replica_set.status.conditions if one.type == "ReplicaFailure"), None)
+            since = before.last_transition_time if before is not None and before.status == "True" else now
+            message = failure.status.message if isinstance(failure, ApiError) else str(failure)
+            status.conditions.append(
+                ReplicaSetCondition(type="ReplicaFailure", status="True", reason=reason, message=message, last_transition_time=since)
+            )
+        if status != replica_set.status:
+            replica_set.status = status
+            await self.client.update_status(replica_set)
+
+    def _when_available(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Result | None:
+        """Nothing happens at the moment at which a ready pod has been ready for long enough: come back then."""
+        least = replica_set.spec.min_ready_seconds or 0
+        now = self.clock.wall()
+        if least and any(is_ready(pod) and not is_available(pod, least, now) for pod in active):
+            return Result(requeue_after=float(least))
+        return None
+
+
+def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
+    """A pod as the template of ``owner`` wants it, with every field of the template, known here or not."""
+    metadata = template.get("metadata") or {}
+    kept = {name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**kept, "generateName": f"{owner}-", "namespace": namespace},
+        "spec": template.get("spec") or {},
+    }
+    return decode(Pod, msgspec.json.encode(document))
+
+
+async def in_growing_batches(one: Callable[[], Awaitable[None]], count: int) -> None:
+    """Call ``one`` so many times, 1, 2, 4 ... at once. After a batch with a failure nothing more is tried, so that what is refused by a
+    quota or a webhook is refused once and not five hundred times (slowStartBatch upstream).
+
+    Raises:
+        Exception: the first failure.
+    """
+    size = 1
+    while count > 0:
+        size = min(size, count)
+        outcomes = await asyncio.gather(*(one() for _ in range(size)), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        count -= size
+        size *= 2
