@@ -15,6 +15,7 @@ from kubeloop.codec.shape import Form, Shape, fields_of
 
 Raw = msgspec.Raw
 
+_NULL = Raw(b"null")
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _ARRAY = msgspec.json.Decoder(list[Raw])
 
@@ -28,17 +29,15 @@ def change_struct(raw: bytes | Raw, old: msgspec.Struct, new: msgspec.Struct) ->
     try:
         parts = _OBJECT.decode(raw)
     except msgspec.ValidationError:
-        return fresh.write_struct(new)
+        parts = {}  # null: the empty value was read
     for wire, field in fields_of(type(new)).by_wire.items():
         before, after = getattr(old, field.name), getattr(new, field.name)
         if _same(before, after, field.shape):
             continue
         if after is None and field.shape.type is not Any:
             parts.pop(wire, None)
-        elif wire not in parts:
-            parts[wire] = Raw(fresh.write(after, field.shape))
         else:
-            parts[wire] = Raw(_change(parts[wire], before, after, field.shape, field.keys))
+            parts[wire] = Raw(_change(parts.get(wire, _NULL), before, after, field.shape, field.keys))
     return msgspec.json.encode(parts)
 
 

@@ -115,7 +115,10 @@ def decode_bookmark(data: Buffer) -> Bookmark:
 
 @functools.cache
 def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cls, dec_hook=_hook)
+    try:
+        return msgspec.json.Decoder(cls, dec_hook=_hook)
+    except NameError as error:
+        raise TypeError(f"{cls.__name__}: {error}; models must be defined in a module, not in a function") from None
 
 
 def decoder_of(cls: type[M]) -> msgspec.json.Decoder[M]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
 import types
 import typing
 from dataclasses import dataclass, field
@@ -59,33 +58,32 @@ class Fields:
     micro: bool = False
 
 
-@functools.cache
-def fields_of(cls: type[msgspec.Struct]) -> Fields:
-    """The fields of a struct class (its own definition may be recursive: ``loose`` and ``micro`` are then on the safe side)."""
+def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...] = ()) -> Fields:
+    """The fields of a struct class. ``within``: the classes whose fields are being worked out, for definitions that are recursive."""
+    known = _KNOWN.get(cls)
+    if known is not None:
+        return known
     found = Fields(cls)
-    _UNDER_WAY[cls] = found
-    try:
-        hints = typing.get_type_hints(cls, include_extras=True)
-        list_keys = cls.__list_keys__ if issubclass(cls, Model) else {}
-        for info in msgspec.structs.fields(cls):
-            shape, optional = _shape_of(hints[info.name])
-            keys = _attributes(shape, list_keys.get(info.encode_name, ()))
-            found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, info.required, keys)
-            found.loose |= shape.loose
-            found.micro |= shape.micro
-    finally:
-        del _UNDER_WAY[cls]
+    hints = typing.get_type_hints(cls, include_extras=True)
+    list_keys = cls.__list_keys__ if issubclass(cls, Model) else {}
+    for info in msgspec.structs.fields(cls):
+        shape, optional = _shape_of(hints[info.name], (*within, cls))
+        keys = _attributes(shape, list_keys.get(info.encode_name, ()))
+        found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, info.required, keys)
+        found.loose |= shape.loose
+        found.micro |= shape.micro
+    _KNOWN[cls] = found
     return found
 
 
-_UNDER_WAY: dict[type[msgspec.Struct], Fields] = {}
+_KNOWN: dict[type[msgspec.Struct], Fields] = {}
 
 
-def _shape_of(hint: Any) -> tuple[Shape, bool]:
+def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shape, bool]:
     micro = False
     if typing.get_origin(hint) is typing.Annotated:
         micro = any(isinstance(extra, msgspec.Meta) and (extra.extra or {}).get("kubernetes") == "MicroTime" for extra in hint.__metadata__)
-        shape, optional = _shape_of(hint.__origin__)
+        shape, optional = _shape_of(hint.__origin__, within)
         shape.micro |= micro
         return shape, optional
     origin = typing.get_origin(hint)
@@ -93,23 +91,26 @@ def _shape_of(hint: Any) -> tuple[Shape, bool]:
         members = [member for member in typing.get_args(hint) if member is not type(None)]
         optional = len(members) < len(typing.get_args(hint))
         if len(members) == 1:
-            return _shape_of(members[0])[0], optional
+            return _shape_of(members[0], within)[0], optional
         if all(member in (int, str) for member in members):
             return Shape(Form.SCALAR, int), optional
         return Shape(Form.ANY, Any, loose=True), optional
     if origin is list:
-        item = _shape_of(typing.get_args(hint)[0])[0]
+        item = _shape_of(typing.get_args(hint)[0], within)[0]
         return Shape(Form.LIST, list, item, item.loose, item.micro), False
     if origin is dict:
-        item = _shape_of(typing.get_args(hint)[1])[0]
+        item = _shape_of(typing.get_args(hint)[1], within)[0]
         return Shape(Form.MAP, dict, item, item.loose, item.micro), False
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        if hint in _UNDER_WAY:
-            return Shape(Form.STRUCT, hint, loose=True), False
-        inner = fields_of(hint)
+        if hint in within:
+            # What it holds is not known yet: on the safe side.
+            return Shape(Form.STRUCT, hint, loose=True, micro=True), False
+        inner = fields_of(hint, within)
         return Shape(Form.STRUCT, hint, loose=inner.loose, micro=inner.micro), False
-    if hint is msgspec.Raw or hint is Any or hint is object:
-        return Shape(Form.ANY, hint, loose=True), hint is not msgspec.Raw
+    if hint is msgspec.Raw:
+        return Shape(Form.ANY, hint), False
+    if hint is Any or hint is object:
+        return Shape(Form.ANY, hint, loose=True), True
     return Shape(Form.SCALAR, hint), hint is datetime
 
 

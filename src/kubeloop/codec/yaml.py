@@ -80,15 +80,16 @@ def _text(loader: Any, node: Any) -> str:
 
 def _mapping(loader: Any, node: Any) -> dict[str, Any]:
     loader.flatten_mapping(node)
-    return {_key(loader.construct_object(key, deep=True)): loader.construct_object(value, deep=True) for key, value in node.value}
+    return {_key(loader, key): loader.construct_object(value, deep=True) for key, value in node.value}
 
 
-def _key(key: Any) -> str:
+def _key(loader: Any, node: Any) -> str:
     """JSON has only text for keys; numbers and booleans are written as they are there."""
+    key = loader.construct_object(node, deep=True)
     if isinstance(key, str):
         return key
     if key is None or isinstance(key, list | dict):
-        raise DecodeError(f"a key is {key!r}; keys are text")
+        raise yaml.constructor.ConstructorError(None, None, f"a key is {key!r}; keys are text", node.start_mark)
     return msgspec.json.encode(key).decode()
 
 
@@ -97,6 +98,7 @@ _Loader.add_constructor(_TAG + "int", _int)
 _Loader.add_constructor(_TAG + "float", _float)
 _Loader.add_constructor(_TAG + "timestamp", _text)
 _Loader.add_constructor(_TAG + "binary", _text)
+_Loader.add_constructor(_TAG + "merge", _text)
 _Loader.add_constructor(_TAG + "map", _mapping)
 
 

@@ -5,7 +5,7 @@ A model never refuses a field that it does not know; the document that an object
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, dataclass_transform
 
 import msgspec
 
@@ -13,7 +13,16 @@ IntOrString: TypeAlias = int | str
 """A number, or a string such as ``50%`` or a port's name (k8s.io/apimachinery pkg/util/intstr)."""
 
 
-class Model(msgspec.Struct, kw_only=True, omit_defaults=True, repr_omit_defaults=True, rename="camel"):
+class _KeywordOnly(msgspec.StructMeta):
+    """msgspec does not hand ``kw_only`` on to subclasses; without it a required field could not follow the base's optional ones."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **config: Any) -> _KeywordOnly:
+        config.setdefault("kw_only", True)
+        return super().__new__(mcls, name, bases, namespace, **config)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Model(msgspec.Struct, metaclass=_KeywordOnly, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
     """The base of nested models. Subclasses declare fields in snake case.
 
     Field types
@@ -24,6 +33,8 @@ class Model(msgspec.Struct, kw_only=True, omit_defaults=True, repr_omit_defaults
 
     ``__list_keys__`` says which lists are maps in disguise: wire name of the field -> wire names of the keys of its items
     (``{"containers": ("name",)}``). Changes to such a list are matched to the source document by key, wherever items move.
+
+    Not watched by the cycle collector: what JSON can say is a tree. An object made to contain itself could not be sent, and would leak.
 
     Wire names that the camel rule does not give (``clusterIP``) are set with ``msgspec.field(name=...)``.
     """
@@ -53,6 +64,3 @@ class Source:
         self.cls = cls
         self.document = document
         self.partial = partial
-
-    def __reduce__(self) -> tuple[type[Source], tuple[type[Model], bytes, str]]:
-        return Source, (self.cls, self.document, self.partial)

@@ -42,7 +42,7 @@ class Quantity:
 
     Guarantees
         Arithmetic is exact; only what is finer than 1n is rounded, away from zero, as Kubernetes does.
-        ``str()`` is what an API server would answer for the same text.
+        ``str()`` is what an API server would answer for the same text (except that upstream prints 1000E as 1; here it stays 1000E).
 
     Not guaranteed
         Decimal exponents beyond 1000 are refused, where Kubernetes would compute for a long time.

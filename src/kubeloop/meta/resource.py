@@ -79,7 +79,7 @@ class Resource(Documented, Model):
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return _restore, (type(self), fields, source_of(self))
+        return _restore, (type(self), fields, source_parts(self))
 
 
 def _name(cls: type[Resource], info: KindInfo) -> None:
@@ -87,11 +87,17 @@ def _name(cls: type[Resource], info: KindInfo) -> None:
     cls.kind = info.gvk.kind
 
 
-def _restore(cls: type[R], fields: dict[str, Any], source: Source | None) -> R:
+def _restore(cls: type[R], fields: dict[str, Any], source: tuple[bytes, str] | None) -> R:
     obj = cls(**fields)
     if source is not None:
-        set_source(obj, source)
+        set_source(obj, Source(cls, *source))
     return obj
+
+
+def source_parts(obj: Resource) -> tuple[bytes, str] | None:
+    """Document and what is missing of it: what a pickle carries."""
+    source = source_of(obj)
+    return None if source is None else (source.document, source.partial)
 
 
 def set_source(obj: Resource, source: Source) -> None:

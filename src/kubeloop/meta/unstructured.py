@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, ClassVar, Self, cast
 
 import msgspec
@@ -10,7 +11,7 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.meta.model import Source
 from kubeloop.meta.object_meta import ObjectMeta
-from kubeloop.meta.resource import KindInfo, Resource, set_source, source_of
+from kubeloop.meta.resource import KindInfo, Resource, set_source, source_parts
 
 _CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {}
 
@@ -45,7 +46,8 @@ class Unstructured(Resource):
         if found is None:
             info = KindInfo(GroupVersionKind(*GroupVersion.parse(api_version), kind), plural, namespaced, kind.lower())
             namespace = {"__kind_info__": info, "__plain__": key, "__module__": __name__, "__qualname__": f"Unstructured[{kind}]"}
-            found = _CLASSES[key] = cast("type[Unstructured]", msgspec.StructMeta(kind, (Unstructured,), namespace))
+            made = types.new_class(kind, (Unstructured,), {}, lambda body: body.update(namespace))
+            found = _CLASSES[key] = cast("type[Unstructured]", made)
         return found
 
     @classmethod
@@ -172,18 +174,18 @@ class Unstructured(Resource):
         return f"{self.kind}({self.to_dict()!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.__plain__, self.to_dict(), source_of(self))
+        return _restore, (self.__plain__, self.to_dict(), source_parts(self))
 
 
 _METADATA: Any = Resource.__dict__["metadata"]
 Unstructured.metadata = property(Unstructured._get_metadata, Unstructured._set_metadata)  # type: ignore[assignment]  # mypy sees the field
 
 
-def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str, Any], source: Source | None) -> Unstructured:
+def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str, Any], source: tuple[bytes, str] | None) -> Unstructured:
     api_version, kind, plural, namespaced = plain
     obj = Unstructured.of(api_version, kind, plural=plural, namespaced=namespaced).from_dict(content)
     if source is not None:
-        set_source(obj, source)
+        set_source(obj, Source(type(obj), *source))
     return obj
 
 
