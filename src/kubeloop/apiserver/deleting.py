@@ -112,7 +112,9 @@ class Deleter:
             if not finalizers:
                 del metadata["finalizers"]
         graceful = resource.strategy.default_grace is not None
-        marked = self._mark_graceful(resource, obj, options) if graceful else self._mark(metadata, first=first and bool(finalizers))
+        begun = first and bool(metadata.get("deletionTimestamp"))  # the strategy has marked the object itself
+        marks = first and not begun and bool(finalizers)
+        marked = self._mark_graceful(resource, obj, options) if graceful else self._mark(metadata, first=marks) or begun
         gone = not finalizers and not (graceful and metadata.get("deletionGracePeriodSeconds"))
         return _Plan(obj, marked or changed, gone)
 

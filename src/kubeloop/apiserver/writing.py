@@ -13,6 +13,7 @@ from typing import Any
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Admission, Attributes
 from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.encoding import decode
 from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
@@ -21,6 +22,7 @@ from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import AlreadyExists
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource
+from kubeloop.schema.validation import same
 from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
@@ -213,7 +215,7 @@ class Writer:
 
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:
         resource = call.resource
-        if self.objects.encode(resource, obj) == current.kv.value:
+        if _is_stored(self.objects.encode(resource, obj), current.kv.value):
             return Outcome(current.obj, current)
         if ends_deletion(resource, obj):
             obj["metadata"]["resourceVersion"] = str(current.revision)
@@ -235,6 +237,11 @@ class Writer:
             self._lease = await self.objects.storage.grant(_EVENT_TTL + _LEASE_SPACING)
             self._lease_since = now
         return self._lease
+
+
+def _is_stored(encoded: bytes, stored: bytes) -> bool:
+    """Whether an update changes nothing: the same document, in whatever order of fields (which leaves its length)."""
+    return encoded == stored or (len(encoded) == len(stored) and same(decode(encoded), decode(stored)))
 
 
 def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:

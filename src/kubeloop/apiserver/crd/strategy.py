@@ -8,6 +8,7 @@ from kubeloop.apiserver.crd import defaults, validation
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, schema_of, set_condition, versions_of
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.time import format_time
 from kubeloop.schema.crd_rules import unrecognised_formats
 from kubeloop.schema.structural import has_rules
 from kubeloop.timing import Clock
@@ -59,8 +60,12 @@ class DefinitionStrategy(Strategy):
         return list(texts)
 
     def begin_deletion(self, obj: JSONObject) -> None:
-        """Called on the first DELETE, before deletionTimestamp is set: a finalizer then holds the definition while instances exist."""
+        """On the first DELETE: from then on a finalizer holds the definition while instances exist.
+
+        Upstream marks definitions in a way of their own: no deletionGracePeriodSeconds, and the generation stays.
+        """
         metadata = obj["metadata"]
+        metadata["deletionTimestamp"] = format_time(self._clock.wall())
         finalizers = metadata.get("finalizers") or []
         if CLEANUP_FINALIZER not in finalizers:
             metadata["finalizers"] = [*finalizers, CLEANUP_FINALIZER]

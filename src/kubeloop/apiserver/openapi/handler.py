@@ -64,7 +64,7 @@ class OpenAPI:
     def _document(self, request: Request, name: str) -> Answer:
         digest = self._documents.hashes().get(name)
         if digest is None:
-            return Answer(404, body=b"", content_type="text/plain; charset=utf-8")
+            return Answer(404, body=b"")
         headers = [("Vary", "Accept")]
         asked = request.parameter("hash")
         if asked and asked != digest:

@@ -16,6 +16,7 @@ from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 
 JSONObject = dict[str, Any]
 
+_MEDIA: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _NOT_IN_V2: Final = ("allOf", "anyOf", "oneOf", "not", "nullable", "default", "x-kubernetes-selectable-fields")
 
@@ -77,9 +78,15 @@ def _operation(operation: JSONObject) -> JSONObject:
         made["responses"][code] = shown if schema is None else {**shown, "schema": _moved(schema)}
     made.setdefault("consumes", ["*/*"])
     if produced:
-        made["produces"] = list(produced)
+        made["produces"] = sorted(produced, key=_media_rank)
     made["schemes"] = ["https"]
     return made
+
+
+def _media_rank(media_type: str) -> tuple[bool, int]:
+    """As upstream lists them: plain before streams, JSON before YAML before protobuf."""
+    plain = media_type.partition(";")[0]
+    return ";" in media_type, _MEDIA.index(plain) if plain in _MEDIA else len(_MEDIA)
 
 
 def _parameter(parameter: JSONObject) -> JSONObject:

@@ -20,7 +20,7 @@ JSONObject = dict[str, Any]
 INCLUDE_OBJECT: Final = ("", "None", "Metadata", "Object")
 
 #: Column definitions and rows.
-_Parts = tuple[list[JSONObject], list[JSONObject]]
+_Parts = tuple[list[JSONObject], list[JSONObject] | None]
 
 _LAYOUTS: Final[dict[str, Layout]] = {"pods": PODS, **CORE, **WORKLOADS, **AUTOSCALING, **GROUPS}
 
@@ -55,7 +55,8 @@ def _builtin(resource: ServedResource, objects: Iterable[JSONObject], now: float
     if layout.order is not None:
         objects = sorted(objects, key=layout.order)
     rows = [_row(layout.cells(obj, now), obj, include, layout.conditions(obj)) for obj in objects]
-    return [header.definition() for header in layout.headers], rows
+    # As upstream: Go's nil slice where the default columns meet no object.
+    return [header.definition() for header in layout.headers], None if layout is PLAIN and not rows else rows
 
 
 def _custom(resource: ServedResource, objects: Iterable[JSONObject], now: float, include: str) -> _Parts:
