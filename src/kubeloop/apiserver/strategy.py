@@ -146,6 +146,10 @@ class Strategy:
         """Texts for Warning headers of a create or update (deprecated fields and the like)."""
         return []
 
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        """The same for an update of the main resource."""
+        return self.warnings(context, obj)
+
     def counts_for_generation(self, obj: JSONObject) -> object:
         """What must differ between two states for ``metadata.generation`` to grow, where ``has_generation``."""
         apart = {"metadata", "apiVersion", "kind"} | ({"status"} if self.has_status else set())

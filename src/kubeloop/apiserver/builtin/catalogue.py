@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin import facts
+from kubeloop.apiserver.builtin.apps.daemon_set import DaemonSetStrategy
+from kubeloop.apiserver.builtin.apps.deployment import DeploymentStrategy, ReplicaSetStrategy
+from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrategy, StatefulSetStrategy
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
 from kubeloop.apiserver.strategy import Strategy
@@ -15,6 +18,11 @@ _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8
 
 _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("", "pods"): PodStrategy,
+    GroupResource("apps", "controllerrevisions"): ControllerRevisionStrategy,
+    GroupResource("apps", "daemonsets"): DaemonSetStrategy,
+    GroupResource("apps", "deployments"): DeploymentStrategy,
+    GroupResource("apps", "replicasets"): ReplicaSetStrategy,
+    GroupResource("apps", "statefulsets"): StatefulSetStrategy,
 }
 
 

@@ -106,16 +106,15 @@ class PodStrategy(BuiltinStrategy):
 
     def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
         found = []
-        # Updates carry a version, creations do not yet.
-        if not obj["metadata"].get("resourceVersion"):
-            if faults := dns1123_label(obj["metadata"].get("name", "")):
-                shown = f"[{' '.join(faults)}]"
-                found.append(
-                    "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-                    f"a DNS label is recommended: {shown}"
-                )
-            found += pod_warnings("", obj["metadata"], obj["spec"])
-        return found
+        if faults := dns1123_label(obj["metadata"].get("name", "")):
+            found.append(
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+                f"a DNS label is recommended: [{' '.join(faults)}]"
+            )
+        return found + pod_warnings("", obj["metadata"], obj["spec"])
+
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        return []
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         found = {label: value_at(obj, label) for label in self.field_labels}

@@ -1,0 +1,1 @@
+"""Kinds of the apps group that run pods from a template."""

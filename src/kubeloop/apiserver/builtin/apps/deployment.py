@@ -1,0 +1,132 @@
+"""Deployments and ReplicaSets. Source: pkg/apis/apps/validation, pkg/registry/apps/{deployment,replicaset}."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from kubeloop.apiserver.builtin.apps.rollout import amount, at_most_all, int_or_percent
+from kubeloop.apiserver.builtin.apps.template import (
+    Errors,
+    TemplateStrategy,
+    at_most,
+    collisions,
+    counts,
+    selector_and_template,
+    template_options,
+)
+from kubeloop.apiserver.builtin.pods.options import PodOptions
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import immutable, not_negative, unsupported
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+
+JSONObject = dict[str, Any]
+
+_TOO_MANY = "cannot be greater than status.replicas"
+
+
+class DeploymentStrategy(TemplateStrategy):
+    warns_about_name = True
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_deployment_spec(obj["spec"], template_options(None)))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = list(_deployment_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        # Labels are the user's, a status update leaves them alone.
+        if old["metadata"].get("labels"):
+            obj["metadata"]["labels"] = copy.deepcopy(old["metadata"]["labels"])
+        else:
+            obj["metadata"].pop("labels", None)
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_deployment_status(obj.get("status") or {}, old.get("status") or {}))
+
+    def counts_for_generation(self, obj: JSONObject) -> object:
+        return obj["spec"], obj["metadata"].get("annotations") or {}
+
+
+def _deployment_spec(spec: JSONObject, options: PodOptions) -> Errors:
+    yield from not_negative("spec.replicas", spec.get("replicas"))
+    yield from selector_and_template(spec, "ReplicaSet", options)
+    yield from _rollout("spec.strategy", spec.get("strategy") or {})
+    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+    deadline = spec.get("progressDeadlineSeconds")
+    yield from not_negative("spec.progressDeadlineSeconds", deadline)
+    if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
+        yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+
+
+def _rollout(path: str, strategy: JSONObject) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "Recreate":
+        if rolling is not None:
+            yield forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+    elif kind == "RollingUpdate":
+        if rolling is None:
+            yield required(f"{path}.rollingUpdate", "this should be defaulted and never be nil")
+        else:
+            yield from _rolling_update(f"{path}.rollingUpdate", rolling)
+    else:
+        shown = {"Type": kind, "RollingUpdate": _shown(rolling)}
+        yield unsupported(path, shown, ("Recreate", "RollingUpdate"))
+
+
+def _shown(rolling: JSONObject | None) -> JSONObject | None:
+    if rolling is None:
+        return None
+    return {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+
+
+def _rolling_update(path: str, rolling: JSONObject) -> Errors:
+    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    yield from int_or_percent(f"{path}.maxUnavailable", unavailable)
+    yield from int_or_percent(f"{path}.maxSurge", surge)
+    if amount(unavailable) == 0 and amount(surge) == 0:
+        yield invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
+    yield from at_most_all(f"{path}.maxUnavailable", unavailable)
+
+
+def _deployment_status(status: JSONObject, old: JSONObject) -> Errors:
+    yield from counts(status, "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    yield from counts(status, "unavailableReplicas", "terminatingReplicas", "collisionCount")
+    for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
+        yield from at_most(status, name, "replicas", _TOO_MANY)
+    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+    yield from collisions(status, old)
+
+
+class ReplicaSetStrategy(TemplateStrategy):
+    warns_about_name = True
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_replica_set_spec(obj["spec"], template_options(None)))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = list(_replica_set_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_replica_set_status(obj.get("status") or {}))
+
+    def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
+        return {"status.replicas": str((obj.get("status") or {}).get("replicas", 0))}
+
+
+def _replica_set_spec(spec: JSONObject, options: PodOptions) -> Errors:
+    yield from not_negative("spec.replicas", spec.get("replicas"))
+    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from selector_and_template(spec, "ReplicaSet", options)
+
+
+def _replica_set_status(status: JSONObject) -> Errors:
+    yield from counts(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    yield from counts(status, "terminatingReplicas")
+    for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
+        yield from at_most(status, name, "replicas", _TOO_MANY)
+    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")

@@ -1,0 +1,179 @@
+"""StatefulSets and ControllerRevisions. Source: pkg/apis/apps/validation, pkg/registry/apps/{statefulset,controllerrevision}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.builtin.apps.template import (
+    Errors,
+    TemplateStrategy,
+    always_restarts,
+    at_most,
+    collisions,
+    counts,
+    selects_template,
+    template_options,
+)
+from kubeloop.apiserver.builtin.claim_spec import claim_spec
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.options import PodOptions
+from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.metadata import annotation_map
+from kubeloop.apiserver.validation.selectors import is_empty, label_selector, labels
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.names import dns1123_label
+
+JSONObject = dict[str, Any]
+
+_MUTABLE = (
+    "replicas",
+    "template",
+    "updateStrategy",
+    "minReadySeconds",
+    "ordinals",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+)
+_IMMUTABLE_MESSAGE = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+    "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+class StatefulSetStrategy(TemplateStrategy):
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        return dns1123_label(name, prefix)
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        super().prepare_create(context, obj)
+        _drop_max_unavailable(obj, None)
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_update(context, obj, old)
+        _drop_max_unavailable(obj, old)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_spec(obj["spec"], template_options(None), update=False))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = list(_spec(obj["spec"], template_options(old["spec"].get("template")), update=True))
+        if _fixed(obj["spec"]) != _fixed(old["spec"]):
+            found.append(forbidden("spec", _IMMUTABLE_MESSAGE))
+        return found
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*_status(obj.get("status") or {}), *collisions(obj.get("status") or {}, old.get("status") or {})]
+
+    def template_warnings(self, obj: JSONObject) -> list[str]:
+        found = super().template_warnings(obj)
+        if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
+            found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+        return found
+
+
+def _drop_max_unavailable(obj: JSONObject, old: JSONObject | None) -> None:
+    """The feature MaxUnavailableStatefulSet is off by default: the field goes unless it is there already."""
+    rolling = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate")
+    before = ((((old or {}).get("spec") or {}).get("updateStrategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable")
+    if rolling is not None and before is None:
+        rolling.pop("maxUnavailable", None)
+
+
+def _fixed(spec: JSONObject) -> JSONObject:
+    return {name: value for name, value in spec.items() if name not in _MUTABLE}
+
+
+def _spec(spec: JSONObject, options: PodOptions, *, update: bool) -> Errors:
+    policy = spec.get("podManagementPolicy", "")
+    if not policy:
+        yield required("spec.podManagementPolicy")
+    elif policy not in ("OrderedReady", "Parallel"):
+        yield invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    yield from _update_strategy("spec.updateStrategy", spec.get("updateStrategy") or {})
+    retention = spec.get("persistentVolumeClaimRetentionPolicy")
+    if retention is not None:
+        for name in ("whenDeleted", "whenScaled"):
+            yield from one_of(f"spec.persistentVolumeClaimRetentionPolicy.{name}", retention.get(name, ""), ("Retain", "Delete"))
+    if not update:
+        for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            yield from claim_spec(f"spec.volumeClaimTemplates[{at}].spec", claim.get("spec") or {})
+    yield from not_negative("spec.replicas", spec.get("replicas"))
+    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
+    if not update and spec.get("serviceName"):
+        yield from label_name_field("spec.serviceName", spec["serviceName"])
+    yield from _template(spec, options)
+
+
+def _update_strategy(path: str, strategy: JSONObject) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if not kind:
+        yield required(path)
+    elif kind == "OnDelete":
+        if rolling is not None:
+            shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
+            yield invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")
+    elif kind == "RollingUpdate":
+        yield from not_negative(f"{path}.rollingUpdate.partition", (rolling or {}).get("partition"))
+    else:
+        yield invalid(path, {"Type": kind, "RollingUpdate": None}, "must be 'RollingUpdate' or 'OnDelete'")
+
+
+def _template(spec: JSONObject, options: PodOptions) -> Errors:
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    faults = list(label_selector("spec.selector", selector))
+    if selector is None:
+        yield required("spec.selector")
+    else:
+        yield from faults
+        if is_empty(selector):
+            yield invalid("spec.selector", selector, "empty selector is invalid for statefulset")
+    if faults:
+        yield invalid("spec.selector", selector, "")
+    else:
+        # The controller sets these; claims become volumes of their names.
+        pod = {name: value for name, value in (template.get("spec") or {}).items() if name not in ("subdomain", "hostname")}
+        claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
+        if claims:
+            own = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(claims)]
+            pod["volumes"] = own + [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
+        effective = {**template, "spec": pod}
+        yield from selects_template(selector, template)
+        yield from pod_template("spec.template", effective, options)
+        yield from _again(effective, options)
+    yield from always_restarts(template, "StatefulSet")
+
+
+def _again(template: JSONObject, options: PodOptions) -> Errors:
+    """Upstream checks the template's metadata twice for StatefulSets, and clients see each fault twice."""
+    metadata = template.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    yield from labels("spec.template.labels", metadata.get("labels"))
+    yield from annotation_map("spec.template.annotations", annotations)
+    yield from pod_annotations("spec.template.annotations", annotations, template.get("spec") or {}, options)
+
+
+def _status(status: JSONObject) -> Errors:
+    message = "cannot be greater than status.replicas"
+    yield from counts(status, "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    yield from counts(status, "observedGeneration", "collisionCount")
+    for name in ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"):
+        yield from at_most(status, name, "replicas", message)
+    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than status.readyReplicas")
+
+
+class ControllerRevisionStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("update", "create")
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        found = list(not_negative("revision", obj.get("revision")))
+        if obj.get("data") is None:
+            found.append(required("data", "data is mandatory"))
+        elif not isinstance(obj["data"], dict):
+            found.append(required("data", "data must be a valid JSON object"))
+        return found
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*not_negative("revision", obj.get("revision")), *immutable("data", obj.get("data"), old.get("data"))]

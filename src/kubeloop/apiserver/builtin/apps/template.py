@@ -1,0 +1,106 @@
+"""What selectors and pod templates of workloads must be together. Source: pkg/apis/apps/validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.options import PodOptions, deletion_cost_fits
+from kubeloop.apiserver.builtin.pods.security import host_sysctl_fault
+from kubeloop.apiserver.builtin.pods.spec import pod_template
+from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import not_negative, one_of
+from kubeloop.apiserver.validation.selectors import is_empty, label_selector, matches
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.names import dns1123_label
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+
+def template_options(old: JSONObject | None) -> PodOptions:
+    """What the template of an old state got away with stays allowed."""
+    if old is None:
+        return PodOptions()
+    spec = old.get("spec") or {}
+    sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
+    return PodOptions(
+        any_deletion_cost=not deletion_cost_fits((old.get("metadata") or {}).get("annotations") or {}),
+        host_sysctls=any(host_sysctl_fault(one.get("name", ""), spec) for one in sysctls),
+    )
+
+
+def selector_and_template(spec: JSONObject, kind: str, options: PodOptions) -> Errors:
+    """Of Deployments and ReplicaSets; ``kind`` only shows in the message about deadlines."""
+    selector = spec.get("selector")
+    faults = list(label_selector("spec.selector", selector))
+    if selector is None:
+        yield required("spec.selector")
+    else:
+        yield from faults
+        if is_empty(selector):
+            yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
+    if faults:
+        yield invalid("spec.selector", selector, "invalid label selector")
+        return
+    template = spec.get("template") or {}
+    yield from selects_template(selector, template)
+    yield from pod_template("spec.template", template, options)
+    yield from always_restarts(template, kind)
+
+
+def selects_template(selector: JSONObject | None, template: JSONObject) -> Errors:
+    labels = (template.get("metadata") or {}).get("labels")
+    if selector is None or not matches(selector, labels or {}):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def always_restarts(template: JSONObject, kind: str) -> Errors:
+    pod = template.get("spec") or {}
+    yield from one_of("spec.template.spec.restartPolicy", pod.get("restartPolicy", ""), ("Always",))
+    if pod.get("activeDeadlineSeconds") is not None:
+        yield forbidden("spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind} is not Supported")
+
+
+def counts(status: JSONObject, *names: str) -> Errors:
+    for name in names:
+        yield from not_negative(f"status.{name}", status.get(name))
+
+
+def at_most(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
+    if status.get(name, 0) > status.get(limit, 0):
+        yield invalid(f"status.{name}", status.get(name, 0), detail)
+
+
+def collisions(status: JSONObject, old: JSONObject) -> Errors:
+    """The count of name collisions only grows."""
+    now, before = status.get("collisionCount"), old.get("collisionCount")
+    if before is not None and (now is None or now < before):
+        yield invalid("status.collisionCount", now or 0, "cannot be decremented")
+
+
+class TemplateStrategy(BuiltinStrategy):
+    """A kind with a pod template at ``spec.template``."""
+
+    #: Whether a name that is no DNS label is warned about: it becomes part of the names of pods.
+    warns_about_name = False
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        found = []
+        name = obj["metadata"].get("name", "")
+        if self.warns_about_name and (faults := dns1123_label(name)):
+            found.append(
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
+                f"a DNS label is recommended: [{' '.join(faults)}]"
+            )
+        return found + self.template_warnings(obj)
+
+    def template_warnings(self, obj: JSONObject) -> list[str]:
+        template = obj["spec"].get("template") or {}
+        return pod_warnings("spec.template", template.get("metadata") or {}, template.get("spec") or {})
+
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        changed = obj["metadata"].get("generation") != old["metadata"].get("generation")
+        return self.template_warnings(obj) if changed else []
