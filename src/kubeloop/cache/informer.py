@@ -5,7 +5,6 @@ It wires the parts and decides nothing: what to ask is the reflector's, what cha
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
@@ -21,6 +20,7 @@ from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import Handler, Registration
 from kubeloop.cache.store import Store
+from kubeloop.cache.tasks import Tasks
 from kubeloop.cache.view import View
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.timing import Clock
@@ -88,8 +88,7 @@ class Informer(Generic[R]):
         self._reader = HeadReader(kind.api_version, kind.kind, (), self._archive, self._shared)
         self._view: View[R] = View(self._store, kind, cluster)
         self._registrations: list[Registration[R]] = []
-        self._tasks: asyncio.TaskGroup | None = None
-        self._running: list[asyncio.Task[None]] = []
+        self._tasks: Tasks | None = None
         self.lister: Lister[R] = Lister(self._view, scope)
 
     # ------------------------------------------------------------------------------------------------------------- for users
@@ -134,7 +133,7 @@ class Informer(Generic[R]):
             for head in self._view.heads(None):
                 registration.offer(Event(EventType.ADDED, head, None, self._view, initial=True))
             registration.initial_end()
-        self._registrations.append(registration)
+        self._registrations = [*(each for each in self._registrations if each.active), registration]
         if self._tasks is not None:
             self._start_handler(self._tasks, registration)
         return registration
@@ -179,31 +178,23 @@ class Informer(Generic[R]):
     def waiting_for(self) -> str:
         return f"{self.what} ({self.failure or 'no answer from the server yet'})"
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        """List and watch, until the task group ends or ``stop``. Starting again does nothing."""
+    def start(self, tasks: Tasks) -> None:
+        """List and watch, until the tasks are closed. Starting again does nothing."""
         if self._tasks is not None or self.stopped:
             return
         self._tasks = tasks
-        self._running.append(tasks.create_task(self._run(), name=f"kubeloop informer of {self.what}"))
+        tasks.create(self._run(), name=f"kubeloop informer of {self.what}")
         for registration in self._registrations:
             self._start_handler(tasks, registration)
-
-    async def stop(self) -> None:
-        """End the watch and all handlers; events that wait are dropped. Afterwards nothing of it runs. The lister goes on answering."""
-        self.stopped = True
-        for task in self._running:
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
 
     async def _run(self) -> None:
         with log_context(cluster=self._cluster, informer=self.what):
             await self._listwatch.run(self)
 
-    def _start_handler(self, tasks: asyncio.TaskGroup, registration: Registration[R]) -> None:
-        self._running.append(tasks.create_task(registration.run(), name=f"kubeloop handler {registration.name} of {self.what}"))
+    def _start_handler(self, tasks: Tasks, registration: Registration[R]) -> None:
+        tasks.create(registration.run(), name=f"kubeloop handler {registration.name} of {self.what}")
         if registration.resync:
-            self._running.append(tasks.create_task(self._resync(registration), name=f"kubeloop resync of {self.what}"))
+            tasks.create(self._resync(registration), name=f"kubeloop resync of {self.what}")
 
     async def _resync(self, registration: Registration[R]) -> None:
         while registration.active:

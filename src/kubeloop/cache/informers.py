@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from kubeloop.cache.informer import IndexSource, Informer, InformerStopped
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.progress import Progress
+from kubeloop.cache.tasks import Tasks
 from kubeloop.client import Client, ListOptions
 from kubeloop.client.options import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info
@@ -39,7 +38,7 @@ class Informers:
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
         self._informers: dict[_Scope, Informer[Any]] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks: Tasks | None = None
         self._ended = False
 
     def of(
@@ -93,20 +92,18 @@ class Informers:
         await self._progress.until(self._all_synced, timeout, self._missing)
 
     async def __aenter__(self) -> Self:
-        self._tasks = asyncio.TaskGroup()
-        await self._tasks.__aenter__()
+        self._tasks = Tasks()
         for informer in self._informers.values():
             informer.start(self._tasks)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._ended = True
         tasks, self._tasks = self._tasks, None
+        for informer in self._informers.values():
+            informer.stopped = True
         if tasks is not None:
-            try:
-                await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
-            finally:
-                await tasks.__aexit__(kind, error, trace)
+            await tasks.close()
 
     def _all_synced(self) -> bool:
         # Every one is looked at, so that a hopeless one is reported even while another is merely slow.

@@ -57,7 +57,7 @@ class Registration(Generic[R]):
         self._buffer: deque[Event[R] | None] = deque()
         self._wake = asyncio.Event()
         self._removed = False
-        self._finished = False
+        self._running = False
         self._warned = False
         self._failed = ""
         self.synced = False
@@ -84,7 +84,7 @@ class Registration(Generic[R]):
 
     async def wait_removed(self) -> None:
         """Wait until the last callback has returned. Not from within the handler itself."""
-        await self._progress.until(lambda: self._finished)
+        await self._progress.until(lambda: not self._running)
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until the handler has seen every object that was there at its beginning. Seconds.
@@ -116,13 +116,14 @@ class Registration(Generic[R]):
         self._wake.set()
 
     async def run(self) -> None:
+        self._running = True
         try:
             while not self._removed:
                 await self._wake.wait()
                 self._wake.clear()
                 await self._drain()
         finally:
-            self._finished = True
+            self._running = False
             self._buffer.clear()
             self._progress.notify()
 

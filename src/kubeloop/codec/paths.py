@@ -49,22 +49,27 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 def walk(value: Any, segments: tuple[Segment, ...]) -> Iterator[Any]:
     """What lies at a path below ``value`` (structs by wire name, maps and lists); nothing where a step is missing or null."""
     for at, segment in enumerate(segments):
+        value = _read(value)
         if isinstance(segment, Each):
             for item in value if isinstance(value, list) else ():
                 yield from walk(item, segments[at + 1 :])
             return
-        if isinstance(value, msgspec.Raw):
-            value = msgspec.json.decode(value) if memoryview(value).nbytes else None
         if isinstance(value, dict):
             value = value.get(segment)
         elif isinstance(value, msgspec.Struct):
             value = getattr(value, _attribute(type(value), segment), None)
         else:
             return
-    if isinstance(value, msgspec.Raw):
-        value = msgspec.json.decode(value) if memoryview(value).nbytes else None
+    value = _read(value)
     if value is not None:
         yield value
+
+
+def _read(value: Any) -> Any:
+    """What bytes that stayed undecoded say."""
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value) if memoryview(value).nbytes else None
+    return value
 
 
 def _attribute(cls: type[msgspec.Struct], wire: str) -> str:

@@ -1,0 +1,54 @@
+"""What a type checker sees of the informer's API. The assertions are the checker's; running them only makes sure that they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_type
+
+from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.core.v1 import Pod
+from kubeloop.cache import Event, EventType, Head, Informer, Informers, Lister, Owner, Registration
+from kubeloop.client import Client
+from kubeloop.meta import ObjectKey
+
+
+async def informers_are_typed_by_their_kind(client: Client) -> None:
+    async with Informers(client, resync=30) as informers:
+        pods = informers.of(Pod, namespace="shop", labels={"app": "web"}, indexes={"node": "spec.nodeName"})
+        assert_type(pods, Informer[Pod])
+        assert_type(pods.lister, Lister[Pod])
+        assert_type(pods.lister.get("web-0", "shop"), Pod | None)
+        assert_type(pods.lister.list(labels="app=web"), list[Pod])
+        assert_type(pods.lister.by_index("node", "n1"), list[Pod])
+        assert_type(pods.lister.heads(), list[Head])
+        assert_type(pods.lister.head("web-0", "shop"), Head | None)
+        assert_type(informers.of(Deployment), Informer[Deployment])
+        assert_type(pods.on_event(added=told, updated=told_later), Registration[Pod])
+        assert_type(await informers.wait_synced(), None)
+
+
+def told(event: Event[Pod]) -> None:
+    assert_type(event.type, EventType)
+    assert_type(event.key, ObjectKey)
+    assert_type(event.object(), Pod)
+    assert_type(event.old_object(), Pod | None)
+    assert_type(event.head.labels, Mapping[str, str])
+    assert_type(event.head.owner_references, tuple[Owner, ...])
+
+
+async def told_later(event: Event[Pod]) -> None:
+    assert_type(event.object().metadata.name, str)
+
+
+def a_function_that_indexes_gets_the_typed_object(informers: Informers) -> None:
+    informers.of(Pod, indexes={"images": lambda pod: [pod.metadata.name]})
+
+
+def test_the_checked_functions_are_functions() -> None:
+    checked: list[Callable[..., object]] = [
+        informers_are_typed_by_their_kind,
+        told,
+        told_later,
+        a_function_that_indexes_gets_the_typed_object,
+    ]
+    assert all(map(callable, checked))
