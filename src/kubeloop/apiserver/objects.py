@@ -13,6 +13,8 @@ from kubeloop.meta.kinds import GroupVersionKind
 
 JSONObject = dict[str, Any]
 
+_DecodedKey = tuple[str, int, str, int]
+
 #: Decoded trees kept; beyond it the ones used least recently go.
 _MOST_DECODED = 4096
 
@@ -47,7 +49,7 @@ class Objects:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self._decoded: OrderedDict[tuple[str, int, str], JSONObject] = OrderedDict()
+        self._decoded: OrderedDict[_DecodedKey, JSONObject] = OrderedDict()
 
     @staticmethod
     def key(resource: ServedResource, namespace: str, name: str) -> str:
@@ -75,7 +77,7 @@ class Objects:
             raise StaleWrite(written.current)
         assert written.current is not None
         metadata["resourceVersion"] = str(written.current.mod_revision)
-        self._keep((key, written.current.mod_revision, resource.gvk.api_version), obj)
+        self._keep(_decoded_key(resource, written.current), obj)
         return StoredObject(written.current, obj)
 
     async def remove(self, stored: StoredObject) -> int:
@@ -98,7 +100,7 @@ class Objects:
 
     def tree(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
         """The object in the resource's version, shared: do not change it."""
-        key = (kv.key, kv.mod_revision, resource.gvk.api_version)
+        key = _decoded_key(resource, kv)
         obj = self._decoded.get(key)
         if obj is None:
             obj = self.fresh(resource, kv)
@@ -137,10 +139,15 @@ class Objects:
         """Decode again what is read from now on: schemas of custom resources have changed."""
         self._decoded.clear()
 
-    def _keep(self, key: tuple[str, int, str], obj: JSONObject) -> None:
+    def _keep(self, key: _DecodedKey, obj: JSONObject) -> None:
         self._decoded[key] = obj
         if len(self._decoded) > _MOST_DECODED:
             self._decoded.popitem(last=False)
+
+
+def _decoded_key(resource: ServedResource, kv: KeyValue) -> _DecodedKey:
+    """The value counts too: a watch shows an object that leaves its selection as it was, at the revision at which it left."""
+    return kv.key, kv.mod_revision, resource.gvk.api_version, hash(kv.value)
 
 
 def converted(resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:

@@ -62,8 +62,7 @@ def condition(crd: JSONObject, type_: str) -> JSONObject | None:
 
 
 def is_true(crd: JSONObject, type_: str) -> bool:
-    found = condition(crd, type_)
-    return found is not None and str(found.get("status")) == "True"
+    return (condition(crd, type_) or {}).get("status") == "True"
 
 
 def set_condition(crd: JSONObject, type_: str, status: str, reason: str, message: str, now: datetime) -> None:
