@@ -21,6 +21,7 @@ from kubeloop.apiserver.discovery import Discovery
 from kubeloop.apiserver.exchange import Parts
 from kubeloop.apiserver.health import Health, Version
 from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.pipeline import Pipeline
 from kubeloop.apiserver.reading import Reader
@@ -108,7 +109,8 @@ class ApiServer:
         await bootstrap(self.registry, self.writer, HOST, self._listener.port)
         await self._definitions.start()
         self.compactor.start()
-        self._pipeline.documents += [self._health, Version(), Discovery(self.registry, f"{HOST}:{self._listener.port}")]
+        discovery = Discovery(self.registry, f"{HOST}:{self._listener.port}")
+        self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock)]
         await self._listener.serve()
         _LOG.info("serving at %s", self.url)
 

@@ -53,7 +53,7 @@ def scale_subresource(version: JSONObject) -> JSONObject | None:
 
 
 def is_namespaced(crd: JSONObject) -> bool:
-    return crd["spec"].get("scope") == "Namespaced"
+    return bool(crd["spec"].get("scope") == "Namespaced")
 
 
 def condition(crd: JSONObject, type_: str) -> JSONObject | None:
