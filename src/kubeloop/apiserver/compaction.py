@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 INTERVAL = 300.0
 
 #: POST here with ``?revision=N`` compacts (0 or none: up to now). Not part of Kubernetes; for tests; administrators only, as every path.
-PATH = "/debug/kubeloop/compaction"
+PATH = "/debug/compact"
 
 
 class Compactor:

@@ -21,7 +21,7 @@ _NAMES = {
 }
 _BACK = {there: here for here, there in _NAMES.items()}
 #: What Go's types always write, empty or not.
-_ALWAYS = {
+_ALWAYS: dict[str, JSONObject] = {
     "v1": {
         "involvedObject": {},
         "source": {},

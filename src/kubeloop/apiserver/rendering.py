@@ -50,7 +50,7 @@ class Renderer:
             return Answer(status, body=self._objects.wire(resource, stored.kv), content_type=JSON)
         return Answer(status, object=obj)
 
-    def list(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
+    def page(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
         metadata: JSONObject = {"resourceVersion": str(page.revision)}
         if page.continue_token:
             metadata["continue"] = page.continue_token

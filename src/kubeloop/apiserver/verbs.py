@@ -32,7 +32,7 @@ async def list_(exchange: Exchange) -> Answer:
     options = list_options(exchange.request, watch=False)
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     page = await exchange.parts.reader.page(exchange.resource, exchange.namespace, options, selection)
-    return exchange.parts.renderer.list(exchange.resource, exchange.accepted, exchange.request, page)
+    return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, page)
 
 
 async def watch(exchange: Exchange) -> Frames:
@@ -115,7 +115,7 @@ async def delete_collection(exchange: Exchange) -> Answer:
             await exchange.parts.deleter.delete(call, how)
         except NotFound:
             continue  # somebody else was faster
-    return exchange.parts.renderer.list(exchange.resource, exchange.accepted, exchange.request, Page(page.items, page.revision))
+    return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, Page(page.items, page.revision))
 
 
 async def _decode(exchange: Exchange) -> Decoded:

@@ -210,7 +210,8 @@ class Writer:
         errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), call.name, errors)
-        call.context.warnings += strategy.warnings(call.context, obj)
+        if not status:
+            call.context.warnings += strategy.warnings_on_update(call.context, obj, old)
         await self.admission.validate(call.attributes("UPDATE", obj, old))
 
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:

@@ -55,7 +55,7 @@ class Listener:
         """Take the address; connections wait until ``serve``."""
         from aiohttp import web
 
-        server = web.Server(self._serve, access_log=None, keepalive_timeout=75.0)  # type: ignore[arg-type]  # aiohttp asks for a narrower type
+        server = web.Server(self._serve, access_log=None, keepalive_timeout=75.0)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
         assert self._runner.server is not None
@@ -160,7 +160,8 @@ async def _read(raw: web.BaseRequest, limit: int) -> bytes:
 def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> ssl.SSLContext:
     """TLS for a server that asks for client certificates without insisting.
 
-    Who sends none is anonymous; who sends one of another authority is refused during the handshake. PEM in; the key is in a file of mode 0600 only while it is loaded, since ssl reads files only.
+    Who sends none is anonymous; who sends one of another authority is refused during the handshake. PEM in; the key is in a file of
+    mode 0600 only while it is loaded, since ssl reads files only.
     """
     import tempfile
     from pathlib import Path

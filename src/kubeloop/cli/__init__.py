@@ -1,0 +1,37 @@
+"""The ``kubeloop`` command. Each subcommand lives in a module of its own, which is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from kubeloop import __version__
+
+#: Subcommand to "module:attribute" and its one-line help, so that help needs no imports.
+_COMMANDS = {
+    "generate": ("kubeloop.cli.generate:generate", "Generate code and data from a server's OpenAPI documents."),
+    "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click calls it so
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click calls it so
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
+
+
+@click.group(cls=_LazyGroup)
+@click.version_option(__version__, message="%(version)s")
+def main() -> None:
+    """Kubernetes client, informers, controllers and an embedded API server."""

@@ -1,0 +1,137 @@
+"""``kubeloop server``: the embedded API server, with its controllers, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kubeloop.meta.errors import ConfigError, KubeloopError
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.server import ApiServer
+
+_LOG = logging.getLogger("kubeloop.server")
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port on 127.0.0.1; 0 takes any that is free.")
+@click.option("--kubeconfig", type=_FILE, help="Where to write an administrator's kubeconfig (mode 0600). Default: a temporary file.")
+@click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
+@click.option("--token-auth-file", type=_FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
+@click.option("--verbose", is_flag=True, help="Log more, to stderr.")
+@click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
+def server(
+    port: int, kubeconfig: Path | None, no_controllers: bool, token_auth_file: Path | None, verbose: bool, exit_with_stdin: bool
+) -> None:
+    """Run the embedded Kubernetes API server on 127.0.0.1, over TLS, in memory.
+
+    Prints "ready URL kubeconfig=FILE" when it answers; ends on SIGINT or SIGTERM.
+    """
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    folder = None
+    if kubeconfig is None:
+        folder = tempfile.mkdtemp(prefix="kubeloop-")
+        kubeconfig = Path(folder, "kubeconfig")
+    kubeconfig = kubeconfig.absolute()
+    try:
+        status = asyncio.run(_run(port, kubeconfig, not no_controllers, token_auth_file, exit_with_stdin))
+    except (KubeloopError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(status)
+
+
+async def _run(port: int, kubeconfig: Path, controllers: bool, tokens: Path | None, exit_with_stdin: bool) -> int:
+    from kubeloop.apiserver.authentication import read_tokens
+    from kubeloop.apiserver.kubeconfig import kubeconfig_text
+    from kubeloop.apiserver.server import ApiServer, ServerOptions
+    from kubeloop.pki.files import write_secret
+
+    ending = _ending(exit_with_stdin)
+    api = ApiServer(ServerOptions(port=port, tokens=read_tokens(tokens) if tokens else {}))
+    await api.start()
+    try:
+        try:
+            write_secret(kubeconfig, kubeconfig_text(api.url, api.authority, api.administrator()))
+        except OSError as fault:
+            raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
+        print(f"ready {api.url} kubeconfig={kubeconfig}", flush=True)
+        # What was made up to here stays until the end; the collector need not look at it again and again.
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
+        return await _until(ending, _controllers(api) if controllers else None)
+    finally:
+        await api.stop()
+
+
+async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:
+    """Wait for the end, or for controllers that fail; 0 or 1."""
+    waiting = asyncio.ensure_future(ending.wait())
+    tasks: set[asyncio.Task[object]] = {waiting}
+    if controllers is not None:
+        tasks.add(controllers)
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if controllers is None:
+        return 0
+    failed = controllers.done() and not controllers.cancelled() and controllers.exception()
+    if failed:
+        _LOG.error("controllers ended: %s", failed)
+        return 1
+    controllers.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await controllers
+    return 0
+
+
+def _controllers(api: ApiServer) -> asyncio.Task[None]:
+    async def run() -> None:
+        # Imported beside the loop, which answers meanwhile.
+        await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
+        from kubeloop import controlplane
+        from kubeloop.config import ClusterConfig, Credentials, Pem
+
+        own = api.controllers()
+        credentials = Credentials(client_certificate=Pem(data=own.certificate), client_key=Pem(data=own.key), owner="controllers")
+        config = ClusterConfig(
+            server=api.url, name="kubeloop", ca=Pem(data=api.authority), credentials=credentials, source="kubeloop server"
+        )
+        await controlplane.run(config)
+
+    return asyncio.create_task(run(), name="controllers")
+
+
+def _ending(exit_with_stdin: bool) -> asyncio.Event:
+    """Set by SIGINT and SIGTERM, and by the end of standard input where that is asked for."""
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(one, ending.set)
+    if exit_with_stdin:
+
+        def readable() -> None:
+            if not os.read(0, 4096):
+                loop.remove_reader(0)
+                ending.set()
+
+        loop.add_reader(0, readable)
+    return ending

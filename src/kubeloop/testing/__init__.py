@@ -1,0 +1,24 @@
+"""For tests of what is built on kubeloop: a cluster on this machine, and one in this event loop whose faults a test commands."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kubeloop.testing.faults import Faults
+    from kubeloop.testing.in_loop import InLoopServer
+    from kubeloop.testing.local_cluster import LocalCluster
+
+_HOMES = {"LocalCluster": "local_cluster", "InLoopServer": "in_loop", "Faults": "faults"}
+
+__all__ = ["Faults", "InLoopServer", "LocalCluster"]
+
+
+if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'kubeloop.testing' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"kubeloop.testing.{home}"), name)

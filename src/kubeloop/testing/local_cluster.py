@@ -1,0 +1,193 @@
+"""``LocalCluster``: the embedded API server in a process of its own, so that tests may block."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import kubeloop
+from kubeloop.meta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubeloop.client import Client
+    from kubeloop.config import ClusterConfig
+
+
+class LocalCluster:
+    """A cluster on this machine, for as long as the context lasts. A sync or an async context manager, or ``start`` and ``stop``.
+
+    Guarantees
+        When it is entered, the server answers. When it is left, the process has ended and its files are gone, whatever happened.
+        If this program dies, the server ends by itself.
+
+    Args:
+        controllers: run the built-in controllers too (Deployments get pods, namespaces end ...).
+        token_auth_file: bearer tokens, see ``kubeloop server --help``.
+        timeout: seconds to wait for the server to answer.
+
+    Raises:
+        ConfigError: it did not start; the text holds the end of its log.
+    """
+
+    def __init__(self, controllers: bool = True, *, token_auth_file: Path | None = None, timeout: float = 30.0) -> None:
+        self._controllers = controllers
+        self._token_auth_file = token_auth_file
+        self._timeout = timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._client: Client | None = None
+        self._url = ""
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._start)
+
+    async def stop(self) -> None:
+        """Stopping what does not run does nothing."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+        await asyncio.to_thread(self._stop)
+
+    @contextlib.asynccontextmanager
+    async def closing(self) -> AsyncIterator[Self]:
+        """Stop on the way out; whoever is inside starts it when it is time."""
+        try:
+            yield self
+        finally:
+            await self.stop()
+
+    @property
+    def url(self) -> str:
+        """``https://127.0.0.1:PORT``."""
+        return self._url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's; gone when the cluster is."""
+        return self._path("kubeconfig")
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate authority to trust, PEM."""
+        return self._path("ca.crt")
+
+    @property
+    def log(self) -> str:
+        """What the server has logged so far."""
+        return self._path("server.log").read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """Of the server's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def config(self) -> ClusterConfig:
+        from kubeloop.config import load_config
+
+        return load_config(self.kubeconfig)
+
+    @property
+    def client(self) -> Client:
+        """A client of the running event loop, closed with the cluster. Only for ``async with LocalCluster()`` or ``await start()``."""
+        if self._client is None:
+            from kubeloop.client import Client
+
+            self._client = Client.from_config(self.kubeconfig)
+        return self._client
+
+    def _path(self, name: str) -> Path:
+        if self._folder is None:
+            raise ConfigError("the cluster is not running: enter LocalCluster (with, or async with) first")
+        return self._folder / name
+
+    def _start(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="kubeloop-cluster-"))
+        command = [sys.executable, "-m", "kubeloop", "server", "--port", "0", "--exit-with-stdin", "--kubeconfig", str(self.kubeconfig)]
+        if not self._controllers:
+            command.append("--no-controllers")
+        if self._token_auth_file is not None:
+            command += ["--token-auth-file", str(self._token_auth_file)]
+        # The server is this very kubeloop, wherever it was imported from.
+        package = str(Path(kubeloop.__file__).parent.parent)
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+        try:
+            with self._path("server.log").open("wb") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - this very Python, and arguments made above
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env={**os.environ, "PYTHONPATH": path}
+                )
+            self._url = self._await_ready(self._process)
+            self._write_ca()
+        except BaseException:
+            self._stop()
+            raise
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> str:
+        assert process.stdout is not None
+        until = time.monotonic() + self._timeout
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(until - time.monotonic(), 0)):
+                    raise ConfigError(f"the server was not ready within {self._timeout:g} s:\n{self._tail()}")
+                read = os.read(process.stdout.fileno(), 4096)
+                if not read:
+                    raise ConfigError(f"the server ended with exit status {process.wait()}:\n{self._tail()}")
+                line += read
+        found = re.match(r"ready (https://\S+) kubeconfig=", line.decode())
+        if found is None:
+            raise ConfigError(f"the server said {line.decode().strip()!r} instead of that it is ready:\n{self._tail()}")
+        return found[1]
+
+    def _write_ca(self) -> None:
+        found = re.search(r"certificate-authority-data: (\S+)", self.kubeconfig.read_text())
+        assert found is not None
+        self.ca_file.write_bytes(base64.b64decode(found[1]))
+
+    def _tail(self) -> str:
+        return "\n".join(self.log.splitlines()[-30:])
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,57 @@
+"""Shared fixtures: one server for a run, a namespace and a client for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from kubeloop.api.core.v1 import Namespace
+from kubeloop.client import Client
+from kubeloop.meta import ObjectMeta
+from kubeloop.testing import InLoopServer, LocalCluster
+from tests.servers import ServerUnderTest, server_under_test
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerUnderTest]:
+    """The server under test, with its controllers. Suites that use it are marked ``server`` and run against a real one too."""
+    with server_under_test(controllers=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def local_cluster() -> Iterator[LocalCluster]:
+    """The embedded server in a process of its own, without controllers; shared, so use a namespace of your own."""
+    with LocalCluster(controllers=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def namespace(server: ServerUnderTest) -> AsyncIterator[str]:
+    """A fresh namespace on the server under test."""
+    name = f"test-{os.getpid()}-{next(_NUMBERS)}"
+    async with Client.from_config(server.kubeconfig) as client:
+        await client.create(Namespace(metadata=ObjectMeta(name=name)))
+        yield name
+        await client.delete(Namespace, name)
+
+
+@pytest.fixture
+async def client(server: ServerUnderTest, namespace: str) -> AsyncIterator[Client]:
+    """A client of the server under test whose default namespace is the test's own."""
+    from kubeloop.transport import Transport
+
+    async with Client(Transport(server.config), namespace=namespace) as found:
+        yield found
+
+
+@pytest.fixture
+async def in_loop_server() -> AsyncIterator[InLoopServer]:
+    """A server in the test's own event loop whose faults the test commands. Do not block in such a test."""
+    async with InLoopServer() as found:
+        yield found

@@ -1,0 +1,42 @@
+"""The server that a suite runs against: the embedded one, or with KUBELOOP_TEST_SERVER=real the one that KUBELOOP_TEST_KUBECONFIG names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeloop.config import ClusterConfig, load_config
+from kubeloop.testing import LocalCluster
+
+
+@dataclass(frozen=True)
+class ServerUnderTest:
+    """``kubeconfig`` is an administrator's. ``cluster`` is None for a real server."""
+
+    kubeconfig: Path
+    cluster: LocalCluster | None = None
+
+    @property
+    def is_real(self) -> bool:
+        return self.cluster is None
+
+    @property
+    def config(self) -> ClusterConfig:
+        return load_config(self.kubeconfig)
+
+
+def real_is_wanted() -> bool:
+    return os.environ.get("KUBELOOP_TEST_SERVER", "embedded") == "real"
+
+
+@contextmanager
+def server_under_test(*, controllers: bool) -> Iterator[ServerUnderTest]:
+    """Started for the context, unless it is a real one, which whoever calls pytest starts (``make test-real``)."""
+    if real_is_wanted():
+        yield ServerUnderTest(Path(os.environ["KUBELOOP_TEST_KUBECONFIG"]))
+        return
+    with LocalCluster(controllers=controllers) as cluster:
+        yield ServerUnderTest(cluster.kubeconfig, cluster)
