@@ -167,6 +167,27 @@ async def test_a_refused_connection_watches_again_after_a_pause_at_the_same_vers
     await runner.cleanup()
 
 
+async def test_a_restarted_server_that_forgot_everything_is_listed_anew(source: Source, api: Client, clock: FakeClock) -> None:
+    source.put("a")
+    async with informed(api, clock) as (maps, seen):
+        await until(lambda: source.watches == 1)
+        source.objects.clear()
+        source.events.clear()
+        source.version = 2
+        source.put("b")
+        source.events.clear()
+        too_large = status(504, "Timeout", "Too large resource version: 11, current: 3")
+        source.list_faults = [too_large]
+        source.reset_watches()
+        await paused(source, clock)
+        await clock.advance(2)
+        await until(lambda: len(seen.events) == 3)
+        assert seen.lines[1:] == ["deleted a (tombstone)", "added b"]
+        assert source.asked("list", "resourceVersion") == ["0", "11", ""]
+        assert maps.resource_version == "3"
+        assert [head.name for head in maps.lister.heads()] == ["b"]
+
+
 async def test_429_when_opening_the_watch_watches_again_after_a_pause(source: Source, api: Client, clock: FakeClock) -> None:
     source.watch_faults = [status(429, "TooManyRequests")] * 4
     async with informed(api, clock):
