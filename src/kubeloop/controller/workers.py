@@ -21,6 +21,9 @@ log = logger_with_context(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
+#: Conflicts in a row that are not worth a line in the log.
+_USUAL_CONFLICTS = 3
+
 
 @dataclass(slots=True)
 class ReconcileCounts:
@@ -129,7 +132,8 @@ class Workers(Generic[K]):
             else:
                 self._retry(key, "timed out", error)
         except Conflict as error:
-            self._retry(key, str(error), error, level=logging.INFO)
+            # Writers meet all the time, and the next try reads what the other one wrote: worth a line only if it goes on.
+            self._retry(key, str(error), error, level=logging.DEBUG if self._queue.retries(key) < _USUAL_CONFLICTS else logging.INFO)
         except KubeloopError as error:
             self._retry(key, str(error), error)
         except asyncio.CancelledError as error:

@@ -233,7 +233,8 @@ class DeploymentController(
         if stored is None or stored.status != status:
             changed = copy.copy(deployment)
             changed.status = status
-            await self.client.update_status(changed)
+            with contextlib.suppress(NotFound):
+                await self.client.update_status(changed)
         progressing = conditions.find(status.conditions, conditions.PROGRESSING)
         if progressing is None or progressing.reason in conditions.AT_REST:
             return None

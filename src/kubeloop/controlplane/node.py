@@ -65,7 +65,7 @@ class SimulatedNodes(Controller[Pod], predicates=[_bound], workers=10, name="kub
         if pod.status.phase != "Running":
             await self._write(pod, status)
             for container in pod.spec.containers:
-                self.events.normal(pod, "Started", f"Container started: {container.name}")
+                self.events.normal(pod, "Started", f"Started container {container.name}")
         elif _ready(status) != next((one.status for one in pod.status.conditions if one.type == "Ready"), None):
             await self._write(pod, {"conditions": status["conditions"]})
         return None
@@ -127,9 +127,15 @@ class SimulatedNodes(Controller[Pod], predicates=[_bound], workers=10, name="kub
             os_image="kubeloop simulated node",
             system_uuid="kubeloop",
         )
-        await self.client.update_status(node)
+        node = await self.client.update_status(node)
+        # A new node is tainted by the server's admission until it is ready; upstream's node lifecycle controller takes that off.
+        kept = [taint for taint in node.spec.taints if taint.key != _NOT_READY]
+        if len(kept) != len(node.spec.taints):
+            node.spec.taints = kept
+            await self.client.update(node)
 
 
+_NOT_READY = "node.kubernetes.io/not-ready"
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

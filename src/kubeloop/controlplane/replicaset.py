@@ -6,6 +6,7 @@ Source: Kubernetes pkg/controller/replicaset/replica_set.go.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -135,7 +136,8 @@ class ReplicaSetController(Controller[ReplicaSet], owns=[Pod], workers=5, name="
             )
         if status != replica_set.status:
             replica_set.status = status
-            await self.client.update_status(replica_set)
+            with contextlib.suppress(NotFound):
+                await self.client.update_status(replica_set)
 
     def _when_available(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Result | None:
         """Nothing happens at the moment at which a ready pod has been ready for long enough: come back then."""
