@@ -5,6 +5,7 @@ Source: kubernetes pkg/printers/internalversion formatHPAMetrics.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from kubeloop.apiserver.tables.layout import JSONObject, Layout, age_of, layout, name_of, part
@@ -16,6 +17,7 @@ _FIELDS: Final = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
+_V1: Final = "autoscaling.alpha.kubernetes.io/"
 _UNKNOWN: Final = "<unknown>"
 
 
@@ -25,7 +27,7 @@ def _cells(obj: JSONObject, now: float) -> list[Any]:
     return [
         name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        _metrics(*_of_either_version(spec, status)),
+        _metrics(*_of_either_version(obj)),
         "<unset>" if least is None else str(least),
         spec.get("maxReplicas") or 0,
         status.get("currentReplicas") or 0,
@@ -33,17 +35,34 @@ def _cells(obj: JSONObject, now: float) -> list[Any]:
     ]
 
 
-def _of_either_version(spec: JSONObject, status: JSONObject) -> tuple[list[JSONObject], list[JSONObject]]:
-    """Wanted and current metrics; autoscaling/v1 has a field for CPU in their place."""
-    wanted, current = spec.get("metrics") or [], status.get("currentMetrics") or []
-    for name, found, below in (
-        ("targetCPUUtilizationPercentage", wanted, "target"),
-        ("currentCPUUtilizationPercentage", current, "current"),
-    ):
-        value = (spec if below == "target" else status).get(name)
-        if value is not None and not found:
-            found.append({"type": "Resource", "resource": {"name": "cpu", below: {"averageUtilization": value}}})
-    return wanted, current
+def _of_either_version(obj: JSONObject) -> tuple[list[JSONObject], list[JSONObject]]:
+    """Wanted and current metrics; autoscaling/v1 has a field for CPU, and annotations for all others."""
+    spec, status = part(obj, "spec"), part(obj, "status")
+    annotations = obj["metadata"].get("annotations") or {}
+    return (
+        spec.get("metrics") or _of_v1(spec.get("targetCPUUtilizationPercentage"), "target", annotations.get(f"{_V1}metrics")),
+        status.get("currentMetrics")
+        or _of_v1(status.get("currentCPUUtilizationPercentage"), "current", annotations.get(f"{_V1}current-metrics")),
+    )
+
+
+def _of_v1(percentage: int | None, below: str, annotation: str | None) -> list[JSONObject]:
+    found: list[JSONObject] = []
+    if percentage is not None:
+        found.append({"type": "Resource", "resource": {"name": "cpu", below: {"averageUtilization": percentage}}})
+    try:
+        others = json.loads(annotation or "[]")
+    except ValueError:
+        return found
+    for other in others if isinstance(others, list) else []:
+        field = _FIELDS.get(other.get("type", ""), "")
+        source = dict(part(other, field))
+        source[below] = {
+            name: source.get(f"{below}{name[:1].upper()}{name[1:]}") for name in ("averageValue", "averageUtilization", "value")
+        }
+        source[below] = {name: value for name, value in source[below].items() if value is not None}
+        found.append({"type": other.get("type", ""), field: source})
+    return found
 
 
 def _metrics(wanted: list[JSONObject], current: list[JSONObject]) -> str:
