@@ -8,6 +8,7 @@ from kubeloop.apiserver.builtin.apps.deployment import DeploymentStrategy, Repli
 from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrategy, StatefulSetStrategy
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
+from kubeloop.apiserver.builtin.services.strategy import ServiceStrategy
 from kubeloop.apiserver.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.names import path_segment
@@ -18,6 +19,7 @@ _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8
 
 _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("", "pods"): PodStrategy,
+    GroupResource("", "services"): ServiceStrategy,
     GroupResource("apps", "controllerrevisions"): ControllerRevisionStrategy,
     GroupResource("apps", "daemonsets"): DaemonSetStrategy,
     GroupResource("apps", "deployments"): DeploymentStrategy,

@@ -1,0 +1,1 @@
+"""Services: validation, and the addresses and ports that they are given."""

@@ -1,0 +1,260 @@
+"""Cluster IPs and node ports: which are free is read from the stored services each time, so nothing can drift from them.
+
+Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; defaults of kube-apiserver's flags.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.builtin.services.facts import (
+    is_headless,
+    kind_of,
+    needs_cluster_ip,
+    needs_health_check,
+    needs_node_port,
+    node_ports,
+)
+from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.storage.protocol import prefix_end
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
+from kubeloop.timing import Clock
+
+JSONObject = dict[str, Any]
+
+SERVICES = GroupResource("", "services")
+#: Seconds that an address stays taken for a service that was not stored in the end.
+_HOLD = 60.0
+#: What a dry run is given: an address that is nobody's, and ports above the range.
+_DRY_ADDRESS = "10.0.0.0"
+
+
+class ServiceAddresses:
+    """Gives services what they ask for or something free.
+
+    Guarantees
+        No two stored services have one cluster IP or node port of this range, whatever is created at the same time.
+
+    Not guaranteed
+        IPv6, dual stack, several ranges (ServiceCIDR objects do not widen it).
+
+    Raises
+        Invalid: what is asked for is taken, or out of range. InternalError: nothing is free.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        objects: Objects,
+        clock: Clock,
+        *,
+        cluster_ips: str = "10.0.0.0/24",
+        ports: range = range(30000, 32768),
+    ) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._clock = clock
+        self._network = ipaddress.IPv4Network(cluster_ips)
+        self._ports = ports
+        self._held: dict[str | int, tuple[float, str]] = {}
+
+    async def mutate(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        is_service = attributes.resource.gvr.group_resource == SERVICES and not attributes.subresource
+        if obj is None or not is_service or attributes.operation not in ("CREATE", "UPDATE"):
+            return
+        old = attributes.old
+        if old is not None:
+            _keep_given(obj, old)
+        settle_cluster_ips(obj, old)
+        if faults := settle_families(obj, old):
+            raise _refused(obj, faults)
+        taken = {} if attributes.dry_run else await self._taken()
+        request = _Request(self, obj, old, taken, dry_run=attributes.dry_run)
+        request.give_address()
+        request.give_ports()
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    async def _taken(self) -> dict[str | int, str]:
+        """Addresses and ports with the uid of who has them: stored services, and those on their way."""
+        now = self._clock.now()
+        self._held = {key: held for key, held in self._held.items() if held[0] > now}
+        taken: dict[str | int, str] = {key: uid for key, (_, uid) in self._held.items()}
+        resource = self._registry.get(GroupVersionResource("", "v1", "services"))
+        if resource is None:
+            return taken
+        prefix = self._objects.prefix(resource, "")
+        for kv in (await self._objects.storage.range(prefix, prefix_end(prefix))).items:
+            service = self._objects.tree(resource, kv)
+            uid = service["metadata"].get("uid", "")
+            for key in (*(service["spec"].get("clusterIPs") or ()), *node_ports(service), service["spec"].get("healthCheckNodePort", 0)):
+                if key not in ("None", 0):
+                    taken[key] = uid
+        return taken
+
+    def hold(self, key: str | int, uid: str) -> None:
+        self._held[key] = (self._clock.now() + _HOLD, uid)
+
+    def in_network(self, address: str) -> bool:
+        return ipaddress.ip_address(address) in self._network
+
+    def in_range(self, address: str) -> bool:
+        found = ipaddress.ip_address(address)
+        return found in self._network and found not in (self._network.network_address, self._network.broadcast_address)
+
+    def free_address(self, taken: dict[str | int, str]) -> str | None:
+        """From the upper part of the range, so that the lower part stays for those who ask for an address (KEP-3070)."""
+        hosts = [str(one) for one in self._network.hosts()]
+        static = min(max(16, self._network.num_addresses // 16), 256)
+        for part in (hosts[static:], hosts[:static]):
+            if free := [one for one in part if one not in taken]:
+                return random.choice(free)
+        return None
+
+    def free_port(self, taken: dict[str | int, str]) -> int | None:
+        free = [port for port in self._ports if port not in taken]
+        return random.choice(free) if free else None
+
+    @property
+    def network(self) -> str:
+        return str(self._network)
+
+    @property
+    def ports(self) -> range:
+        return self._ports
+
+
+class _Request:
+    """One service on its way, and what is taken."""
+
+    def __init__(
+        self, owner: ServiceAddresses, obj: JSONObject, old: JSONObject | None, taken: dict[str | int, str], *, dry_run: bool
+    ) -> None:
+        self.owner, self.obj, self.old, self.taken, self.dry_run = owner, obj, old, taken, dry_run
+        self.uid = obj["metadata"].get("uid") or ((old or {}).get("metadata") or {}).get("uid", "")
+        self._dry_port = owner.ports.stop
+
+    def give_address(self) -> None:
+        spec = self.obj["spec"]
+        if not needs_cluster_ip(self.obj) or is_headless(self.obj):
+            return
+        # An address stays with its service; only a new one, or one that was a name before, is given one.
+        if self.old is not None and kind_of(self.old) != "ExternalName":
+            return
+        asked = (spec.get("clusterIPs") or [""])[0]
+        if asked:
+            self._check_address(asked)
+            address = asked
+        else:
+            address = _DRY_ADDRESS if self.dry_run else self._next_address()
+        self._take(address)
+        spec["clusterIP"], spec["clusterIPs"] = address, [address, *(spec.get("clusterIPs") or [])[1:]]
+
+    def _next_address(self) -> str:
+        address = self.owner.free_address(self.taken)
+        if address is None:
+            name = self.obj["metadata"].get("name", "")
+            raise refusals.internal_error(f'failed to allocate a serviceIP for Service "{name}": range is full')
+        return address
+
+    def _check_address(self, address: str) -> None:
+        why = ""
+        if not self.owner.in_network(address) and not self.dry_run:
+            why = "the provided network does not match the current range"
+        elif not self.owner.in_range(address):
+            why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
+        elif self.taken.get(address, self.uid) != self.uid:
+            why = "provided IP is already allocated"
+        if why:
+            raise _refused(self.obj, [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")])
+
+    def give_ports(self) -> None:
+        spec = self.obj["spec"]
+        if kind_of(self.obj) in ("NodePort", "LoadBalancer"):
+            self._give_node_ports(spec.get("ports") or [])
+        if needs_health_check(self.obj) and not (self.old is not None and needs_health_check(self.old)):
+            asked = spec.get("healthCheckNodePort")
+            if asked:
+                if fault := self._port_fault(asked):
+                    raise refusals.internal_error(f"failed to allocate requested HealthCheck NodePort {asked}: {fault}")
+                self._take(asked)
+            else:
+                spec["healthCheckNodePort"] = self._next_port()
+
+    def _give_node_ports(self, ports: list[JSONObject]) -> None:
+        known = set(node_ports(self.old)) if self.old is not None else set()
+        given: dict[int, int] = {}
+        for at, port in enumerate(ports):
+            asked, number = port.get("nodePort", 0), port.get("port", 0)
+            if not asked and not needs_node_port(self.obj):
+                continue
+            if not asked and self.old is None:
+                # Two protocols on one port share a node port.
+                asked = given.get(number) or next(
+                    (one["nodePort"] for one in ports if one.get("port") == number and one.get("nodePort")), 0
+                )
+                port["nodePort"] = asked or self._next_port()
+            elif not asked:
+                port["nodePort"] = self._next_port()
+            if asked and asked not in known and asked not in given.values():
+                if fault := self._port_fault(asked):
+                    raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", asked, fault)])
+                self._take(asked)
+            given.setdefault(number, port["nodePort"])
+
+    def _port_fault(self, port: int) -> str:
+        if self.dry_run:
+            return ""
+        if port not in self.owner.ports:
+            return (
+                f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
+            )
+        return "provided port is already allocated" if self.taken.get(port, self.uid) != self.uid else ""
+
+    def _next_port(self) -> int:
+        if self.dry_run:
+            self._dry_port += 1
+            return self._dry_port
+        port = self.owner.free_port(self.taken)
+        if port is None:
+            raise refusals.internal_error("failed to allocate a nodePort: range is full")
+        self._take(port)
+        return port
+
+    def _take(self, key: str | int) -> None:
+        self.taken[key] = self.uid
+        if not self.dry_run:
+            self.owner.hold(key, self.uid)
+
+
+def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:
+    return refusals.invalid(GroupKind("", "Service"), obj["metadata"].get("name", ""), faults)
+
+
+def _keep_given(obj: JSONObject, old: JSONObject) -> None:
+    """A client that sends its own manifest again does not lose what it was given. Source: patchAllocatedValues."""
+    new, before = obj["spec"], old["spec"]
+    if needs_cluster_ip(old) and needs_cluster_ip(obj):
+        if not new.get("clusterIP") and before.get("clusterIP"):
+            new["clusterIP"] = before["clusterIP"]
+        if not new.get("clusterIPs") and before.get("clusterIPs"):
+            new["clusterIPs"] = list(before["clusterIPs"])
+    if needs_node_port(old) and needs_node_port(obj):
+        used = set(node_ports(old)) & set(node_ports(obj))
+        by_name = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
+        for port in new.get("ports") or ():
+            kept = by_name.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and kept and kept not in used:
+                port["nodePort"] = kept
+    if needs_health_check(old) and needs_health_check(obj) and not new.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
+        new["healthCheckNodePort"] = before["healthCheckNodePort"]

@@ -1,0 +1,38 @@
+"""Small questions about services. Source: pkg/api/service/util.go, pkg/registry/core/service/strategy.go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JSONObject = dict[str, Any]
+
+
+def kind_of(service: JSONObject) -> str:
+    return str(service["spec"].get("type", ""))
+
+
+def is_headless(service: JSONObject) -> bool:
+    return bool(service["spec"].get("clusterIPs") == ["None"])
+
+
+def externally_accessible(service: JSONObject) -> bool:
+    kind = kind_of(service)
+    return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(service["spec"].get("externalIPs")))
+
+
+def needs_health_check(service: JSONObject) -> bool:
+    return kind_of(service) == "LoadBalancer" and service["spec"].get("externalTrafficPolicy") == "Local"
+
+
+def needs_cluster_ip(service: JSONObject) -> bool:
+    return kind_of(service) != "ExternalName"
+
+
+def needs_node_port(service: JSONObject) -> bool:
+    if kind_of(service) == "NodePort":
+        return True
+    return kind_of(service) == "LoadBalancer" and service["spec"].get("allocateLoadBalancerNodePorts") is not False
+
+
+def node_ports(service: JSONObject) -> list[int]:
+    return [port["nodePort"] for port in service["spec"].get("ports") or () if port.get("nodePort")]
