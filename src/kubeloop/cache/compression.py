@@ -117,7 +117,7 @@ class Archive:
         """Bytes of documents that wait, uncompressed, for a dictionary."""
         return self._held_bytes
 
-    def pack(self, document: bytes, namespace: str = "", before: Packed | None = None) -> Packed:
+    def pack(self, document: bytes | memoryview, namespace: str = "", before: Packed | None = None) -> Packed:
         if before is not None and before.codec is not PLAIN:
             return Packed(before.codec, before.codec.compress(document))
         if self._poor >= STREAK or self._current is None:
@@ -143,8 +143,8 @@ class Archive:
         elif self._current is not None:
             self._release(self._current)
 
-    def _wait(self, document: bytes, namespace: str) -> Packed:
-        packed = Packed(PLAIN, document)
+    def _wait(self, document: bytes | memoryview, namespace: str) -> Packed:
+        packed = Packed(PLAIN, bytes(document))
         self._held.append(packed)
         self._waiting_namespaces.add(namespace)
         self._held_bytes += len(document)

@@ -178,7 +178,7 @@ class HeadReader:
         metadata = projected.metadata
         shared = self.shared
         # Items of a list carry neither kind nor apiVersion (they are the list's); at rest every document is alike.
-        whole = bytes(document) if projected.kind else b"".join((self._opening, document[1:]))
+        whole = document if projected.kind else b"".join((self._opening, document[1:]))
         if before is None:
             name, uid, namespace = metadata.name, metadata.uid, shared.string(metadata.namespace)
             packed = self.archive.pack(whole, namespace)
