@@ -118,7 +118,8 @@ class Reader:
             found = await self._range(prefix, start, end, revision, step, continued=continued)
             revision = found.revision
             items += self._selected(resource, found.items, selection)
-            if not found.more:
+            # With a selection a wider step may reach the end with more than was asked for.
+            if not found.more and (not limit or len(items) <= limit):
                 return Page(items, revision)
             start = found.items[-1].key + "\0"
             if len(items) >= limit:
