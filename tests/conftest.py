@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from kubeloop.api.core.v1 import Namespace
+from kubeloop.api.core.v1 import Namespace, ServiceAccount
 from kubeloop.client import Client
-from kubeloop.meta import ObjectMeta
+from kubeloop.meta import AlreadyExists, ObjectMeta
 from kubeloop.testing import InLoopServer, LocalCluster
 from tests.servers import ServerUnderTest, server_under_test
 
@@ -37,6 +38,9 @@ async def namespace(server: ServerUnderTest) -> AsyncIterator[str]:
     name = f"test-{os.getpid()}-{next(_NUMBERS)}"
     async with Client.from_config(server.kubeconfig) as client:
         await client.create(Namespace(metadata=ObjectMeta(name=name)))
+        # Pods need it. Where a controller makes it, it may be there already; beside a real kube-apiserver no controller runs.
+        with contextlib.suppress(AlreadyExists):
+            await client.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=name)))
         yield name
         await client.delete(Namespace, name)
 

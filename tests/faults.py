@@ -152,7 +152,10 @@ class FaultServer:
         finally:
             self._tasks.discard(task)
             self._writers.discard(writer)
-            writer.transport.abort()
+            # Not abort(): a reset would throw away what the client has not read yet.
+            writer.close()
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
 
     async def _reply(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if reply.status:

@@ -189,7 +189,7 @@ class Client:
         return await self._put(obj, namespace, options, None)
 
     async def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
-        """Replace an object's status; everything but the status is ignored by the server.
+        """Replace an object's status; the spec is left as it is, whatever ``obj`` says (some kinds take labels and annotations too).
 
         Raises:
             Conflict, IncompleteObject: as ``update``. NotFound: also where the kind has no status subresource.

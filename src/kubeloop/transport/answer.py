@@ -43,7 +43,7 @@ _BY_CODE = {
     400: ("BadRequest", "the server rejected the request as malformed"),
     401: ("Unauthorized", "the server does not accept the credentials, or there were none"),
     403: ("Forbidden", "the server does not allow this"),
-    404: ("NotFound", "the server knows no such resource or object"),
+    404: ("NotFound", "the server serves nothing there; is the version right, and the CustomResourceDefinition installed?"),
     405: ("MethodNotAllowed", "the server does not allow this method on the resource"),
     406: ("NotAcceptable", "the server has none of the media types asked for"),
     409: ("Conflict", "the server reported a conflict"),
@@ -88,7 +88,7 @@ def _status_for(status: int, headers: Mapping[str, str], body: bytes, method: st
     if status == 409 and method == "POST":
         reason, message = "AlreadyExists", "the server reported that it exists already"
     text = _text(body, headers.get("Content-Type", ""))
-    return Status(reason=reason, code=status, message=f"{message}: {text}" if text else message)
+    return Status(reason=reason, code=status, message=f"{message} ({text})" if text else message)
 
 
 def _text(body: bytes, media_type: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import socket
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +25,9 @@ _logger = logging.getLogger("kubeloop.transport")
 CONNECT_TIMEOUT = 30.0
 # A frame of a watch is some kilobytes: with the library's 64 KiB the socket would be paused and resumed all the time.
 READ_BUFFER = 1 << 20
+_LARGE_BODY = 1 << 19
+# TLS says goodbye to the other side; half a second is enough for whoever is there.
+_CLOSE_TURN, _CLOSE_TURNS = 0.001, 500
 # client-go re-reads certificate files as often (transport/cert_rotation.go).
 CERTIFICATE_PERIOD = 300.0
 
@@ -58,8 +63,12 @@ class Answer:
     def close(self) -> None:
         if self._response.content.at_eof():
             self._response.release()
-        else:
-            self._response.close()
+            return
+        # Not in TLS' polite way, which waits for the other side: whoever leaves a watch wants its socket back now.
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
+        self._response.close()
 
 
 class Connection:
@@ -74,9 +83,10 @@ class Connection:
         self._certificate: tuple[bytes, bytes] | None = None
         self._files: tuple[bytes, ...] = ()
         self._checked = clock.now()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._session = aiohttp.ClientSession(
             # Watches hold connections for as long as they live: a limit would let them starve requests.
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket, keepalive_timeout=60),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=60),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": user_agent},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
@@ -97,7 +107,8 @@ class Connection:
                 method,
                 yarl.URL(self._config.server + target, encoded=True),
                 headers=list(headers),
-                data=body,
+                # In pieces, if large: one write of megabytes would hold the loop.
+                data=io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body,
                 ssl=tls if tls is not None else True,
                 server_hostname=self._config.tls_server_name or None,
                 proxy=self._proxy or None,
@@ -109,10 +120,18 @@ class Connection:
         return Answer(response, self._config, request)
 
     async def close(self) -> None:
-        """Close all sockets, used or idle."""
+        """Close all sockets, used or idle. Returns when they are closed, or after half a second."""
         await self._session.close()
-        # The library closes sockets in callbacks of the loop; one turn lets them run, so that nothing is left open.
-        await asyncio.sleep(0)
+        # The library only starts closing; a loop that ends at once would leave sockets behind.
+        for _ in range(_CLOSE_TURNS):
+            if not any(one.fileno() >= 0 for one in self._sockets):
+                return
+            await asyncio.sleep(_CLOSE_TURN)
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        made = _socket(address)
+        self._sockets.add(made)
+        return made
 
     async def _tls_context(self) -> Any:
         certificate = await self._authenticator.client_certificate()

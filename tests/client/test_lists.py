@@ -1,0 +1,145 @@
+"""Lists: pages, selectors, streaming, and snapshots that expire between two pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import Client, ListOptions
+from kubeloop.meta import NOTHING, Expired, ObjectMeta, parse_field_selector, parse_label_selector
+from kubeloop.transport import Transport
+from tests.faults import FaultServer, Received, Reply, status
+
+
+def config_map(name: str, **labels: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, labels=labels))
+
+
+async def names(call: Any) -> list[str]:
+    return [one.metadata.name async for one in call]
+
+
+@pytest.mark.server
+class TestAgainstAServer:
+    @pytest.fixture(autouse=True)
+    async def _objects(self, client: Client, namespace: str) -> None:
+        for number in range(5):
+            await client.create(config_map(f"m{number}", app="web", number=str(number)))
+        await client.create(config_map("other", app="db"))
+
+    async def test_awaiting_gives_everything_with_one_version(self, client: Client, namespace: str) -> None:
+        found = await client.list(ConfigMap, namespace=namespace, labels={"app": "web"}, limit=2)
+        assert [one.metadata.name for one in found] == ["m0", "m1", "m2", "m3", "m4"]
+        assert int(found.resource_version) >= max(int(one.metadata.resource_version) for one in found)
+        assert found.continue_token == ""
+
+    async def test_iterating_gives_one_page_after_the_other(self, client: Client, namespace: str) -> None:
+        assert await names(client.list(ConfigMap, namespace=namespace, labels="app=web", limit=2)) == ["m0", "m1", "m2", "m3", "m4"]
+        sizes = [len(page) async for page in client.list(ConfigMap, namespace=namespace, labels="app=web", limit=2).pages()]
+        assert sizes == [2, 2, 1]
+
+    async def test_pages_come_from_one_snapshot(self, client: Client, namespace: str) -> None:
+        pages = client.list(ConfigMap, namespace=namespace, labels="app", limit=4).pages()
+        first = await anext(pages)
+        await client.create(config_map("zzz-later", app="web"))
+        second = await anext(pages)
+        assert [one.metadata.name for one in second] == ["m4", "other"]
+        assert second.resource_version == first.resource_version
+
+    async def test_items_of_a_list_can_be_changed_and_sent_back(self, client: Client, namespace: str) -> None:
+        item = (await client.list(ConfigMap, namespace=namespace, labels="app"))[0]
+        item.data["x"] = "1"
+        assert (await client.update(item)).data == {"x": "1"}
+
+    @pytest.mark.parametrize(
+        "selection",
+        [
+            pytest.param({"labels": "number in (1,2)"}, id="label selector as text"),
+            pytest.param({"labels": parse_label_selector("number in (1,2)")}, id="parsed label selector"),
+            pytest.param(
+                {"labels": "app=web", "fields": "metadata.name!=m0,metadata.name!=m3,metadata.name!=m4"}, id="field selector as text"
+            ),
+            pytest.param(
+                {
+                    "labels": "app",
+                    "fields": parse_field_selector("metadata.name!=m0,metadata.name!=m3,metadata.name!=m4,metadata.name!=other"),
+                },
+                id="parsed",
+            ),
+        ],
+    )
+    async def test_selectors(self, client: Client, namespace: str, selection: dict[str, Any]) -> None:
+        assert await names(client.list(ConfigMap, namespace=namespace, **selection)) == ["m1", "m2"]
+
+    async def test_without_a_namespace_all_are_listed(self, client: Client, namespace: str) -> None:
+        found = await client.list(ConfigMap, fields={"metadata.name": "other"})
+        assert namespace in {one.metadata.namespace for one in found}
+
+
+async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_everything() -> None:
+    async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(ValueError, match="selects nothing"):
+            await client.list(ConfigMap, labels=NOTHING)
+    assert server.received == []
+
+
+def page(items: list[str], token: str = "", version: str = "5") -> Reply:
+    metadata = {"resourceVersion": version, **({"continue": token} if token else {})}
+    return Reply(
+        body={"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [{"metadata": {"name": one}} for one in items]}
+    )
+
+
+def expired(token: str = "") -> Reply:
+    return status(410, "Expired", "The provided continue parameter is too old", metadata={"continue": token} if token else {})
+
+
+def expiring(token: str) -> FaultServer:
+    """The first token is refused; without one everything comes, of a newer version."""
+
+    def answer(received: Received) -> Reply:
+        if "continue=old" in received.query:
+            return expired(token)
+        if "continue=fresh" in received.query:
+            return page(["c", "d"], version="9")
+        return page(["a", "b"], "old") if "limit=2" in received.query else page(["a", "c", "d"], version="9")
+
+    return FaultServer(answer=answer)
+
+
+async def test_a_snapshot_that_expires_is_listed_once_more_as_a_whole() -> None:
+    async with expiring("fresh") as server, Client(Transport(server.config())) as client:
+        found = await client.list(ConfigMap, limit=2, resource_version="4", match="NotOlderThan")
+    assert ([one.metadata.name for one in found], found.resource_version) == (["a", "c", "d"], "9")
+    assert [one.query for one in server.received] == [
+        "limit=2&resourceVersion=4&resourceVersionMatch=NotOlderThan",
+        "limit=2&continue=old",
+        "resourceVersion=4&resourceVersionMatch=NotOlderThan",
+    ]
+
+
+async def test_iteration_goes_on_with_the_newest_rest_and_repeats_nothing() -> None:
+    async with expiring("fresh") as server, Client(Transport(server.config())) as client:
+        assert await names(client.list(ConfigMap, limit=2)) == ["a", "b", "c", "d"]
+
+
+async def test_iteration_without_a_way_on_is_an_error() -> None:
+    async with expiring("") as server, Client(Transport(server.config())) as client:
+        with pytest.raises(Expired):
+            await names(client.list(ConfigMap, limit=2))
+
+
+async def test_an_error_on_the_first_page_is_the_error() -> None:
+    async with FaultServer(expired()) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(Expired):
+            await client.list(ConfigMap, resource_version="1", match="Exact")
+    assert len(server.received) == 1
+
+
+async def test_one_page_is_asked_for_exactly_as_told() -> None:
+    async with FaultServer(page(["a"], "next")) as server, Client(Transport(server.config())) as client:
+        got = await client.list_page(ConfigMap, ListOptions(limit=1, continue_token="t", labels="a=b"), namespace="n")
+    assert got.continue_token == "next"
+    assert server.received[0].target == "/api/v1/namespaces/n/configmaps?labelSelector=a%3Db&limit=1&continue=t"

@@ -1,0 +1,219 @@
+"""Watches: events of one kind, resumed over any number of reconnects, each event once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import Client
+from kubeloop.meta import DeadlineError, DecodeError, Expired, Forbidden, ObjectMeta, UntrustedCertificate
+from kubeloop.timing import FakeClock
+from kubeloop.transport import Transport
+from tests.faults import DROP, FaultServer, Received, Reply, frames, status
+
+
+def config_map(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, labels={"app": "web"}), data=data)
+
+
+@pytest.mark.server
+class TestAgainstAServer:
+    async def test_what_is_there_comes_first_then_what_changes(self, client: Client, namespace: str) -> None:
+        await client.create(config_map("a"))
+        seen: list[tuple[str, str]] = []
+        async with asyncio.timeout(20), client.watch(ConfigMap, namespace=namespace, labels="app=web") as events:
+            async for event in events:
+                seen.append((event.type, event.object.metadata.name))
+                if len(seen) == 1:
+                    await client.create(config_map("b"))
+                elif len(seen) == 2:
+                    event.object.data["x"] = "1"
+                    await client.update(event.object)
+                elif len(seen) == 3:
+                    await client.patch(ConfigMap, "a", {"metadata": {"labels": {"app": "db"}}})
+                elif len(seen) == 4:
+                    await client.delete(ConfigMap, "b")
+                elif len(seen) == 5:
+                    break
+        assert seen == [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "a"), ("DELETED", "b")]
+
+    async def test_from_a_version_on_only_changes_come(self, client: Client, namespace: str) -> None:
+        await client.create(config_map("a"))
+        listed = await client.list(ConfigMap, namespace=namespace, labels="app")
+        await client.create(config_map("b"))
+        watch = client.watch(ConfigMap, namespace=namespace, labels="app", resource_version=listed.resource_version)
+        async with asyncio.timeout(20), watch as events:
+            async for event in events:
+                assert (event.type, event.object.metadata.name) == ("ADDED", "b")
+                break
+
+    async def test_a_watch_outlives_its_connections(self, client: Client, namespace: str) -> None:
+        seen: list[str] = []
+
+        async def write() -> None:
+            for number in range(4):
+                await client.create(config_map(f"m{number}"))
+                await asyncio.sleep(0.4)
+
+        async with (
+            asyncio.timeout(30),
+            client.watch(ConfigMap, namespace=namespace, labels="app", timeout_seconds=1) as events,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(write())
+            async for event in events:
+                seen.append(event.object.metadata.name)
+                if len(seen) == 4:
+                    break
+        assert seen == ["m0", "m1", "m2", "m3"]
+
+    async def test_waiting_ends_with_the_state_waited_for(self, client: Client, namespace: str) -> None:
+        waiting = asyncio.create_task(client.wait_for(ConfigMap, "a", lambda found: found.data.get("x") == "2", timeout=20))
+        await client.create(config_map("a", x="1"))
+        await client.patch(ConfigMap, "a", {"data": {"x": "2"}})
+        assert (await waiting).data == {"x": "2"}
+
+    async def test_waiting_too_long_says_what_was_there(self, client: Client, namespace: str) -> None:
+        with pytest.raises(DeadlineError, match=f'ConfigMap "a" in namespace "{namespace}": not as wanted within 0.3 s: it was not there'):
+            await client.wait_for(ConfigMap, "a", lambda _: True, timeout=0.3)
+
+    async def test_waiting_until_an_object_is_gone(self, client: Client, namespace: str) -> None:
+        await client.wait_gone(ConfigMap, "never", timeout=20)
+        held = config_map("a")
+        held.metadata.finalizers = ["example.com/hold"]
+        created = await client.create(held)
+        await client.delete(created)
+        with pytest.raises(DeadlineError, match=r"finalizers that hold it: example\.com/hold"):
+            await client.wait_gone(ConfigMap, "a", timeout=0.3)
+        gone = asyncio.create_task(client.wait_gone(ConfigMap, "a", timeout=20))
+        await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
+        await gone
+
+
+def item(name: str, version: int) -> dict[str, Any]:
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "resourceVersion": str(version)}}
+
+
+def bookmark(version: int) -> tuple[str, dict[str, Any]]:
+    return "BOOKMARK", {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "data": None}
+
+
+def error(code: int, reason: str) -> tuple[str, dict[str, Any]]:
+    return "ERROR", {"kind": "Status", "apiVersion": "v1", "metadata": {}, "code": code, "reason": reason, "message": reason.lower()}
+
+
+def versions(server: FaultServer) -> list[str]:
+    """The versions that watches asked to go on from."""
+    return [part.partition("=")[2] for one in server.received for part in one.query.split("&") if part.startswith("resourceVersion=")]
+
+
+async def collect(server: FaultServer, count: int, *, start: str = "1") -> list[str]:
+    """The names of the first ``count`` events; time passes by itself."""
+    clock = FakeClock()
+    names: list[str] = []
+    async with Client(Transport(server.config(), clock=clock), clock=clock) as client:
+
+        async def read() -> None:
+            async with client.watch(ConfigMap, resource_version=start) as events:
+                async for event in events:
+                    names.append(event.object.metadata.name)
+                    if len(names) == count:
+                        return
+
+        reading = asyncio.create_task(read())
+        async with asyncio.timeout(10):
+            while not reading.done():
+                await asyncio.sleep(0.001)
+                await clock.advance(1)
+        await reading
+    return names
+
+
+LAST = frames(("ADDED", item("z", 9)), end="hang")
+
+
+@pytest.mark.parametrize(
+    ("script", "resumed"),
+    [
+        pytest.param([frames(("ADDED", item("a", 5))), LAST], ["1", "5"], id="a watch that ends goes on from the last version seen"),
+        pytest.param([frames(("ADDED", item("a", 5)), bookmark(7)), LAST], ["1", "7"], id="a bookmark counts as seen, and is no event"),
+        pytest.param([frames(("ADDED", item("a", 5)), end="cut"), LAST], ["1", "5"], id="a connection that breaks is made again"),
+        pytest.param([DROP, frames(("ADDED", item("a", 5))), LAST], ["1", "1", "5"], id="a connection that is dropped at once too"),
+        pytest.param(
+            [frames(("ADDED", item("a", 5)), error(500, "InternalError")), LAST], ["1", "5"], id="an internal error is waited out"
+        ),
+        pytest.param([status(503), frames(("ADDED", item("a", 5))), LAST], ["1", "1", "5"], id="a server that is not ready is waited for"),
+        pytest.param([frames(("ADDED", item("a", 5)), error(429, "TooManyRequests")), LAST], ["1", "5"], id="a busy server is given time"),
+    ],
+)
+async def test_after(script: list[Reply], resumed: list[str]) -> None:
+    async with FaultServer(*script) as server:
+        assert await collect(server, 2) == ["a", "z"]
+    assert versions(server) == resumed
+
+
+@pytest.mark.parametrize(
+    ("reply", "raised"),
+    [
+        pytest.param(frames(error(410, "Expired")), Expired, id="an expired version as an event"),
+        pytest.param(status(410, "Expired", "too old"), Expired, id="an expired version as an answer"),
+        pytest.param(status(403, "Forbidden", "no"), Forbidden, id="a refusal"),
+        pytest.param(frames(("ODD", item("a", 1))), DecodeError, id="an event of unknown type"),
+        pytest.param(Reply(chunks=[b"oops\n"]), DecodeError, id="a frame that is no JSON"),
+    ],
+)
+async def test_a_watch_ends_with(reply: Reply, raised: type[Exception]) -> None:
+    async with FaultServer(reply) as server:
+        with pytest.raises(raised):
+            await collect(server, 1)
+    assert len(server.received) == 1
+
+
+async def test_an_untrusted_server_is_not_tried_again() -> None:
+    async with FaultServer(LAST) as server, Client(Transport(server.config(ca=None))) as client:
+        with pytest.raises(UntrustedCertificate):
+            async for _ in client.list(ConfigMap):
+                pass
+
+
+async def test_frames_that_are_cut_anywhere_are_put_together() -> None:
+    whole = b"".join(frames(("ADDED", item("a", 5)), ("MODIFIED", item("b", 6))).chunks or ())
+    async with FaultServer(Reply(chunks=[whole[at : at + 7] for at in range(0, len(whole), 7)], end="hang")) as server:
+        assert await collect(server, 2) == ["a", "b"]
+
+
+async def test_leaving_the_block_frees_the_socket() -> None:
+    async with FaultServer(LAST) as server:
+        assert await collect(server, 1) == ["z"]
+        async with asyncio.timeout(5):
+            await server.gone.wait()
+
+
+async def test_the_initial_state_comes_page_by_page_and_the_watch_goes_on_from_its_version() -> None:
+    def answer(received: Received) -> Reply:
+        if "watch=true" in received.query:
+            return LAST
+        more = "continue" not in received.query
+        metadata = {"resourceVersion": "3", **({"continue": "t"} if more else {})}
+        return Reply(body={"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [item("a" if more else "b", 2)]})
+
+    async with FaultServer(answer=answer) as server, Client(Transport(server.config())) as client, client.watch(ConfigMap) as events:
+        assert [(await anext(aiter(events))).object.metadata.name for _ in range(3)] == ["a", "b", "z"]
+    assert versions(server) == ["3"]
+
+
+async def test_bookmarks_and_a_time_limit_are_asked_for() -> None:
+    async with FaultServer(LAST) as server:
+        await collect(server, 1)
+    query = dict(part.split("=") for part in server.received[0].query.split("&"))
+    assert (query["watch"], query["allowWatchBookmarks"]) == ("true", "true")
+    assert 300 <= int(query["timeoutSeconds"]) <= 600
+
+
+async def test_a_watch_is_used_inside_its_block() -> None:
+    async with FaultServer(LAST) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(RuntimeError, match="inside its block"):
+            aiter(client.watch(ConfigMap))
