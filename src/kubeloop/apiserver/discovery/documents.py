@@ -5,6 +5,7 @@ Source: Kubernetes documentation "Discovery API"; meta.k8s.io/v1 APIGroup and AP
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kubeloop.apiserver.discovery.subresources import subresources_of
@@ -30,6 +31,14 @@ def versions_in_order(registry: Registry, group: str) -> list[str]:
     known = next((info.versions for info in builtin().groups() if info.name == group), ())
     rank = {version: at for at, version in enumerate(known)}
     return sorted(by_priority(versions), key=lambda version: rank.get(version, len(rank)))
+
+
+def root_paths(registry: Registry, others: Iterable[str]) -> JSONObject:
+    """``/``: every path that answers without a name, ``others`` (health, OpenAPI ...) among them."""
+    paths = {"/api", "/api/v1", "/apis", "/apis/", *others}
+    for group in groups_in_order(registry):
+        paths |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions_in_order(registry, group))}
+    return {"paths": sorted(paths)}
 
 
 def api_versions(server_address: str) -> JSONObject:

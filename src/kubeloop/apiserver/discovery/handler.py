@@ -22,11 +22,13 @@ from kubeloop.serving.request import Request
 
 JSONObject = dict[str, Any]
 
+#: Paths of other handlers that ``/`` names.
+_OTHERS: Final = ("/healthz", "/healthz/ping", "/livez", "/livez/ping", "/openapi/v2", "/openapi/v3", "/readyz", "/readyz/ping", "/version")
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Discovery:
-    """``/api``, ``/apis`` and what is below them, down to group and version; always as the registry is now.
+    """``/``, ``/api``, ``/apis`` and what is below them, down to group and version; always as the registry is now.
 
     ``server_address`` (``host:port``) is what ``/api`` tells clients.
     """
@@ -51,14 +53,14 @@ class Discovery:
             raise refusals.method_not_allowed()
         if not known:
             raise refusals.no_such_resource()
-        if len(parts) == 1 and _wants_aggregated(request.header("accept")):
+        if parts[0] and len(parts) == 1 and _wants_aggregated(request.header("accept")):
             return self._aggregated(request, core=parts[0] == "api")
         negotiate(request.header("accept"))
         return Answer(object=self._legacy(parts))
 
     def _is_known(self, parts: list[str]) -> bool | None:
         match parts:
-            case ["api"] | ["apis"]:
+            case [""] | ["api"] | ["apis"]:
                 return True
             case ["api", version]:
                 return version == "v1"
@@ -77,6 +79,8 @@ class Discovery:
 
     def _legacy(self, parts: list[str]) -> JSONObject:
         match parts:
+            case [""]:
+                return documents.root_paths(self._registry, _OTHERS)
             case ["api"]:
                 return documents.api_versions(self._server_address)
             case ["apis"]:
