@@ -122,7 +122,7 @@ async def test_a_strategic_patch_merges_lists_by_key(client: Client, namespace: 
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "busybox"}]}}}}
     patched = await client.patch(Deployment, "web", patch, type="strategic")
     assert patched.spec is not None
-    assert {one.name for one in patched.spec.template.spec.containers} == {"c", "side"}  # type: ignore[union-attr]  # required by the schema
+    assert {one.name for one in patched.spec.template.spec.containers} == {"c", "side"}
 
 
 async def test_a_patch_at_an_old_version_is_a_conflict(client: Client, namespace: str) -> None:

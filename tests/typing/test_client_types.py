@@ -1,0 +1,79 @@
+"""The client's types, as a user's type checker sees them; and the same calls run."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import msgspec
+import pytest
+
+from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.autoscaling.v1 import Scale
+from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.client import Client, Event, ListCall, ListOptions, ObjectList, ResourceMapping, Watch
+from kubeloop.meta import ObjectMeta, PartialObject, Resource, Status, Unstructured, custom_resource
+
+pytestmark = pytest.mark.server
+
+
+class WidgetSpec(msgspec.Struct):
+    size: int = 0
+
+
+@custom_resource("example.com/v1", plural="widgets")
+class Widget(Resource):
+    spec: WidgetSpec = msgspec.field(default_factory=WidgetSpec)
+
+
+async def test_reading_gives_the_kind_that_was_asked_for(client: Client, namespace: str) -> None:
+    created = assert_type(await client.create(ConfigMap(metadata=ObjectMeta(name="a"))), ConfigMap)
+    assert_type(await client.get(ConfigMap, "a"), ConfigMap)
+    assert_type(await client.get_metadata(ConfigMap, "a"), PartialObject)
+    assert_type(await client.update(created), ConfigMap)
+    assert_type(await client.patch(ConfigMap, "a", {"data": {"x": "1"}}), ConfigMap)
+    assert_type(await client.mapping(ConfigMap), ResourceMapping)
+    plain = Unstructured.of("v1", "ConfigMap")
+    assert_type(plain, type[Unstructured])
+    assert_type(await client.get(plain, "a"), Unstructured)
+
+
+async def test_lists_know_their_items(client: Client, namespace: str) -> None:
+    call = assert_type(client.list(Pod, namespace=namespace), ListCall[Pod])
+    assert_type(await call, ObjectList[Pod])
+    async for pod in client.list(Pod, namespace=namespace):
+        assert_type(pod, Pod)
+    async for partial in client.list_metadata(Pod, namespace=namespace):
+        assert_type(partial, PartialObject)
+    page = await client.list_page(Pod, ListOptions(limit=1), namespace=namespace)
+    assert_type(page, ObjectList[Pod])
+    assert_type(page.resource_version, str)
+
+
+async def test_watches_know_their_events(client: Client, namespace: str) -> None:
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+    watch = assert_type(client.watch(ConfigMap, namespace=namespace), Watch[ConfigMap])
+    async with watch as events:
+        async for event in events:
+            assert_type(event, Event[ConfigMap])
+            assert_type(event.object.data, dict[str, str])
+            break
+
+
+async def test_what_deletion_gives_is_either_the_object_or_a_status(client: Client, namespace: str) -> None:
+    created = await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+    await client.create(ConfigMap(metadata=ObjectMeta(name="b")))
+    assert_type(await client.delete(created), ConfigMap | Status)
+    assert_type(await client.delete(ConfigMap, "b"), ConfigMap | Status)
+    assert_type(await client.delete_collection(ConfigMap), ObjectList[ConfigMap] | Status)
+
+
+async def test_waiting_gives_the_object(client: Client, namespace: str) -> None:
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}))
+    assert_type(await client.wait_for(ConfigMap, "a", lambda found: assert_type(found, ConfigMap).data, timeout=20), ConfigMap)
+
+
+async def scaling(client: Client) -> None:
+    """Only for the type checker."""
+    assert_type(await client.get_scale(Deployment, "web"), Scale)
+    assert_type(await client.set_scale(Deployment, "web", 2), Scale)
+    assert_type((await client.get(Widget, "w")).spec.size, int)
