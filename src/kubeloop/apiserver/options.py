@@ -150,6 +150,11 @@ def parse_uint_fault(text: str) -> str:
     return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
 
 
+def invalid_version(text: str) -> str:
+    """What reads and watches say of a resourceVersion that is no number."""
+    return f"resourceVersion: Invalid value: {json.dumps(text, ensure_ascii=False)}: {parse_uint_fault(text)}"
+
+
 def _list_errors(options: ListOptions) -> list[FieldError]:
     errors = []
     match = options.resource_version_match

@@ -80,7 +80,7 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patc
     return Patch(media_type, tree)
 
 
-def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind, name: str) -> Decoded:
+def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind) -> Decoded:
     """A patched tree as an object of its kind.
 
     Raises:
@@ -88,7 +88,7 @@ def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersio
     """
 
     def refuse(why: str) -> ApiError:
-        return _refused(gvk.group_kind, name, tree, why)
+        return _refused(tree, why)
 
     try:
         met = kind_of(tree, gvk)
@@ -97,14 +97,15 @@ def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersio
     return conform(tree, met, gvk, resource, refuse)
 
 
-def strict_refusal(kind: GroupKind, name: str, patched: JSONObject, problems: list[str]) -> ApiError:
+def strict_refusal(patched: JSONObject, problems: list[str]) -> ApiError:
     """For fieldValidation=Strict: unknown fields make the patch itself invalid."""
-    return _refused(kind, name, patched, f"strict decoding error: {', '.join(problems)}")
+    return _refused(patched, f"strict decoding error: {', '.join(problems)}")
 
 
-def _refused(kind: GroupKind, name: str, tree: JSONObject, why: str) -> ApiError:
+def _refused(tree: JSONObject, why: str) -> ApiError:
+    """Upstream names neither kind nor object here."""
     shown = json.dumps(_upstream_order(tree), separators=(",", ":"), ensure_ascii=False)
-    return refusals.invalid(kind, name, [invalid("patch", shown, why)])
+    return refusals.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
 
 
 _METADATA_ORDER = (

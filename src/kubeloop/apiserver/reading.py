@@ -6,13 +6,12 @@ Source: Kubernetes API concepts, "Resource versions", "Retrieving large results 
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.continue_token import ANY_REVISION, ContinueToken
 from kubeloop.apiserver.objects import Objects, StoredObject
-from kubeloop.apiserver.options import ListOptions, parse_uint_fault, resource_version_number
+from kubeloop.apiserver.options import ListOptions, invalid_version, resource_version_number
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.storage import Compacted, FutureRevision, KeyValue, Range, prefix_end
@@ -58,9 +57,7 @@ class Reader:
         if resource_version:
             number = resource_version_number(resource_version)
             if number is None:
-                raise refusals.internal(
-                    f"resourceVersion: Invalid value: {_quoted(resource_version)}: {parse_uint_fault(resource_version)}"
-                )
+                raise refusals.internal(invalid_version(resource_version))
             await self.at_least(number)
         found = await self._objects.get(resource, namespace, name)
         if found is None:
@@ -158,12 +155,5 @@ class Reader:
             return 0
         number = resource_version_number(options.resource_version)
         if number is None:
-            text = options.resource_version
-            raise refusals.bad_request(
-                f"invalid resource version: resourceVersion: Invalid value: {_quoted(text)}: {parse_uint_fault(text)}"
-            )
+            raise refusals.bad_request(f"invalid resource version: {invalid_version(options.resource_version)}")
         return number
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

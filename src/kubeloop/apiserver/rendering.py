@@ -130,6 +130,9 @@ def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> 
         return tree
     api_version = f"meta.k8s.io/{accepted.version}"
     tree["apiVersion"] = api_version
+    for row in tree.get("rows") or ():
+        if (row.get("object") or {}).get("kind") == "PartialObjectMetadata":
+            row["object"]["apiVersion"] = api_version
     if items:
         tree["items"] = [{**item, "apiVersion": api_version} for item in tree["items"] or ()] or None
     return tree

@@ -58,6 +58,8 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     Raises:
         NotFound, MethodNotAllowed; NotImplemented for subresources that only Kubernetes has.
     """
+    if method == "HEAD":
+        raise refusals.method_not_allowed()
     if info.subresource:
         return _of_subresource(resource, info)
     if info.rest:

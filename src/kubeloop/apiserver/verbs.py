@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, Frames, success
 from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.negotiation import JSON
 from kubeloop.apiserver.object_meta import check_name, metadata_of
-from kubeloop.apiserver.options import delete_options, list_options, write_options
+from kubeloop.apiserver.options import delete_options, invalid_version, list_options, resource_version_number, write_options
 from kubeloop.apiserver.patching import conform_patched, read_patch, strict_refusal
 from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.selection import Selection
@@ -41,6 +42,8 @@ async def watch(exchange: Exchange) -> Frames:
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     if exchange.info.name_in_path:
         selection = Selection(exchange.resource, options.label_selector, f"metadata.name={exchange.info.name}")
+    if options.resource_version and resource_version_number(options.resource_version) is None:
+        raise refusals.internal(invalid_version(options.resource_version))
     form = parts.renderer.watch_form(exchange.resource, exchange.accepted, request)
     watcher_parts = WatchParts(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
     watcher = Watcher(exchange.resource, exchange.namespace, options, selection, form, watcher_parts)
@@ -80,7 +83,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
     async def change(old: JSONObject) -> JSONObject:
         nonlocal warned
         patched = sent.apply(old, schema, exchange.parts.schemas)
-        decoded = conform_patched(patched, resource, resource.gvk, name)
+        decoded = conform_patched(patched, resource, resource.gvk)
         if not warned:
             _accept_patched(exchange, decoded, options.field_validation, patched)
             warned = True
@@ -130,8 +133,7 @@ def _accept_patched(exchange: Exchange, decoded: Decoded, field_validation: str,
     if field_validation == "Warn":
         exchange.context.warnings += decoded.problems
         return
-    resource = exchange.resource
-    raise strict_refusal(resource.gvk.group_kind, exchange.info.name, patched, decoded.problems)
+    raise strict_refusal(patched, decoded.problems)
 
 
 def _outcome(exchange: Exchange, outcome: Outcome, status: int) -> Answer:

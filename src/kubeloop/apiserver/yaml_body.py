@@ -34,6 +34,7 @@ def _construct_bool(loader: Any, node: ScalarNode) -> bool:
 def _construct_mapping(loader: Any, node: MappingNode) -> dict[str, Any]:
     loader.flatten_mapping(node)
     pairs = [(_key(loader, key), loader.construct_object(value, deep=True)) for key, value in node.value]
+    pairs.sort(key=lambda pair: pair[0])  # upstream converts to JSON first, which sorts; the first fault found depends on it
     result = dict(pairs)
     if len(result) == len(pairs):
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -13,10 +14,12 @@ from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import check_name, metadata_of
 from kubeloop.apiserver.options import write_options
 from kubeloop.apiserver.patching import conform_patched, read_patch
-from kubeloop.apiserver.resource import ScalePaths, ServedResource
+from kubeloop.apiserver.resource import Column, ScalePaths, ServedResource
+from kubeloop.apiserver.tables import human_duration
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.meta.selectors import selector_from, selector_from_labels
+from kubeloop.meta.time import parse_time
 from kubeloop.schema import strict
 
 JSONObject = dict[str, Any]
@@ -53,7 +56,7 @@ async def patch(exchange: Exchange) -> Answer:
 
     async def change(old: JSONObject) -> JSONObject:
         patched = sent.apply(scale_of(exchange.resource, old), schemas.kind(SCALE), schemas)
-        wanted = conform_patched(patched, exchange.resource, SCALE, exchange.info.name).obj
+        wanted = conform_patched(patched, exchange.resource, SCALE).obj
         check_name(metadata_of(wanted), exchange.info.name)
         return _scaled(exchange.resource, old, wanted)
 
@@ -115,4 +118,17 @@ def _scaled(resource: ServedResource, old: JSONObject, scale: JSONObject) -> JSO
 
 
 def _answer(exchange: Exchange, scale: JSONObject) -> Answer:
-    return exchange.parts.renderer.object(exchange.resource, exchange.accepted, exchange.request, scale)
+    shown = replace(exchange.resource, kind=SCALE.kind, custom=True, columns=_COLUMNS)
+    return exchange.parts.renderer.object(shown, exchange.accepted, exchange.request, scale)
+
+
+_COLUMNS = (
+    Column("Name", "string", "", "Name of the scaled object.", 0, lambda obj, _: obj["metadata"]["name"]),
+    Column("Desired", "integer", "", "Replicas that are wanted.", 0, lambda obj, _: obj["spec"].get("replicas", 0)),
+    Column("Available", "integer", "", "Replicas that there are.", 0, lambda obj, _: obj["status"]["replicas"]),
+    Column("Age", "string", "", "Time since the scaled object was created.", 0, lambda obj, now: _age(obj, now)),
+)
+
+
+def _age(obj: JSONObject, now: float) -> str:
+    return human_duration(now - parse_time(obj["metadata"]["creationTimestamp"]).timestamp())
