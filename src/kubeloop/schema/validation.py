@@ -150,7 +150,13 @@ def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
             return False
         return all(_unchanged(one, schema.properties.get(name, schema.values) or _ANY, old.key(name)) for name, one in value.items())
     if isinstance(value, list) and isinstance(old.value, list) and schema.list_type == "map" and len(value) == len(old.value):
-        return all(_unchanged(item, schema.items or _ANY, old.item(schema, item)) for item in value)
+        below = schema.items or _ANY
+        for index, item in enumerate(value):
+            counterpart = old.item(schema, item)
+            # What has no counterpart by its keys is compared with what stood in its place.
+            if not _unchanged(item, below, counterpart if counterpart.known else _Old(old.value[index])):
+                return False
+        return True
     return same(old.value, value)
 
 
