@@ -98,7 +98,10 @@ class DefinitionKeeper:
             return
         self._definitions[kv.key] = stored
         crd = stored.obj
-        if crd["metadata"].get("deletionTimestamp") and CLEANUP_FINALIZER in (crd["metadata"].get("finalizers") or ()):
+        if crd["metadata"].get("deletionTimestamp"):
+            if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
+                self._unregister(kv.key)  # emptied; somebody else's finalizer keeps the definition
+                return
             self._register(kv.key, crd)
             if kv.key not in self._removals:
                 task = asyncio.create_task(self._remove(kv.key), name=f"removal of {crd['metadata']['name']}")
