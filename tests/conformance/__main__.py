@@ -19,6 +19,8 @@ from tests.conformance.wire import Server
 
 HERE = Path(__file__).parent
 COMPACT = "/debug/compact?revision={revision}"
+#: Upstream's prose is not ours to copy: Table columns and schemas carry our own words.
+PROSE = ("description",)
 
 
 def main() -> int:
@@ -29,7 +31,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=0, help="differences to show per step (default: none)")
     parser.add_argument("--json", type=Path, help="write the score as JSON to this file")
     options = parser.parse_args()
-    scores, surprises, took = replay(options.set, tuple(options.scenario), tuple(options.ignore))
+    scores, surprises, took = replay(options.set, tuple(options.scenario), (*PROSE, *options.ignore))
     report(scores, surprises, options.limit, took)
     if options.json:
         rows = {
