@@ -1,0 +1,123 @@
+"""Garbage collection over an API server: background, orphaning, foreground (recorded in the scenario c-gc); custom owners."""
+
+import pytest
+
+from kubeloop.api.apps.v1 import ReplicaSet
+from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.client import Client
+from kubeloop.controller import set_owner_reference
+from kubeloop.meta import ObjectMeta, OwnerReference, Resource, Unstructured
+from tests.controlplane.workloads import replica_set
+
+pytestmark = pytest.mark.server
+
+Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+
+
+def config(name: str, *owners: Resource, **metadata: object) -> ConfigMap:
+    made = ConfigMap(metadata=ObjectMeta(name=name, **metadata))  # type: ignore[arg-type]  # any field of metadata
+    for owner in owners:
+        made.metadata.namespace = owner.metadata.namespace
+        set_owner_reference(owner, made)
+    return made
+
+
+async def gone(client: Client, name: str) -> None:
+    await client.wait_gone(ConfigMap, name, timeout=10)
+
+
+async def test_an_object_whose_owner_never_was_is_deleted(client: Client) -> None:
+    lost = config("lost")
+    lost.metadata.owner_references = [
+        OwnerReference(api_version="v1", kind="ConfigMap", name="nobody", uid="00000000-0000-0000-0000-000000000000")
+    ]
+    await client.create(lost)
+    await gone(client, "lost")
+
+
+async def test_an_object_whose_owner_was_replaced_by_a_namesake_is_deleted(client: Client) -> None:
+    owner = await client.create(config("owner"))
+    await client.create(config("child", owner))
+    await client.delete(owner)
+    await client.create(config("owner"))
+    await gone(client, "child")
+
+
+async def test_dependents_go_with_their_owner_and_theirs_too(client: Client) -> None:
+    owner = await client.create(config("owner"))
+    child = await client.create(config("child", owner))
+    await client.create(config("grandchild", child))
+    await client.delete(owner)
+    await gone(client, "child")
+    await gone(client, "grandchild")
+
+
+async def test_an_object_with_another_owner_left_stays_and_loses_the_reference_to_the_one_that_is_gone(client: Client) -> None:
+    first, second = await client.create(config("first")), await client.create(config("second"))
+    await client.create(config("child", first, second))
+    await client.delete(first)
+    child = await client.wait_for(ConfigMap, "child", lambda one: len(one.metadata.owner_references) == 1, timeout=10)
+    assert child.metadata.owner_references[0].uid == second.metadata.uid
+
+
+async def test_orphaned_dependents_stay_without_owner_and_may_be_adopted(client: Client) -> None:
+    await client.create(replica_set("r", 1))
+    await client.wait_for(ReplicaSet, "r", lambda one: one.status.ready_replicas == 1, timeout=10)
+    (pod,) = await client.list(Pod, namespace=client.namespace)
+    await client.delete(ReplicaSet, "r", propagation="Orphan")
+    await client.wait_gone(ReplicaSet, "r", timeout=10)
+    assert (await client.get(Pod, pod.metadata.name)).metadata.owner_references == []
+    again = await client.create(replica_set("again", 1))
+    await client.patch(Pod, pod.metadata.name, {"metadata": {"labels": {"app": "again"}}})
+    adopted = await client.wait_for(Pod, pod.metadata.name, lambda one: one.metadata.owner_references, timeout=10)
+    assert adopted.metadata.owner_references[0].uid == again.metadata.uid
+
+
+async def test_an_owner_deleted_in_the_foreground_waits_for_the_dependents_that_block_it(client: Client) -> None:
+    owner = await client.create(config("owner"))
+    child = config("child", owner, finalizers=["example.com/hold"])
+    child.metadata.owner_references[0].block_owner_deletion = True
+    await client.create(child)
+    await client.delete(ConfigMap, "owner", propagation="Foreground")
+    await client.wait_for(ConfigMap, "child", lambda one: one.metadata.deletion_timestamp, timeout=10)
+    waiting = await client.get(ConfigMap, "owner")
+    assert waiting.metadata.finalizers == ["foregroundDeletion"]
+    await client.patch(ConfigMap, "child", {"metadata": {"finalizers": None}})
+    await gone(client, "child")
+    await gone(client, "owner")
+
+
+async def test_an_owner_deleted_in_the_foreground_does_not_wait_for_others(client: Client) -> None:
+    owner = await client.create(config("owner"))
+    await client.create(config("child", owner, finalizers=["example.com/hold"]))
+    await client.delete(ConfigMap, "owner", propagation="Foreground")
+    await gone(client, "owner")
+    await client.patch(ConfigMap, "child", {"metadata": {"finalizers": None}})
+    await gone(client, "child")
+
+
+async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_ran_go_with_their_owner(client: Client) -> None:
+    group = f"{client.namespace}.example.com"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    definition = {
+        "metadata": {"name": f"gadgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    made = await client.create(Definition.from_dict(definition))
+    await client.wait_for(Definition, made.metadata.name, _established, timeout=10)
+    gadget_kind = Unstructured.of(f"{group}/v1", "Gadget", plural="gadgets", namespaced=True)
+    gadget = await client.create(gadget_kind.from_dict({"metadata": {"name": "g"}}))
+    await client.create(config("child", gadget))
+    await client.delete(gadget)
+    await gone(client, "child")
+    await client.delete(Definition, made.metadata.name)
+
+
+def _established(one: Unstructured) -> bool:
+    conditions = one.get("status", "conditions", default=[])
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,126 @@
+"""Scheduling and simulated nodes over an API server: where pods go, what they become, how they end."""
+
+import pytest
+
+from kubeloop.api.core.v1 import Event, Node, NodeCondition, NodeSpec, Pod, PodReadinessGate, Taint, Toleration
+from kubeloop.client import Client
+from kubeloop.meta import ObjectMeta
+from tests.controlplane.workloads import is_ready, pod
+
+pytestmark = pytest.mark.server
+
+
+def condition(one: Pod, kind: str) -> tuple[str, str | None] | None:
+    return next(((each.status, each.reason) for each in one.status.conditions if each.type == kind), None)
+
+
+async def add_node(client: Client, name: str, labels: dict[str, str] | None = None, taints: list[Taint] | None = None) -> Node:
+    """A ready node of which no kubelet takes care; removed after the test."""
+    made = Node(metadata=ObjectMeta(name=name, labels={"test": client.namespace, **(labels or {})}), spec=NodeSpec(taints=taints or []))
+    made = await client.create(made)
+    made.status.conditions = [NodeCondition(type="Ready", status="True")]
+    made = await client.update_status(made)
+    wanted = [taint for taint in made.spec.taints if taint.key != "node.kubernetes.io/not-ready"]
+    if wanted != made.spec.taints:
+        made.spec.taints = wanted
+        made = await client.update(made)
+    return made
+
+
+async def test_the_simulated_node_is_ready_and_says_what_it_is(client: Client) -> None:
+    node = await client.wait_for(Node, "kubeloop-node", lambda one: one.status.conditions, timeout=10)
+    assert {one.type: one.status for one in node.status.conditions}["Ready"] == "True"
+    assert node.status.node_info is not None
+    assert node.status.node_info.container_runtime_version.startswith("kubeloop://")
+    assert node.spec.taints == []
+
+
+async def test_a_pod_is_bound_to_the_node_and_becomes_running_and_ready(client: Client) -> None:
+    await client.create(pod("p"))
+    running = await client.wait_for(Pod, "p", is_ready, timeout=10)
+    assert running.spec.node_name == "kubeloop-node"
+    status = running.status
+    assert (status.phase, bool(status.start_time), status.host_ip) == ("Running", True, "10.0.0.10")
+    assert (status.pod_ip or "").startswith("10.244.")
+    assert {one.type: one.status for one in status.conditions} == dict.fromkeys(
+        ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
+    )
+    (container,) = status.container_statuses
+    assert (container.name, container.ready, container.started, container.restart_count) == ("c", True, True, 0)
+    assert container.state is not None
+    assert container.state.running is not None
+
+
+async def test_pods_have_addresses_of_their_own(client: Client) -> None:
+    for number in range(5):
+        await client.create(pod(f"p{number}"))
+    found = [await client.wait_for(Pod, f"p{number}", is_ready, timeout=10) for number in range(5)]
+    assert len({one.status.pod_ip for one in found}) == 5
+
+
+async def test_a_pod_that_fits_nowhere_is_told_why_and_starts_when_a_node_fits(client: Client) -> None:
+    await client.create(pod("p", node_selector={"disk": client.namespace}))
+    refused = await client.wait_for(Pod, "p", lambda one: condition(one, "PodScheduled"), timeout=10)
+    assert condition(refused, "PodScheduled") == ("False", "Unschedulable")
+    (message,) = [one.message or "" for one in refused.status.conditions]
+    assert message.startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector")
+    await add_node(client, f"{client.namespace}-disk", {"disk": client.namespace})
+    bound = await client.wait_for(Pod, "p", lambda one: one.spec.node_name, timeout=10)
+    assert bound.spec.node_name == f"{client.namespace}-disk"
+    assert condition(bound, "PodScheduled") == ("True", None)
+    await client.delete(Pod, "p", grace_period=0)
+
+
+async def test_cordoned_and_tainted_nodes_take_only_pods_that_tolerate_it(client: Client) -> None:
+    labels = {"only": client.namespace}
+    taint = Taint(key="team", value="a", effect="NoSchedule")
+    await add_node(client, f"{client.namespace}-tainted", labels, [taint])
+    await client.create(pod("refused", node_selector=labels))
+    await client.wait_for(Pod, "refused", lambda one: condition(one, "PodScheduled") == ("False", "Unschedulable"), timeout=10)
+    tolerating = pod("tolerating", node_selector=labels, tolerations=[Toleration(key="team", value="a", effect="NoSchedule")])
+    await client.create(tolerating)
+    await client.wait_for(Pod, "tolerating", lambda one: one.spec.node_name, timeout=10)
+    await client.patch(Node, f"{client.namespace}-tainted", {"spec": {"unschedulable": True, "taints": None}})
+    cordoned = await client.wait_for(Pod, "refused", lambda one: "unschedulable" in str(one.status.conditions), timeout=10)
+    assert cordoned.spec.node_name is None
+    for name in ("refused", "tolerating"):
+        await client.delete(Pod, name, grace_period=0)
+
+
+async def test_pods_of_another_scheduler_are_left_alone(client: Client) -> None:
+    await client.create(pod("other", scheduler_name="mine"))
+    await client.create(pod("p"))
+    await client.wait_for(Pod, "p", is_ready, timeout=10)
+    assert (await client.get(Pod, "other")).status.conditions == []
+
+
+async def test_a_pod_with_a_readiness_gate_is_ready_when_somebody_opens_it(client: Client) -> None:
+    await client.create(pod("p", readiness_gates=[PodReadinessGate(condition_type="example.com/open")]))
+    held = await client.wait_for(Pod, "p", lambda one: condition(one, "ContainersReady") == ("True", None), timeout=10)
+    assert condition(held, "Ready") == ("False", "ReadinessGatesNotReady")
+    opened = {"status": {"conditions": [{"type": "example.com/open", "status": "True"}]}}
+    await client.patch(Pod, "p", opened, type="strategic", subresource="status")
+    await client.wait_for(Pod, "p", is_ready, timeout=10)
+
+
+async def test_a_deleted_pod_goes_without_waiting_for_its_grace_period(client: Client) -> None:
+    await client.create(pod("p"))
+    await client.wait_for(Pod, "p", is_ready, timeout=10)
+    answer = await client.delete(Pod, "p")
+    assert isinstance(answer, Pod)
+    assert answer.metadata.deletion_grace_period_seconds == 30
+    await client.wait_gone(Pod, "p", timeout=5)
+
+
+async def test_users_are_told_what_happened_to_a_pod(client: Client) -> None:
+    await client.create(pod("p"))
+    await client.wait_for(Pod, "p", is_ready, timeout=10)
+    async with client.watch(Event, namespace=client.namespace) as events:
+        seen: dict[str | None, str | None] = {}
+        async for event in events:
+            if event.object.involved_object.name == "p":
+                seen[event.object.reason] = event.object.message
+            if {"Scheduled", "Started"} <= seen.keys():
+                break
+    assert seen["Scheduled"] == f"Successfully assigned {client.namespace}/p to kubeloop-node"
+    assert seen["Started"] == "Started container c"

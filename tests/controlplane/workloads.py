@@ -1,0 +1,56 @@
+"""Deployments, ReplicaSets and pods for the tests of the controllers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.api.apps.v1 import Deployment, DeploymentSpec, DeploymentStrategy, ReplicaSet, ReplicaSetSpec
+from kubeloop.api.core.v1 import Container, Pod, PodSpec, PodTemplateSpec
+from kubeloop.meta import LabelSelector, ObjectMeta
+
+
+def template(app: str, image: str = "x:1") -> PodTemplateSpec:
+    return PodTemplateSpec(metadata=ObjectMeta(labels={"app": app}), spec=pod_spec(image))
+
+
+def pod_spec(image: str = "x:1", **fields: Any) -> PodSpec:
+    return PodSpec(containers=[Container(name="c", image=image)], **fields)
+
+
+def deployment(name: str, replicas: int = 2, strategy: DeploymentStrategy | None = None, **spec: Any) -> Deployment:
+    return Deployment(
+        metadata=ObjectMeta(name=name),
+        spec=DeploymentSpec(
+            replicas=replicas,
+            selector=LabelSelector(match_labels={"app": name}),
+            template=template(name),
+            strategy=strategy or DeploymentStrategy(),
+            **spec,
+        ),
+    )
+
+
+def replica_set(name: str, replicas: int = 2, **spec: Any) -> ReplicaSet:
+    return ReplicaSet(
+        metadata=ObjectMeta(name=name),
+        spec=ReplicaSetSpec(replicas=replicas, selector=LabelSelector(match_labels={"app": name}), template=template(name), **spec),
+    )
+
+
+def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Pod:
+    return Pod(metadata=ObjectMeta(name=name, labels=labels or {}), spec=pod_spec(**spec))
+
+
+def is_ready(one: Pod) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in one.status.conditions)
+
+
+def is_rolled_out(one: Deployment) -> bool:
+    """What ``kubectl rollout status`` waits for."""
+    status, wanted = one.status, one.spec.replicas or 0
+    return (
+        (status.observed_generation or 0) >= one.metadata.generation
+        and (status.updated_replicas or 0) == wanted
+        and (status.replicas or 0) == wanted
+        and (status.available_replicas or 0) == wanted
+    )
