@@ -53,6 +53,10 @@ _WITHOUT_VALUE = {
 }
 
 
+#: The ``value`` of an error whose message shows none: it would be too large.
+OMITTED: Any = object()
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """One entry of an Invalid answer: which field, what kind of fault, the value met, and a detail for a person."""
@@ -66,7 +70,7 @@ class FieldError:
     def body(self) -> str:
         """The cause's message: kind of fault, value, detail (without the field)."""
         text = self.type.title
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {_show(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

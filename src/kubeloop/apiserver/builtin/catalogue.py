@@ -6,7 +6,16 @@ from kubeloop.apiserver.builtin import facts
 from kubeloop.apiserver.builtin.apps.daemon_set import DaemonSetStrategy
 from kubeloop.apiserver.builtin.apps.deployment import DeploymentStrategy, ReplicaSetStrategy
 from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrategy, StatefulSetStrategy
+from kubeloop.apiserver.builtin.batch.cron_job import CronJobStrategy
+from kubeloop.apiserver.builtin.batch.job import JobStrategy
+from kubeloop.apiserver.builtin.claims import ClaimStrategy, VolumeStrategy
+from kubeloop.apiserver.builtin.endpoints import EndpointSliceStrategy, EndpointsStrategy
+from kubeloop.apiserver.builtin.events import EventStrategy
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.leases import LeaseStrategy
+from kubeloop.apiserver.builtin.namespaces import NamespaceStrategy
+from kubeloop.apiserver.builtin.nodes import NodeStrategy
+from kubeloop.apiserver.builtin.plain import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
 from kubeloop.apiserver.builtin.services.strategy import ServiceStrategy
 from kubeloop.apiserver.strategy import Strategy
@@ -19,7 +28,21 @@ _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8
 
 _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("", "pods"): PodStrategy,
+    GroupResource("", "configmaps"): ConfigMapStrategy,
+    GroupResource("", "endpoints"): EndpointsStrategy,
+    GroupResource("", "events"): EventStrategy,
+    GroupResource("", "namespaces"): NamespaceStrategy,
+    GroupResource("", "nodes"): NodeStrategy,
+    GroupResource("", "secrets"): SecretStrategy,
+    GroupResource("", "serviceaccounts"): ServiceAccountStrategy,
     GroupResource("", "services"): ServiceStrategy,
+    GroupResource("", "persistentvolumeclaims"): ClaimStrategy,
+    GroupResource("", "persistentvolumes"): VolumeStrategy,
+    GroupResource("batch", "cronjobs"): CronJobStrategy,
+    GroupResource("batch", "jobs"): JobStrategy,
+    GroupResource("coordination.k8s.io", "leases"): LeaseStrategy,
+    GroupResource("discovery.k8s.io", "endpointslices"): EndpointSliceStrategy,
+    GroupResource("events.k8s.io", "events"): EventStrategy,
     GroupResource("apps", "controllerrevisions"): ControllerRevisionStrategy,
     GroupResource("apps", "daemonsets"): DaemonSetStrategy,
     GroupResource("apps", "deployments"): DeploymentStrategy,

@@ -40,7 +40,7 @@ def _network_policy(policy: JSONObject) -> None:
 def _ingress_class(found: JSONObject) -> None:
     parameters = found["spec"].get("parameters")
     if parameters is not None:
-        parameters.setdefault("scope", "Cluster")
+        missing(scope="Cluster")(parameters)
 
 
 def _csi_driver(driver: JSONObject) -> None:

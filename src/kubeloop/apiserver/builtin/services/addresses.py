@@ -105,9 +105,6 @@ class ServiceAddresses:
     def hold(self, key: str | int, uid: str) -> None:
         self._held[key] = (self._clock.now() + _HOLD, uid)
 
-    def in_network(self, address: str) -> bool:
-        return ipaddress.ip_address(address) in self._network
-
     def in_range(self, address: str) -> bool:
         found = ipaddress.ip_address(address)
         return found in self._network and found not in (self._network.network_address, self._network.broadcast_address)
@@ -169,9 +166,11 @@ class _Request:
 
     def _check_address(self, address: str) -> None:
         why = ""
-        if not self.owner.in_network(address) and not self.dry_run:
+        in_range = self.owner.in_range(address)
+        if not in_range and not self.dry_run:
             why = "the provided network does not match the current range"
-        elif not self.owner.in_range(address):
+        elif not in_range:
+            # A dry run asks another allocator upstream, which says it in other words.
             why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
         elif self.taken.get(address, self.uid) != self.uid:
             why = "provided IP is already allocated"

@@ -1,0 +1,226 @@
+"""Jobs. Source: pkg/apis/batch/validation, pkg/registry/batch/job."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, counts, template_options
+from kubeloop.apiserver.builtin.batch.policies import failure_policy, success_policy
+from kubeloop.apiserver.builtin.pods.options import PodOptions
+from kubeloop.apiserver.builtin.pods.spec import pod_template
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
+from kubeloop.apiserver.validation.selectors import label_selector, matches
+from kubeloop.meta.field_error import FieldError, invalid, required, too_long
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain, http_path
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+_OLD_UID, _OLD_NAME = "controller-uid", "job-name"
+_MANY_COMPLETIONS = 100_000
+
+
+class JobStrategy(TemplateStrategy):
+    """Not guaranteed: a status is checked for negative counts only."""
+
+    warns_about_name = True
+    metadata_checks_on_update = ("create", "update")
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        super().prepare_create(context, obj)
+        if not obj["spec"].get("manualSelector"):
+            _generate_selector(obj)
+        # What was stored is defaulted once more when it is read, and then the template has labels.
+        self.default(obj)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_job(obj, template_options(None)))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        options = template_options(old["spec"].get("template"))
+        return [*_job(obj, options), *_selected_spec("spec", obj["spec"], options), *_changes(obj, old)]
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(counts(obj.get("status") or {}, "active", "succeeded", "failed", "ready", "terminating"))
+
+    def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
+        return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}
+
+
+def _generate_selector(obj: JSONObject) -> None:
+    """Pods of a job are told by its uid; the names without a prefix are for clients of old."""
+    metadata, spec = obj["metadata"], obj["spec"]
+    template = spec.setdefault("template", {}).setdefault("metadata", {})
+    own = {_OLD_NAME: metadata.get("name", ""), _NAME: metadata.get("name", "")}
+    own |= {_OLD_UID: metadata.get("uid", ""), _UID: metadata.get("uid", "")}
+    template["labels"] = {**own, **(template.get("labels") or {})}
+    selector = spec.get("selector") or {}
+    spec["selector"] = {**selector, "matchLabels": {_UID: metadata.get("uid", ""), **(selector.get("matchLabels") or {})}}
+
+
+def _job(job: JSONObject, options: PodOptions) -> Errors:
+    spec, metadata = job["spec"], job["metadata"]
+    yield from _generated_selector(job)
+    yield from _selected_spec("spec", spec, options)
+    completions = spec.get("completions")
+    if spec.get("completionMode") == "Indexed" and completions:
+        name = f"{metadata.get('name', '')}-{completions - 1}"
+        if dns1123_label(name):
+            yield invalid("metadata.name", metadata.get("name", ""), f"will not able to create pod with invalid DNS label: {name}")
+
+
+def _generated_selector(job: JSONObject) -> Errors:
+    spec, metadata = job["spec"], job["metadata"]
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    expected = {_OLD_UID: metadata.get("uid", ""), _OLD_NAME: metadata.get("name", "")}
+    expected |= {_UID: metadata.get("uid", ""), _NAME: metadata.get("name", "")}
+    for key, value in expected.items():
+        path = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            yield required(path, f"must be '{value}'")
+        elif labels[key] != value:
+            yield invalid(path, labels, f"must be '{value}'")
+    selector = spec["selector"]
+    if not list(label_selector("", selector)) and not matches(selector, expected):
+        yield invalid("spec.selector", selector, "`selector` not auto-generated")
+
+
+def _selected_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+    yield from job_spec(path, spec, options)
+    selector = spec.get("selector")
+    faults = list(label_selector(f"{path}.selector", selector))
+    if selector is None:
+        yield required(f"{path}.selector")
+    yield from faults
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if not faults and (selector is None or not matches(selector, labels or {})):
+        yield invalid(f"{path}.template.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def job_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+    """What jobs and templates of jobs share."""
+    for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"):
+        yield from not_negative(f"{path}.{name}", spec.get(name))
+    if spec.get("maxFailedIndexes") is not None:
+        yield from not_negative(f"{path}.maxFailedIndexes", spec["maxFailedIndexes"])
+        if spec.get("backoffLimitPerIndex") is None:
+            yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    if spec.get("managedBy") is not None:
+        yield from domain_prefixed_path(f"{path}.managedBy", spec["managedBy"])
+        if len(spec["managedBy"]) > 63:
+            yield too_long(f"{path}.managedBy", 63)
+    yield from _completion_mode(path, spec)
+    if spec.get("podFailurePolicy") is not None:
+        yield from failure_policy(f"{path}.podFailurePolicy", spec)
+    if spec.get("successPolicy") is not None:
+        yield from success_policy(f"{path}.successPolicy", spec)
+    if spec.get("podReplacementPolicy") is not None:
+        known = ("Failed", "TerminatingOrFailed") if spec.get("podFailurePolicy") is None else ("Failed",)
+        yield from one_of(f"{path}.podReplacementPolicy", spec["podReplacementPolicy"], known)
+    template = spec.get("template") or {}
+    yield from pod_template(f"{path}.template", template, options)
+    yield from _restart_policy(f"{path}.template.spec.restartPolicy", spec, (template.get("spec") or {}).get("restartPolicy", ""))
+
+
+def domain_prefixed_path(path: str, value: str) -> Errors:
+    """``acme.io/foo``. Source: IsDomainPrefixedPath."""
+    if not value:
+        yield required(path)
+        return
+    host, _, rest = value.partition("/")
+    if not host or not rest:
+        yield invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    yield from each(path, host, dns1123_subdomain(host))
+    yield from each(path, rest, http_path(rest))
+
+
+def _completion_mode(path: str, spec: JSONObject) -> Errors:
+    mode, completions, parallelism = spec.get("completionMode"), spec.get("completions"), spec.get("parallelism")
+    failed, per_index = spec.get("maxFailedIndexes"), spec.get("backoffLimitPerIndex")
+    if mode is not None:
+        yield from one_of(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+    if mode == "Indexed":
+        if completions is None:
+            yield required(f"{path}.completions", "when completion mode is Indexed")
+        if (parallelism or 0) > 100_000:
+            yield invalid(f"{path}.parallelism", parallelism, "must be less than or equal to 100000 when completion mode is Indexed")
+        if completions is not None and failed is not None and failed > completions:
+            yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
+        if (failed or 0) > 100_000:
+            yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to 100000")
+        if (completions or 0) > _MANY_COMPLETIONS and per_index is not None:
+            yield from _many_completions(path, parallelism, failed)
+    elif mode in (None, "NonIndexed"):
+        for name, value in (("backoffLimitPerIndex", per_index), ("maxFailedIndexes", failed)):
+            if value is not None:
+                yield invalid(f"{path}.{name}", value, "requires indexed completion mode")
+
+
+def _many_completions(path: str, parallelism: int | None, failed: int | None) -> Errors:
+    message = "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"
+    if failed is None:
+        yield required(f"{path}.maxFailedIndexes", "must be specified when completions is above 100000")
+    for name, value in (("parallelism", parallelism), ("maxFailedIndexes", failed)):
+        if (value or 0) > 10_000:
+            yield invalid(f"{path}.{name}", value, message)
+
+
+def _restart_policy(path: str, spec: JSONObject, policy: str) -> Errors:
+    if policy in ("Always", ""):
+        yield required(path, 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield from one_of(path, policy, ("OnFailure", "Never"))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
+        yield invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
+
+
+def _changes(job: JSONObject, old: JSONObject) -> Errors:
+    spec, before = job["spec"], old["spec"]
+    completions = spec.get("completions")
+    if spec.get("completionMode") != "Indexed":
+        yield from immutable("spec.completions", completions, before.get("completions"))
+    elif completions is not None and completions not in (before.get("completions"), spec.get("parallelism")):
+        yield invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")
+    yield from immutable("spec.selector", spec.get("selector"), before.get("selector"))
+    yield from _template_changes(spec.get("template") or {}, old)
+    for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+        yield from immutable(f"spec.{name}", spec.get(name), before.get(name))
+
+
+def _template_changes(template: JSONObject, old: JSONObject) -> Errors:
+    """A suspended job that runs nothing may still be steered: where its pods go, and what they may use."""
+    before = copy.deepcopy(old["spec"].get("template") or {})
+    status = old.get("status") or {}
+    suspended = bool(old["spec"].get("suspend"))
+    idle = status.get("startTime") is None or any(
+        one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ()
+    )
+    path = "spec.template"
+    if suspended and idle and not status.get("active"):
+        before["metadata"] = copy.deepcopy(template.get("metadata") or {})
+        pod, pod_before = template.get("spec") or {}, before.setdefault("spec", {})
+        affinity = {**(pod_before.get("affinity") or {}), "nodeAffinity": (pod.get("affinity") or {}).get("nodeAffinity")}
+        affinity = {name: value for name, value in affinity.items() if value is not None}
+        for name, value in (("affinity", affinity or pod.get("affinity")), *((name, pod.get(name)) for name in _STEERED)):
+            if value is None:
+                pod_before.pop(name, None)
+            else:
+                pod_before[name] = value
+        for kind in ("containers", "initContainers"):
+            for container, container_before in zip(pod.get(kind) or (), pod_before.get(kind) or (), strict=False):
+                if container.get("name") == container_before.get("name"):
+                    container_before["resources"] = container.get("resources") or {}
+        if pod != pod_before:
+            yield from immutable("spec.template.spec", pod, pod_before)
+        return
+    yield from immutable(path, template, before)
+
+
+_STEERED = ("nodeSelector", "tolerations", "schedulingGates")

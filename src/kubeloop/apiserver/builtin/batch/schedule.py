@@ -1,0 +1,90 @@
+"""Cron schedules, as far as whether they can be read. Source: the standard parser of github.com/robfig/cron/v3."""
+
+from __future__ import annotations
+
+import re
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+#: Lowest and highest value of minute, hour, day of the month, month, day of the week, and names of values.
+_FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
+    (0, 59, {}),
+    (0, 23, {}),
+    (1, 31, {}),
+    (1, 12, {name: at + 1 for at, name in enumerate(_MONTHS)}),
+    (0, 6, {name: at for at, name in enumerate(_DAYS)}),
+)
+_DESCRIPTORS = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
+_DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*")
+
+
+def schedule_fault(text: str) -> str:
+    """What is wrong with a schedule, empty when nothing is. A leading ``TZ=`` or ``CRON_TZ=`` is skipped."""
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        text = text.partition(" ")[2].strip()
+    if text.startswith("@"):
+        return _descriptor_fault(text)
+    fields = text.split()
+    if len(fields) != 5:
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+    for value, (low, high, names) in zip(fields, _FIELDS, strict=True):
+        for part in value.split(","):
+            if part and (fault := _part_fault(part, low, high, names)):
+                return fault
+    return ""
+
+
+def _descriptor_fault(text: str) -> str:
+    if text in _DESCRIPTORS:
+        return ""
+    if text.startswith("@every "):
+        given = text.removeprefix("@every ")
+        if _DURATION.fullmatch(given):
+            return ""
+        return f'failed to parse duration {text}: time: invalid duration "{given}"'
+    return f"unrecognized descriptor: {text}"
+
+
+def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str:
+    spread, *steps = part.split("/")
+    bounds = spread.split("-")
+    if bounds[0] in ("*", "?"):
+        start, end = low, high
+    else:
+        numbers = []
+        for one in bounds[:2]:
+            found = names.get(one.lower(), _number(one))
+            if isinstance(found, str):
+                return found
+            numbers.append(found)
+        if len(bounds) > 2:
+            return f"too many hyphens: {part}"
+        start, end = numbers[0], numbers[-1]
+    step = 1
+    if len(steps) > 1:
+        return f"too many slashes: {part}"
+    if steps:
+        found = _number(steps[0])
+        if isinstance(found, str):
+            return found
+        step = found
+        if len(bounds) == 1 and bounds[0] not in ("*", "?"):
+            end = high
+    return _bounds_fault(part, start, end, step, low, high)
+
+
+def _bounds_fault(part: str, start: int, end: int, step: int, low: int, high: int) -> str:
+    if start < low:
+        return f"beginning of range ({start}) below minimum ({low}): {part}"
+    if end > high:
+        return f"end of range ({end}) above maximum ({high}): {part}"
+    if start > end:
+        return f"beginning of range ({start}) beyond end of range ({end}): {part}"
+    return "" if step else f"step of range should be a positive number: {part}"
+
+
+def _number(text: str) -> int | str:
+    """The number, or what is wrong with it."""
+    if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+        return int(text) if int(text) >= 0 else f"negative number ({int(text)}) not allowed: {text}"
+    return f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax'

@@ -1,0 +1,64 @@
+"""Persistent volume claims. Source: ValidatePersistentVolumeClaim, pkg/registry/core/persistentvolumeclaim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.builtin.claim_spec import claim_spec
+from kubeloop.apiserver.builtin.difference import difference
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.quantities import quantity
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.meta.field_error import FieldError, forbidden
+
+JSONObject = dict[str, Any]
+
+_FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+
+class ClaimStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("create", "update")
+
+    def default(self, obj: JSONObject) -> None:
+        super().default(obj)
+        _mirror_source(obj["spec"])
+
+    def initial_status(self, obj: JSONObject) -> JSONObject:
+        return {"phase": "Pending"}
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(claim_spec("spec", obj["spec"]))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = list(claim_spec("spec", obj["spec"], any_group=True))
+        masked, before = dict(obj["spec"]), dict(old["spec"])
+        if not before.get("volumeName"):
+            # Who binds the claim sets it.
+            masked.pop("volumeName", None)
+        bound = (obj.get("status") or {}).get("phase") == "Bound"
+        size, size_before = (quantity(((one.get("resources") or {}).get("requests") or {}).get("storage", "0")) for one in (masked, before))
+        if bound:
+            for one in (masked, before):
+                one.pop("volumeAttributesClassName", None)
+                one["resources"] = {**(one.get("resources") or {}), "requests": None}
+        if masked != before:
+            found.append(forbidden("spec", f"{_FIXED}\n{difference('core.PersistentVolumeClaimSpec', before, masked)}"))
+        if bound and size < size_before:
+            found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+        return found
+
+
+def _mirror_source(spec: JSONObject) -> None:
+    """``dataSource`` and ``dataSourceRef`` say the same unless a namespace is named. Source: NormalizeDataSources."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
+
+
+class VolumeStrategy(BuiltinStrategy):
+    """Persistent volumes: defaults and status; their sources are not checked."""
+
+    def initial_status(self, obj: JSONObject) -> JSONObject:
+        return {"phase": "Pending"}

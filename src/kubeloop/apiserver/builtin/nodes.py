@@ -1,0 +1,123 @@
+"""Nodes. Source: ValidateNode, ValidateNodeUpdate, pkg/registry/core/node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.resources import resource_value
+from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import cidr, each, one_of
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import label_value, qualified_name
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
+_ONCE = 'node updates may not change podCIDR except from "" to valid'
+
+
+class NodeStrategy(BuiltinStrategy):
+    """A node may bring its status with it when it is created: the kubelet registers itself."""
+
+    metadata_checks_on_update = ("create", "update")
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        obj["spec"].pop("configSource", None)
+        (obj.get("status") or {}).pop("config", None)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_node(obj))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*_node(obj), *_changes(obj, old)]
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_changes(obj, old))
+
+    def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
+        return {"spec.unschedulable": "true" if obj["spec"].get("unschedulable") else "false"}
+
+
+def _node(node: JSONObject) -> Errors:
+    spec, status = node["spec"], node.get("status") or {}
+    # Upstream names the metadata here, though taints are in the spec.
+    yield from _taints("metadata.taints", spec.get("taints") or [])
+    yield from _resources(status)
+    capacity = ((status.get("nodeInfo") or {}).get("swap") or {}).get("capacity")
+    if capacity is not None and capacity <= 0:
+        yield invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than 0")
+    yield from _features(status)
+    ranges = spec.get("podCIDRs") or []
+    for at, value in enumerate(ranges):
+        yield from each(f"spec.podCIDRs[{at}]", value, cidr(value))
+    if len(ranges) > 1 and (len(ranges) > 2 or len({":" in value for value in ranges}) < 2):
+        yield invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
+
+
+def _taints(path: str, taints: list[JSONObject]) -> Errors:
+    seen: set[tuple[str, str]] = set()
+    for at, taint in enumerate(taints):
+        here, key, value, effect = f"{path}[{at}]", taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+        yield from each(f"{here}.key", key, qualified_name(key))
+        if faults := label_value(value):
+            yield invalid(f"{here}.value", value, ";".join(faults))
+        if not effect:
+            yield required(f"{here}.effect")
+        else:
+            yield from one_of(f"{here}.effect", effect, TAINT_EFFECTS)
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            yield FieldError(FieldErrorType.DUPLICATE, here, shown, "taints must be unique by key and effect pair")
+        seen.add((key, effect))
+
+
+def _resources(status: JSONObject) -> Errors:
+    for part in ("capacity", "allocatable"):
+        for name, text in (status.get(part) or {}).items():
+            yield from resource_value(f"status.{part}.{name}", name, text)
+
+
+def _features(status: JSONObject) -> Errors:
+    features = status.get("declaredFeatures") or []
+    path = "status.declaredFeatures"
+    for at, feature in enumerate(features):
+        if not _FEATURE.fullmatch(feature):
+            detail = (
+                f'invalid feature name "{feature}": must start with an UpperCamelCase segment, with subsequent segments separated by '
+                "'/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            )
+            yield invalid(f"{path}[{at}]", feature, detail)
+        if at + 1 < len(features):
+            following = features[at + 1]
+            if feature == following:
+                yield duplicate(f"{path}[{at + 1}]", following)
+            elif feature > following:
+                yield invalid(f"{path}[{at + 1}]", following, "list must be sorted alphabetically")
+
+
+def _changes(node: JSONObject, old: JSONObject) -> Errors:
+    spec, before, status = node["spec"], old["spec"], node.get("status") or {}
+    yield from _resources(status)
+    yield from _features(status)
+    seen = []
+    for at, address in enumerate(status.get("addresses") or ()):
+        if address in seen:
+            yield duplicate(f"status.addresses[{at}]", {"Type": address.get("type", ""), "Address": address.get("address", "")})
+        seen.append(address)
+    ranges, ranges_before = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
+    if ranges_before and len(ranges) != len(ranges_before):
+        yield forbidden("spec.podCIDRs", _ONCE)
+    elif ranges_before:
+        for value, value_before in zip(ranges, ranges_before, strict=True):
+            if value != value_before:
+                yield forbidden("spec.podCIDRs", _ONCE)
+    if before.get("providerID") and before["providerID"] != spec.get("providerID"):
+        yield forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
+    yield from _taints("metadata.taints", spec.get("taints") or [])
+    if spec.get("externalID", "") != before.get("externalID", ""):
+        yield forbidden("spec.externalID", "may not be updated")

@@ -1,0 +1,149 @@
+"""ConfigMaps, Secrets and ServiceAccounts. Source: pkg/apis/core/validation, pkg/registry/core/{configmap,secret,serviceaccount}."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import each, immutable
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required, too_long
+from kubeloop.meta.names import config_key
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_LIMIT = 1024 * 1024
+_FIXED = "field is immutable when `immutable` is set"
+_TOKEN_OWNER = "kubernetes.io/service-account.name"  # noqa: S105 - an annotation
+_MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
+
+
+def _frozen(obj: JSONObject, old: JSONObject, *names: str) -> Errors:
+    """What ``immutable`` forbids, for ever."""
+    if not old.get("immutable"):
+        return
+    if not obj.get("immutable"):
+        yield forbidden("immutable", _FIXED)
+    for name in names:
+        if (obj.get(name) or {}) != (old.get(name) or {}):
+            yield forbidden(name, _FIXED)
+
+
+def _size(value: str) -> int:
+    """Bytes of a base64 value after decoding."""
+    return len(value) * 3 // 4 - value.count("=", -2)
+
+
+class ConfigMapStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("update", "create")
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_config_map(obj))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*_frozen(obj, old, "data", "binaryData"), *_config_map(obj)]
+
+
+def _config_map(obj: JSONObject) -> Errors:
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    for key in data:
+        yield from each(f"data[{key}]", key, config_key(key))
+        if key in binary:
+            yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+    for key in binary:
+        yield from each(f"binaryData[{key}]", key, config_key(key))
+    if sum(len(value.encode()) for value in data.values()) + sum(map(_size, binary.values())) > _LIMIT:
+        yield too_long("", _LIMIT)
+
+
+class SecretStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("update", "create")
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_secret(obj))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*immutable("type", obj.get("type", ""), old.get("type", "")), *_frozen(obj, old, "data"), *_secret(obj)]
+
+
+def _secret(obj: JSONObject) -> Errors:
+    data = obj.get("data") or {}
+    for key in data:
+        yield from each(f"data[{key}]", key, config_key(key))
+    if sum(map(_size, data.values())) > _LIMIT:
+        yield too_long("data", _LIMIT)
+    match obj.get("type", ""):
+        case "kubernetes.io/service-account-token":
+            if not (obj["metadata"].get("annotations") or {}).get(_TOKEN_OWNER):
+                yield required(f"metadata.annotations[{_TOKEN_OWNER}]")
+        case "kubernetes.io/dockercfg":
+            yield from _json_key(data, ".dockercfg")
+        case "kubernetes.io/dockerconfigjson":
+            yield from _json_key(data, ".dockerconfigjson")
+        case "kubernetes.io/basic-auth":
+            if "username" not in data and "password" not in data:
+                yield required("data[username]")
+                yield required("data[password]")
+        case "kubernetes.io/ssh-auth":
+            if not data.get("ssh-privatekey"):
+                yield required("data[ssh-privatekey]")
+        case "kubernetes.io/tls":
+            for key in ("tls.crt", "tls.key"):
+                if key not in data:
+                    yield required(f"data[{key}]")
+
+
+def _json_key(data: JSONObject, key: str) -> Errors:
+    if key not in data:
+        yield required(f"data[{key}]")
+        return
+    if fault := _not_an_object(base64.b64decode(data[key])):
+        yield invalid(f"data[{key}]", "<secret contents redacted>", fault)
+
+
+def _not_an_object(text: bytes) -> str:
+    """What Go says of text that should be a JSON object; without the text itself, for it is a secret."""
+    if not text.strip():
+        return "unexpected end of JSON input"
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as fault:
+        if fault.pos >= len(text.decode(errors="replace").rstrip()):
+            return "unexpected end of JSON input"
+        char = text.decode(errors="replace")[fault.pos]
+        return f"invalid character '{char}' looking for beginning of value"
+    except UnicodeDecodeError:
+        return "invalid character '\\ufffd' looking for beginning of value"
+    kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
+    if found is None or isinstance(found, dict):
+        return ""
+    return f"json: cannot unmarshal {kinds[type(found)]} into Go value of type map[string]interface {{}}"
+
+
+class ServiceAccountStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("update", "create")
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        _names_only(obj)
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        _names_only(obj)
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        if _MOUNTABLE not in (obj["metadata"].get("annotations") or {}):
+            return []
+        message = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+        return [f"metadata.annotations[{_MOUNTABLE}]: {message}"]
+
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        return [] if _MOUNTABLE in (old["metadata"].get("annotations") or {}) else self.warnings(context, obj)
+
+
+def _names_only(obj: JSONObject) -> None:
+    """References to secrets keep nothing but names."""
+    if obj.get("secrets"):
+        obj["secrets"] = [{"name": one["name"]} if one.get("name") else {} for one in obj["secrets"]]
