@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         custom_resource,
     )
 
+
 __version__ = "0.1.0"
 
 _HOMES = {

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from kubeloop import __version__
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, JSONObject, not_found_page, text
 from kubeloop.apiserver.negotiation import JSON
+from kubeloop.meta.version import VERSION
 from kubeloop.serving.request import Request
 
 #: The Kubernetes release whose behaviour this server has.
@@ -79,7 +79,7 @@ def version() -> JSONObject:
         "minCompatibilityMajor": str(major),
         "minCompatibilityMinor": str(minor - 1),
         "gitVersion": f"v{major}.{minor}.{patch}",
-        "gitCommit": f"kubeloop-{__version__}",
+        "gitCommit": f"kubeloop-{VERSION}",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": f"python{platform.python_version()}",

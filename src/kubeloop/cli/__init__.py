@@ -6,7 +6,7 @@ import importlib
 
 import click
 
-from kubeloop import __version__
+from kubeloop.meta.version import VERSION
 
 #: Subcommand to "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {
@@ -32,6 +32,6 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup)
-@click.version_option(__version__, message="%(version)s")
+@click.version_option(VERSION, message="%(version)s")
 def main() -> None:
     """Kubernetes client, informers, controllers and an embedded API server."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from kubeloop import __version__
 from kubeloop.api.core.v1 import Node, NodeAddress, NodeCondition, NodeSystemInfo, Pod
 from kubeloop.client import DeleteOptions
 from kubeloop.controller import Controller, Predicate, Result
 from kubeloop.controlplane.pod_status import running_status, starting_status
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectMeta, Quantity
+from kubeloop.meta.version import VERSION
 
 #: Seconds that a pod takes from being bound to running, by pod.
 Delay = Callable[[Pod], float]
@@ -118,10 +118,10 @@ class SimulatedNodes(Controller[Pod], predicates=[_bound], workers=10, name="kub
         node.status.node_info = NodeSystemInfo(
             architecture="amd64",
             boot_id="kubeloop",
-            container_runtime_version=f"kubeloop://{__version__}",
+            container_runtime_version=f"kubeloop://{VERSION}",
             kernel_version="simulated",
             kube_proxy_version="",
-            kubelet_version=f"v1.36.0-kubeloop-{__version__}",
+            kubelet_version=f"v1.36.0-kubeloop-{VERSION}",
             machine_id="kubeloop",
             operating_system="linux",
             os_image="kubeloop simulated node",

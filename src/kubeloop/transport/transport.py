@@ -276,8 +276,6 @@ def _encode(query: Query | None) -> str:
 
 
 def _user_agent() -> str:
-    from kubeloop import __version__
-
     program = sys.argv[0].rpartition("/")[2] if sys.argv and sys.argv[0] else "python"
     name = "".join(one for one in program if one.isascii() and (one.isalnum() or one in "-_.")) or "python"
-    return f"{name}/kubeloop-{__version__} ({sys.platform}/{os.uname().machine if hasattr(os, 'uname') else 'unknown'})"
+    return f"{name}/kubeloop-{VERSION} ({sys.platform}/{os.uname().machine if hasattr(os, 'uname') else 'unknown'})"

@@ -1,0 +1,3 @@
+"""The version of kubeloop, where every layer may read it."""
+
+VERSION = "0.1.0"
