@@ -57,7 +57,9 @@ class Watcher:
         self._parts = parts
         self._prefix = parts.objects.prefix(resource, namespace)
         self._first = True
+        #: Changes up to here are dealt with; the client knows of versions up to ``_told``, since it is not shown what it did not select.
         self._sent = 0
+        self._told = 0
 
     async def frames(self) -> AsyncIterator[bytes]:
         subscription = self._parts.cache.subscribe(self._prefix)
@@ -79,10 +81,11 @@ class Watcher:
                 await self._parts.reader.at_least(start)
             async for frame in self._state():
                 yield frame
-            if options.send_initial_events and options.allow_bookmarks:
+            # Also for watches that did not ask for initial events but get them: so kube-apiserver since it streams lists.
+            if options.allow_bookmarks:
                 yield self._bookmark(self._sent, {_INITIAL_EVENTS_END: "true"})
         else:
-            self._sent = start or cache.revision
+            self._sent = self._told = start or cache.revision
             history = self._pass(cache.since(self._prefix, self._sent))
             if history:
                 yield history
@@ -97,7 +100,7 @@ class Watcher:
     async def _state(self) -> AsyncIterator[bytes]:
         storage = self._parts.objects.storage
         found = await storage.range(self._prefix, prefix_end(self._prefix))
-        self._sent = found.revision
+        self._sent = self._told = found.revision
         for kv in found.items:
             if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
                 yield self._frame("ADDED", kv)
@@ -120,8 +123,9 @@ class Watcher:
                 if now >= end:
                     return
                 if now >= bookmark:
-                    if self._options.allow_bookmarks:
-                        yield self._bookmark(max(self._sent, self._parts.cache.revision))
+                    newest = max(self._sent, self._parts.cache.revision)
+                    if self._options.allow_bookmarks and newest > self._told:
+                        yield self._bookmark(newest)
                     bookmark = self._next_bookmark(end)
                     timer.cancel()
                     timer = clock.call_later(max(min(bookmark, end) - now, 0), subscription.nudge)
@@ -142,6 +146,7 @@ class Watcher:
             self._sent = event.revision
             frame = self._frame_of(event)
             if frame is not None:
+                self._told = event.revision
                 frames.append(frame)
         return b"".join(frames)
 
@@ -176,6 +181,7 @@ class Watcher:
         return event_frame(type_, encode(self._form.render(objects.tree(self._resource, kv), first)))
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        self._told = revision
         metadata: JSONObject = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
