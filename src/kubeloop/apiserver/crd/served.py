@@ -18,6 +18,7 @@ from kubeloop.apiserver.crd.definition import (
     storage_version,
     versions_of,
 )
+from kubeloop.apiserver.discovery.version_order import by_priority
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 
@@ -61,7 +62,7 @@ def served_resources(crd: JSONObject) -> list[ServedResource]:
             scale=strategies[version["name"]].scale,
             columns=columns_of(version),
             custom=True,
-            deprecation_warning=_deprecation(version, group, kind),
+            deprecation_warning=_deprecation(crd, version, kind),
             convert=convert,
             extra={"definition": crd, "version": version, "storage_version_hash": _hash(stored)},
         )
@@ -75,10 +76,17 @@ def _subresources(version: JSONObject) -> tuple[str, ...]:
     return (*found, "scale") if scale_subresource(version) is not None else found
 
 
-def _deprecation(version: JSONObject, group: str, kind: str) -> str:
+def _deprecation(crd: JSONObject, version: JSONObject, kind: str) -> str:
+    """The definition's own text, or one that names the best version to use instead."""
     if not version.get("deprecated"):
         return ""
-    return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated")
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, name = group_of(crd), version["name"]
+    current = {one["name"] for one in versions_of(crd) if one.get("served") and not one.get("deprecated")}
+    order = by_priority([name, *current])
+    better = f"; use {group}/{order[0]} {kind}" if order[0] != name else ""
+    return f"{group}/{name} {kind} is deprecated{better}"
 
 
 def _hash(kind: GroupVersionKind) -> str:
