@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin import strategies
+from kubeloop.apiserver.builtin.conversion import convert_autoscaler
+from kubeloop.apiserver.builtin.facts import DEPRECATIONS
 from kubeloop.apiserver.crd.strategy import DefinitionStrategy
 from kubeloop.apiserver.event_conversion import convert_event
 from kubeloop.apiserver.registry import Registry
@@ -40,7 +42,8 @@ def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
 
 
 def _served(info: ResourceInfo, strategy: Strategy, schemas: Schemas) -> ServedResource:
-    events = info.gvr.resource == "events"
+    events, autoscalers = info.gvr.resource == "events", info.gvr.resource == "horizontalpodautoscalers"
+    storage = GroupVersionKind("", "v1", "Event") if events else GroupVersionKind("autoscaling", "v2", info.kind) if autoscalers else None
     return ServedResource(
         gvr=info.gvr,
         kind=info.kind,
@@ -52,8 +55,9 @@ def _served(info: ResourceInfo, strategy: Strategy, schemas: Schemas) -> ServedR
         short_names=info.short_names,
         categories=info.categories,
         subresources=tuple(sub.name for sub in info.subresources),
-        storage=GroupVersionKind("", "v1", "Event") if events else None,
+        storage=storage,
         storage_resource=_EVENTS if events else None,
         list_kind=info.list_kind,
-        convert=convert_event if events else None,
+        deprecation_warning=DEPRECATIONS.get(info.gvr.group_resource, ""),
+        convert=convert_event if events else convert_autoscaler if autoscalers else None,
     )

@@ -12,6 +12,7 @@ from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
 from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
 from kubeloop.apiserver.authorization import CONTROLLERS
 from kubeloop.apiserver.bootstrap import SERVICE_IP, SYSTEM, bootstrap
+from kubeloop.apiserver.builtin.admission import builtin_plugins
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.compaction import PATH as COMPACTION_PATH
 from kubeloop.apiserver.compaction import Compactor
@@ -78,7 +79,8 @@ class ApiServer:
         schemas = builtin()
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
-        self.admission = Admission([NamespaceLifecycle(self.registry, self.objects)])
+        plugins = builtin_plugins(self.registry, self.objects, clock, default_account_may_lack=True)
+        self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
         self.writer = Writer(self.objects, self.admission, clock)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock)

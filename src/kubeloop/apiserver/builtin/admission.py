@@ -57,10 +57,10 @@ class StorageProtection:
         """Nothing is left to check."""
 
 
-def builtin_plugins(registry: Registry, objects: Objects, clock: Clock) -> list[Plugin]:
+def builtin_plugins(registry: Registry, objects: Objects, clock: Clock, *, default_account_may_lack: bool = False) -> list[Plugin]:
     """What comes after the namespace lifecycle. ``ServiceAddresses`` is no plug-in upstream but happens at the same moment."""
     return [
-        ServiceAccounts(registry, objects),
+        ServiceAccounts(registry, objects, default_may_lack=default_account_may_lack),
         NodeTaints(),
         Priority(registry, objects),
         DefaultTolerations(),

@@ -1,4 +1,4 @@
-"""Kinds that are served in several groups or versions: how one form becomes the other. Source: upstream's conversion functions."""
+"""Horizontal pod autoscalers in their two versions. Source: pkg/apis/autoscaling/v1/conversion.go."""
 
 from __future__ import annotations
 
@@ -6,35 +6,6 @@ import json
 from typing import Any
 
 JSONObject = dict[str, Any]
-
-#: Names in events.k8s.io to those in core; what is missing is called the same.
-_EVENT_NAMES = {
-    "reportingController": "reportingComponent",
-    "regarding": "involvedObject",
-    "note": "message",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-}
-_CORE_NAMES = {core: new for new, core in _EVENT_NAMES.items()}
-
-
-def convert_event(obj: JSONObject, to: str) -> JSONObject:
-    """``to``: ``v1`` for core, ``events.k8s.io/v1``."""
-    here = obj.get("apiVersion", "v1")
-    if here == to:
-        return obj
-    return {**(event_to_core(obj) if to == "v1" else _event_to_new(obj)), "apiVersion": to}
-
-
-def event_to_core(obj: JSONObject) -> JSONObject:
-    return {_EVENT_NAMES.get(name, name): value for name, value in obj.items()}
-
-
-def _event_to_new(obj: JSONObject) -> JSONObject:
-    return {_CORE_NAMES.get(name, name): value for name, value in obj.items()}
-
 
 _METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 _CURRENT_METRICS = "autoscaling.alpha.kubernetes.io/current-metrics"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.builtin.conversion import event_to_core
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
+from kubeloop.apiserver.event_conversion import convert_event
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import each, immutable
 from kubeloop.apiserver.validation.metadata import object_meta
@@ -32,14 +32,14 @@ class EventStrategy(BuiltinStrategy):
         found = list(_legacy(obj, self.kind.group))
         if self.kind.group:
             found += self._object_meta(obj, namespaced)
-            found += _new(event_to_core(obj))
+            found += _new(convert_event(obj, "v1"))
         return found or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_legacy(obj, self.kind.group))
         if not self.kind.group:
             return found
-        new, before = event_to_core(obj), event_to_core(old)
+        new, before = convert_event(obj, "v1"), convert_event(old, "v1")
         found += self._object_meta_update(obj, old)
         if new.get("series") != before.get("series"):
             found += _series(new)
@@ -57,7 +57,7 @@ class EventStrategy(BuiltinStrategy):
 
 def _legacy(obj: JSONObject, group: str) -> Errors:
     """What both groups ask of an event; one with an eventTime must say more."""
-    event = event_to_core(obj) if group else obj
+    event = convert_event(obj, "v1") if group else obj
     namespace, about = event["metadata"].get("namespace", ""), (event.get("involvedObject") or {}).get("namespace", "")
     if event.get("eventTime") is None:
         if about != namespace and not (not about and namespace in ("", "default")):

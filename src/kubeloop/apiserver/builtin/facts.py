@@ -65,3 +65,9 @@ RETURNS_DELETED = (
     | _of(_STORAGE, "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses")
     | _of(_RESOURCE, "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 )
+
+#: Warnings that every request for a resource gets.
+DEPRECATIONS = {
+    GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+    GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}

@@ -111,11 +111,16 @@ class Priority:
 
 
 class ServiceAccounts:
-    """Every pod acts as a service account of its namespace, ``default`` unless it says otherwise, and finds its token mounted."""
+    """Every pod acts as a service account of its namespace, ``default`` unless it says otherwise, and finds its token mounted.
 
-    def __init__(self, registry: Registry, objects: Objects) -> None:
+    ``default_may_lack``: a pod is let in, without a token, although its namespace has no account ``default`` yet. kube-apiserver refuses
+    it; there a controller creates the account with the namespace.
+    """
+
+    def __init__(self, registry: Registry, objects: Objects, *, default_may_lack: bool = False) -> None:
         self._registry = registry
         self._objects = objects
+        self._default_may_lack = default_may_lack
 
     async def mutate(self, attributes: Attributes) -> None:
         obj = attributes.obj
@@ -128,6 +133,8 @@ class ServiceAccounts:
         name = spec.get("serviceAccountName") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         account = await self._account(attributes, name)
+        if account is None:
+            return
         if _mounts_token(account, spec):
             mount_token(spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
@@ -136,9 +143,11 @@ class ServiceAccounts:
     async def validate(self, attributes: Attributes) -> None:
         """Checked while the account was looked up."""
 
-    async def _account(self, attributes: Attributes, name: str) -> JSONObject:
+    async def _account(self, attributes: Attributes, name: str) -> JSONObject | None:
         resource = self._registry.get(GroupVersionResource("", "v1", "serviceaccounts"))
         found = await self._objects.get(resource, attributes.namespace, name) if resource else None
+        if found is None and name == "default" and self._default_may_lack:
+            return None
         if found is None:
             why = f'error looking up service account {attributes.namespace}/{name}: serviceaccount "{name}" not found'
             raise _refused(attributes, why)
