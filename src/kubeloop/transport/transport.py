@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from kubeloop.config import Authenticator, ClusterConfig, Credentials
 from kubeloop.config.authenticator import impersonation_headers
 from kubeloop.meta.errors import DeadlineError, TransportError
+from kubeloop.meta.version import VERSION
 from kubeloop.timing import Clock, SystemClock, TokenBucket
 from kubeloop.transport.answer import Response, error_of, retry_after, warnings_of
 from kubeloop.transport.describe import describe
