@@ -1,151 +1,190 @@
-"""The HTTP library behind a transport: one session, its sockets and TLS. Imported at the first request, since it is dear to import."""
+"""The connections behind a transport: opened when needed, kept while idle, TLS renewed with its certificates."""
 
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
-import socket
-import weakref
-from collections.abc import Iterable, Mapping
-from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
-
-import aiohttp
-import yarl
+import ssl
+from collections.abc import Iterable
 
 from kubeloop.config import Authenticator, ClusterConfig
-from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.errors import ConfigError, TransportError
 from kubeloop.timing import Clock
-from kubeloop.transport.failure import failure_of
+from kubeloop.transport.dial import Dialer
+from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
+from kubeloop.transport.headers import Headers
+from kubeloop.transport.http1 import Wire
 
 _logger = logging.getLogger("kubeloop.transport")
 
-CONNECT_TIMEOUT = 30.0
-# A frame of a watch is some kilobytes: with the library's 64 KiB the socket would be paused and resumed all the time.
-READ_BUFFER = 1 << 20
-_LARGE_BODY = 1 << 19
-# TLS says goodbye to the other side; half a second is enough for whoever is there.
-_CLOSE_TURN, _CLOSE_TURNS = 0.001, 500
+# kube-apiserver closes what is idle for 90 s (IdleTimeout); being first avoids requests that meet a closing connection.
+IDLE_TIMEOUT = 60.0
 # client-go re-reads certificate files as often (transport/cert_rotation.go).
 CERTIFICATE_PERIOD = 300.0
 
 
 class Answer:
-    """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the socket."""
+    """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the connection."""
 
-    def __init__(self, response: aiohttp.ClientResponse, config: ClusterConfig, request: str) -> None:
-        self._response = response
-        self._config = config
+    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: str) -> None:
+        self._pool = pool
+        self._wire: Wire | None = wire
         self._request = request
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
-
-    def values(self, header: str) -> list[str]:
-        """All values of a header that may repeat."""
-        return self._response.headers.getall(header, [])
+        self.status = status
+        self.headers = headers
 
     async def read(self) -> bytes:
-        """The whole body, decompressed."""
-        try:
-            return await self._response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self._config, self._request) from error
+        """The whole body, decompressed.
+
+        Raises:
+            TransportError: it broke off, or is compressed in a way that was not asked for.
+        """
+        parts: list[bytes] = []
+        while part := await self.chunk():
+            parts.append(part)
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        coding = self.headers.get("Content-Encoding", "identity").lower()
+        if coding == "identity" or not body:
+            return body
+        return self._pool.unpack(body, coding, self._request)
 
     async def chunk(self) -> bytes:
         """What has come since the last call, or the next piece; empty at the end."""
+        if self._wire is None:
+            return b""
         try:
-            return await self._response.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self._config, self._request) from error
+            return await self._wire.chunk()
+        except TRANSPORT_FAULTS as error:
+            raise failure_of(error, self._pool.config, self._request) from error
 
     def close(self) -> None:
-        if self._response.content.at_eof():
-            self._response.release()
-            return
-        # Not in TLS' polite way, which waits for the other side: whoever leaves a watch wants its socket back now.
-        connection = self._response.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()
-        self._response.close()
+        """Give the connection back, or end it if the body was not read to its end: whoever leaves a watch wants its socket back now."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            self._pool.give_back(wire)
 
 
-class Connection:
-    """Sends one request at a time per call, without retries. For one event loop."""
+class Connections:
+    """All connections of one transport; each carries one request at a time. For one event loop."""
 
     def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, user_agent: str) -> None:
-        self._config = config
+        self.config = config
         self._authenticator = authenticator
         self._clock = clock
-        self._proxy = config.proxy_url or _proxy_of_environment(config.server)
-        self._tls: Any = None
+        self._user_agent = user_agent
+        self._dialer = Dialer(config.server, config.proxy_url, config.tls_server_name)
+        self._all: set[Wire] = set()
+        self._idle: list[Wire] = []
+        self._tls: ssl.SSLContext | None = None
         self._certificate: tuple[bytes, bytes] | None = None
         self._files: tuple[bytes, ...] = ()
         self._checked = clock.now()
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._session = aiohttp.ClientSession(
-            # Watches hold connections for as long as they live: a limit would let them starve requests.
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=60),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": user_agent},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            read_bufsize=READ_BUFFER,
-        )
-        # The library would send PUT and DELETE again after a reset; only reads may be repeated without asking (see Transport).
-        self._session._retry_connection = False
+        self._closed = False
 
     async def send(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None, request: str) -> Answer:
         """Send and give the answer when its head is there. ``request`` says in words what is asked.
 
         Raises:
             TransportError: no answer.
+            ValueError: a header or the target holds a line break.
         """
-        tls = await self._tls_context() if self._config.secure else None
+        head = self._head(method, target, headers, body)
+        wire: Wire | None = None
         try:
-            response = await self._session.request(
-                method,
-                yarl.URL(self._config.server + target, encoded=True),
-                headers=list(headers),
-                # In pieces, if large: one write of megabytes would hold the loop.
-                data=io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body,
-                ssl=tls if tls is not None else True,
-                server_hostname=self._config.tls_server_name or None,
-                proxy=self._proxy or None,
-                # A redirect would carry the credentials elsewhere; API servers do not answer with one.
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self._config, request) from error
-        return Answer(response, self._config, request)
+            tls = await self._tls_context() if self.config.secure else None
+            wire = self._take_idle() or await self._connect(tls)
+            status, received = await wire.exchange(method, head, body)
+        except TRANSPORT_FAULTS as error:
+            self._drop(wire)
+            raise failure_of(error, self.config, request) from error
+        except BaseException:
+            # A cancelled request must not leave its answer to the next one.
+            self._drop(wire)
+            raise
+        return Answer(self, wire, status, received, request)
+
+    def give_back(self, wire: Wire) -> None:
+        if wire.reusable and wire.complete and not self._closed:
+            wire.idle_since = self._clock.now()
+            self._idle.append(wire)
+        else:
+            self._drop(wire)
+
+    def unpack(self, body: bytes, coding: str, request: str) -> bytes:
+        """A body in the one coding that is asked for."""
+        import gzip
+        import zlib
+
+        try:
+            if coding == "gzip":
+                return gzip.decompress(body)
+            fault = f"it is coded as {coding}, which was not asked for"
+        except (OSError, EOFError, zlib.error) as error:
+            fault = str(error)
+        raise TransportError(f"{self.config.server}: the answer cannot be unpacked: {fault} ({request})")
 
     async def close(self) -> None:
-        """Close all sockets, used or idle. Returns when they are closed, or after half a second."""
-        await self._session.close()
-        # The library only starts closing; a loop that ends at once would leave sockets behind.
-        for _ in range(_CLOSE_TURNS):
-            if not any(one.fileno() >= 0 for one in self._sockets):
-                return
-            await asyncio.sleep(_CLOSE_TURN)
+        """Close all connections, used or idle. Returns when they are closed."""
+        self._closed = True
+        wires = list(self._all)
+        for wire in wires:
+            self._drop(wire)
+        await asyncio.gather(*(wire.wait_closed() for wire in wires))
 
-    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
-        made = _socket(address)
-        self._sockets.add(made)
-        return made
+    def _head(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> bytes:
+        lines = [
+            f"{method} {self._dialer.target_prefix}{target} HTTP/1.1",
+            f"Host: {self._dialer.authority}",
+            f"User-Agent: {self._user_agent}",
+        ]
+        lines += [f"{name}: {value}" for name, value in headers]
+        lines += [f"{name}: {value}" for name, value in self._dialer.proxy_headers.items()]
+        if body is not None or method in ("POST", "PUT", "PATCH"):
+            lines.append(f"Content-Length: {len(body or b'')}")
+        text = "\r\n".join([*lines, "", ""])
+        if text.count("\n") != len(lines) + 1 or text.count("\r") != len(lines) + 1 or target.strip() != target or " " in target:
+            raise ValueError(f"a header or the path of a request holds a line break or blank ({method} {target!r})")
+        return text.encode("utf-8")
 
-    async def _tls_context(self) -> Any:
+    async def _connect(self, tls: ssl.SSLContext | None) -> Wire:
+        wire = await self._dialer.connect(tls)
+        if self._closed:
+            wire.abort()
+            raise TransportError(f"{self.config.server}: the transport was closed meanwhile")
+        self._all.add(wire)
+        return wire
+
+    def _take_idle(self) -> Wire | None:
+        # The youngest first: what is too many then grows old and is closed.
+        old = self._clock.now() - IDLE_TIMEOUT
+        while self._idle and (self._idle[0].idle_since < old or not self._idle[0].reusable):
+            self._drop(self._idle.pop(0))
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.reusable:
+                return wire
+            self._drop(wire)
+        return None
+
+    def _drop(self, wire: Wire | None) -> None:
+        if wire is not None:
+            wire.abort()
+            self._all.discard(wire)
+
+    async def _tls_context(self) -> ssl.SSLContext:
         certificate = await self._authenticator.client_certificate()
         now = self._clock.now()
         if self._tls is None:
             self._files = self._read_files()
+            self._checked = now
         elif certificate != self._certificate:
-            self._tls = None
+            self._use(None)
         elif now - self._checked >= CERTIFICATE_PERIOD:
             self._checked = now
             self._renew()
         if self._tls is None:
-            self._tls = self._config.ssl_context(certificate)
             self._certificate = certificate
+            self._tls = self.config.ssl_context(certificate)
         return self._tls
 
     def _renew(self) -> None:
@@ -153,32 +192,17 @@ class Connection:
         try:
             files = self._read_files()
             if files != self._files:
-                self._tls = self._config.ssl_context(self._certificate)
+                self._use(self.config.ssl_context(self._certificate))
                 self._files = files
         except ConfigError as error:
             _logger.warning("certificates stay as they were: %s", error)
 
+    def _use(self, tls: ssl.SSLContext | None) -> None:
+        """Idle connections were made with what is not to be used any longer."""
+        self._tls = tls
+        while self._idle:
+            self._drop(self._idle.pop())
+
     def _read_files(self) -> tuple[bytes, ...]:
-        user = self._config.credentials
-        return tuple(pem.read() for pem in (self._config.ca, user.client_certificate, user.client_key) if pem is not None and not pem.data)
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that finds out within about a minute that the other side is gone, also while a watch is silent."""
-    family, kind, protocol = address[:3]
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000)):
-        if hasattr(socket, option):  # named differently, or missing, outside Linux
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
-
-
-def _proxy_of_environment(server: str) -> str:
-    """``HTTPS_PROXY`` and the like, minus ``NO_PROXY``; never for loopback, as in Go."""
-    url = urlsplit(server)
-    host = url.hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
-        return ""
-    proxy = getproxies().get(url.scheme, "")
-    return "" if not proxy or proxy_bypass(host) else proxy
+        user = self.config.credentials
+        return tuple(pem.read() for pem in (self.config.ca, user.client_certificate, user.client_key) if pem is not None and not pem.data)

@@ -1,20 +1,21 @@
-"""Turns what the HTTP library and the operating system raise into ``TransportError``s that name the server, the cause and the way out."""
+"""Turns what sockets, TLS and HTTP raise into ``TransportError``s that name the server, the cause and the way out."""
 
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
-from typing import TypeVar
-
-import aiohttp
 
 from kubeloop.config import ClusterConfig
 from kubeloop.meta.errors import ConnectionRefused, TransportError, UntrustedCertificate
-
-_E = TypeVar("_E", bound=BaseException)
+from kubeloop.transport.dial import ProxyRefusedError
+from kubeloop.transport.http1 import ConnectionEndedError, ProtocolError
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).
 _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
+
+#: What connections raise for reasons outside this program; TimeoutError and ssl.SSLError are OSErrors.
+TRANSPORT_FAULTS = (OSError, ConnectionEndedError, ProtocolError, ProxyRefusedError)
 
 
 class IncompleteAnswerError(TransportError):
@@ -24,28 +25,23 @@ class IncompleteAnswerError(TransportError):
 def failure_of(error: BaseException, config: ClusterConfig, request: str) -> TransportError:
     """The error to raise for ``error``."""
     where = f'{config.server} (cluster "{config.name}")'
-    tls = _find(error, ssl.SSLError)
-    if tls is not None:
-        return _tls_failure(tls, config, where)
-    cause = _find(error, OSError)
-    number = cause.errno if cause is not None else None
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, ssl.SSLError):
+        return _tls_failure(error, config, where)
+    if isinstance(error, socket.gaierror):
         return TransportError(f"{where}: the host name cannot be resolved; check server in {config.source}")
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return TransportError(f"{where}: the proxy {config.proxy_url or 'of the environment'} refused: HTTP status {error.status}")
-    if number == errno.ECONNREFUSED or "Connect call failed" in str(error) or isinstance(cause, ConnectionRefusedError):
+    if isinstance(error, ProxyRefusedError):
+        return TransportError(f"{where}: {error}")
+    if isinstance(error, ProtocolError):
+        return TransportError(f"{where}: the answer is not HTTP ({error}); check server in {config.source}")
+    # Several addresses of one name: asyncio puts their errors into one text.
+    if isinstance(error, ConnectionRefusedError) or (isinstance(error, OSError) and f"[Errno {errno.ECONNREFUSED}]" in str(error)):
         return ConnectionRefused(f"{where}: connection refused: nothing listens there; is the server running, and is this its port?")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        fault = (cause.strerror if cause is not None else None) or "the connection ended while it was being made; is it a TLS server?"
-        return TransportError(f"{where}: cannot be reached: {fault}; check server in {config.source}")
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) and error.errno is None:
         return TransportError(f"{where}: no connection in time; check server in {config.source}, and the network")
-    if isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError)) or number in (
-        errno.ECONNRESET,
-        errno.EPIPE,
-    ):
+    if isinstance(error, ConnectionEndedError | ConnectionError) or (isinstance(error, OSError) and error.errno == errno.ETIMEDOUT):
         return IncompleteAnswerError(f"{where}: the connection ended before the answer was complete ({request})")
-    return TransportError(f"{where}: {request} failed: {str(error) or type(error).__name__}")
+    fault = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return TransportError(f"{where}: cannot be reached: {fault}; check server in {config.source}")
 
 
 def _tls_failure(error: ssl.SSLError, config: ClusterConfig, where: str) -> TransportError:
@@ -69,19 +65,3 @@ def _tls_failure(error: ssl.SSLError, config: ClusterConfig, where: str) -> Tran
     if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
         return TransportError(f"{where}: the server refuses the client certificate of {config.credentials.owner} ({reason}); renew it")
     return TransportError(f"{where}: TLS failed: {reason}")
-
-
-def _find(error: BaseException, kind: type[_E]) -> _E | None:
-    """``error`` itself or what stands behind it; the HTTP library keeps causes in several places."""
-    seen: set[int] = set()
-    todo: list[BaseException | None] = [error]
-    while todo:
-        one = todo.pop(0)
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        # The library's connector errors are OSErrors (and SSLErrors) themselves: what they wrap says more.
-        if isinstance(one, kind) and not isinstance(one, aiohttp.ClientConnectorError):
-            return one
-        todo += [getattr(one, "os_error", None), getattr(one, "certificate_error", None), one.__cause__, one.__context__]
-    return error if isinstance(error, kind) else None

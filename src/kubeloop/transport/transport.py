@@ -24,7 +24,7 @@ from kubeloop.transport.describe import describe
 from kubeloop.transport.log_context import log_context, logger_with_context
 
 if TYPE_CHECKING:
-    from kubeloop.transport.connection import Answer, Connection
+    from kubeloop.transport.connection import Answer, Connections
 
 _logger = logger_with_context("kubeloop.transport")
 
@@ -41,7 +41,7 @@ class Stream:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.status = answer.status
-        self.headers = answer.headers
+        self.headers: Mapping[str, str] = answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Pieces as the socket gives them, cut anywhere; ends when the server ends the body.
@@ -84,7 +84,7 @@ class Transport:
         self._authenticator = Authenticator(config, self._clock)
         impersonate = config.credentials.impersonate
         self._impersonation = impersonation_headers(impersonate) if impersonate else []
-        self._connection: Connection | None = None
+        self._connections: Connections | None = None
         self._closed = False
         self._warned: set[str] = set()
 
@@ -143,9 +143,9 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""
         self._closed = True
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
+        if self._connections is not None:
+            await self._connections.close()
+            self._connections = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -209,7 +209,7 @@ class Transport:
         self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool
     ) -> tuple[Answer, bytes]:
         started = self._clock.now()
-        answer = await self._connect().send(method, target, sent, body, asked)
+        answer = await self._open().send(method, target, sent, body, asked)
         try:
             content = await answer.read() if read or answer.status >= 400 else b""
         except BaseException:
@@ -222,14 +222,15 @@ class Transport:
             _logger.debug("HTTP status %d after %.1f ms, headers sent: %s", answer.status, (self._clock.now() - started) * 1000, shown)
         return answer, content
 
-    def _connect(self) -> Connection:
+    def _open(self) -> Connections:
         if self._closed:
             raise TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport is closed; open a new client')
-        if self._connection is None:
-            from kubeloop.transport.connection import Connection
+        if self._connections is None:
+            # Sockets and TLS are not needed to import kubeloop, only to talk.
+            from kubeloop.transport.connection import Connections
 
-            self._connection = Connection(self.config, self._authenticator, self._clock, self._user_agent)
-        return self._connection
+            self._connections = Connections(self.config, self._authenticator, self._clock, self._user_agent)
+        return self._connections
 
     async def _headers(self, content_type: str, accept: str, more: Mapping[str, str] | None) -> list[tuple[str, str]]:
         headers = {"Accept": accept, "Accept-Encoding": "identity" if self.config.disable_compression else "gzip"}
@@ -254,7 +255,7 @@ class Transport:
     def _warnings(self, answer: Answer) -> tuple[str, ...]:
         if "Warning" not in answer.headers:
             return ()
-        warnings = warnings_of(answer.values("Warning"))
+        warnings = warnings_of(answer.headers.values_of("Warning"))
         for warning in warnings:
             if warning not in self._warned and len(self._warned) < _REMEMBERED_WARNINGS:
                 self._warned.add(warning)

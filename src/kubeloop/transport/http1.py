@@ -1,0 +1,310 @@
+"""HTTP/1.1 on one socket, as much as an API client needs: a request, an answer's head, its body as it comes (RFC 9112).
+
+Own code because importing a general library costs more than everything else between process start and the first answer.
+It never guesses: an answer that is not framed as the RFC says is an error, and its connection is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+
+from kubeloop.transport.headers import Headers
+
+# A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
+READ_BUFFER = 1 << 20
+_MAX_HEAD = 1 << 18
+_MAX_CHUNK_LINE = 1 << 12
+
+
+class ProtocolError(Exception):
+    """The peer does not speak HTTP/1.1."""
+
+
+class ConnectionEndedError(Exception):
+    """The peer closed the connection before the answer was complete. ``began``: part of an answer had come."""
+
+    def __init__(self, *, began: bool) -> None:
+        super().__init__("connection ended")
+        self.began = began
+
+
+class _State(enum.Enum):
+    IDLE = enum.auto()
+    HEAD = enum.auto()
+    LENGTH = enum.auto()
+    CHUNK_LINE = enum.auto()
+    CHUNK = enum.auto()
+    CHUNK_END = enum.auto()
+    TRAILERS = enum.auto()
+    UNTIL_CLOSE = enum.auto()
+
+
+_Next = tuple[_State, int]
+
+
+class Wire(asyncio.Protocol):
+    """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` gives the body until it is empty.
+
+    Guarantees
+        Bytes of a body come in order and once; at most about ``READ_BUFFER`` of them wait here, then the peer is held back.
+        ``reusable`` is True only after a complete answer on a connection that both sides keep open.
+    """
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.idle_since = 0.0
+        self._state = _State.IDLE
+        self._left = 0
+        self._rest = b""
+        self._parts: deque[bytes] = deque()
+        self._buffered = 0
+        self._paused = False
+        self._keep = False
+        self._complete = True
+        self._method = ""
+        self._status = 0
+        self._headers = Headers()
+        self._head_ready = False
+        self._failure: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._lost = asyncio.get_running_loop().create_future()
+
+    @property
+    def reusable(self) -> bool:
+        transport = self.transport
+        open_ = transport is not None and not transport.is_closing() and not self._lost.done() and self._failure is None
+        return open_ and self._keep and self._complete and transport is not None and not transport.get_write_buffer_size()
+
+    @property
+    def complete(self) -> bool:
+        """True if the whole body has come and was read."""
+        return self._complete and not self._parts
+
+    def abort(self) -> None:
+        """Close now, without saying goodbye."""
+        self._keep = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._lost)
+
+    async def exchange(self, method: str, head: bytes, body: bytes | None) -> tuple[int, Headers]:
+        """Send and wait for status and headers.
+
+        Raises:
+            ConnectionEndedError, ProtocolError, OSError: no answer on this connection.
+        """
+        if self._failure is not None:
+            raise self._failure
+        assert self.transport is not None
+        self._state, self._method, self._complete, self._head_ready, self._keep = _State.HEAD, method, False, False, True
+        # One write: head and a small body in one segment.
+        self.transport.write(head + body if body is not None and len(body) < READ_BUFFER else head)
+        if body is not None and len(body) >= READ_BUFFER:
+            self.transport.write(body)
+        while not self._head_ready:
+            await self._wait()
+        return self._status, self._headers
+
+    async def chunk(self) -> bytes:
+        """What has come since the last call, or the next piece; empty at the end of the body.
+
+        Raises:
+            ConnectionEndedError, ProtocolError, OSError: the body is not complete and will not be.
+        """
+        while not self._parts:
+            if self._complete:
+                return b""
+            await self._wait()
+        data = self._parts.popleft() if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._buffered = 0
+        if self._paused and self.transport is not None:
+            self._paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def _wait(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._failure is None:
+            if self._state is _State.UNTIL_CLOSE and exc is None:
+                self._finish()
+            elif self._complete:
+                self._failure = exc or ConnectionEndedError(began=False)
+            else:
+                self._failure = exc or ConnectionEndedError(began=self._head_ready or bool(self._rest))
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._wake()
+
+    def eof_received(self) -> bool:
+        return False  # and the transport closes itself
+
+    def data_received(self, data: bytes) -> None:
+        if self._state is _State.IDLE:
+            # Nobody asked: whatever this is, the next answer could be taken for it.
+            self._fail(ProtocolError("data without a request"))
+            return
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        parts: list[bytes] = []
+        try:
+            self._consume(data, parts)
+        except ProtocolError as error:
+            self._fail(error)
+            return
+        if parts:
+            whole = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._parts.append(whole)
+            self._buffered += len(whole)
+            if self._buffered > READ_BUFFER and not self._paused and self.transport is not None:
+                self._paused = True
+                self.transport.pause_reading()
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self.abort()
+        self._wake()
+
+    def _finish(self) -> None:
+        self._state, self._complete = _State.IDLE, True
+
+    def _consume(self, data: bytes, parts: list[bytes]) -> None:
+        """Read as much as there is; what is not yet whole stays in ``_rest``."""
+        at, size = 0, len(data)
+        while at < size:
+            state = self._state
+            if state is _State.CHUNK or state is _State.LENGTH:
+                taken = min(self._left, size - at)
+                parts.append(data[at : at + taken] if at or taken < size else data)
+                at += taken
+                self._left -= taken
+                if self._left:
+                    return
+                if state is _State.LENGTH:
+                    self._finish()
+                else:
+                    self._state = _State.CHUNK_END
+            elif state is _State.CHUNK_END:
+                if size - at < 2:
+                    break
+                if data[at : at + 2] != b"\r\n":
+                    raise ProtocolError("a chunk is longer than it says")
+                at += 2
+                self._state = _State.CHUNK_LINE
+            elif state is _State.CHUNK_LINE:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    if size - at > _MAX_CHUNK_LINE:
+                        raise ProtocolError("a chunk's size line does not end")
+                    break
+                self._left = _chunk_size(data[at:end])
+                at = end + 2
+                self._state = _State.CHUNK if self._left else _State.TRAILERS
+            elif state is _State.TRAILERS:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    if size - at > _MAX_HEAD:
+                        raise ProtocolError("the trailers do not end")
+                    break
+                if end == at:
+                    self._finish()
+                at = end + 2
+            elif state is _State.HEAD:
+                end = data.find(b"\r\n\r\n", at)
+                if end < 0:
+                    if size - at > _MAX_HEAD:
+                        raise ProtocolError("the head does not end")
+                    break
+                self._read_head(data[at:end])
+                at = end + 4
+            elif state is _State.UNTIL_CLOSE:
+                parts.append(data[at:])
+                return
+            else:
+                raise ProtocolError("data after the end of the answer")
+        self._rest = data[at:]
+
+    def _read_head(self, head: bytes) -> None:
+        status, minor, headers = parse_head(head)
+        if 100 <= status < 200:
+            return  # an interim answer (RFC 9110, section 15.2): the real one follows
+        self._status, self._headers, self._head_ready = status, headers, True
+        connection = headers.get("Connection", "").lower()
+        self._keep = self._keep and (minor == 1 and "close" not in connection)
+        coding = headers.get("Transfer-Encoding", "").strip().lower()
+        length = headers.get("Content-Length")
+        if self._method == "HEAD" or status in (204, 304) or (self._method == "CONNECT" and status < 300):
+            self._finish()
+        elif coding:
+            if coding != "chunked":
+                raise ProtocolError("an unknown transfer coding")
+            # A length beside it may be an attempt at smuggling: the connection ends here (RFC 9112, section 6.3).
+            self._keep = self._keep and length is None
+            self._state = _State.CHUNK_LINE
+        elif length is not None:
+            self._left = _content_length(length)
+            self._state = _State.LENGTH
+            if not self._left:
+                self._finish()
+        else:
+            self._keep = False
+            self._state = _State.UNTIL_CLOSE
+
+
+def parse_head(head: bytes) -> tuple[int, int, Headers]:
+    """Status, minor version and fields of an answer's head (without its empty line).
+
+    Raises:
+        ProtocolError: malformed, or another version of HTTP.
+    """
+    first, *lines = head.decode("latin-1").split("\r\n")
+    version, _, rest = first.partition(" ")
+    code = rest[:3]
+    if version not in ("HTTP/1.1", "HTTP/1.0") or not (code.isascii() and code.isdecimal()) or len(code) != 3 or rest[3:4] not in ("", " "):
+        raise ProtocolError("the answer does not begin with an HTTP/1.1 status line")
+    headers = Headers()
+    for line in lines:
+        name, colon, value = line.partition(":")
+        # Folded lines and blanks before the colon are read differently by different programs: refused (RFC 9112, section 5).
+        if not colon or not name or name != name.strip() or " " in name or "\t" in name:
+            raise ProtocolError("a malformed header line")
+        headers.add(name, value.strip(" \t"))
+    return int(code), int(version[-1]), headers
+
+
+def _chunk_size(line: bytes) -> int:
+    digits = line.partition(b";")[0].strip(b" \t")
+    if not digits or len(digits) > 16 or digits.strip(b"0123456789abcdefABCDEF"):
+        raise ProtocolError("a chunk without a size")
+    return int(digits, 16)
+
+
+def _content_length(text: str) -> int:
+    values = {value.strip() for value in text.split(",")}
+    value = values.pop()
+    if values or not (value.isascii() and value.isdecimal()):
+        raise ProtocolError("an unclear Content-Length")
+    return int(value)
