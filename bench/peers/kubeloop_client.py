@@ -1,0 +1,65 @@
+"""kubeloop: the public informer with an index by node and a handler; or one typed GET."""
+
+from __future__ import annotations
+
+from bench.peers import measure
+
+args = measure.arguments()
+whole = measure.Meter()
+
+import asyncio  # noqa: E402 - the meter of the start counts the imports
+
+from kubeloop.api.core.v1 import Pod  # noqa: E402
+from kubeloop.client import Client  # noqa: E402
+from kubeloop.config import ClusterConfig  # noqa: E402
+from kubeloop.transport import Transport  # noqa: E402
+
+config = ClusterConfig(server=args.server, insecure_skip_tls_verify=args.server.startswith("https"))
+
+
+async def get() -> None:
+    async with Client(Transport(config)) as client:
+        pod = await client.get(Pod, args.name, namespace=args.namespace)
+        assert pod.spec is not None
+        assert pod.spec.containers
+        whole.report("get", 1)
+
+
+async def inform() -> None:
+    import aiohttp  # noqa: F401 - its import belongs to the start, not to the list
+
+    from kubeloop.cache import Event, Informers
+
+    done = asyncio.Event()
+    added = updated = 0
+
+    def count(_: Event[Pod]) -> None:
+        nonlocal added
+        added += 1
+
+    def change(event: Event[Pod]) -> None:
+        nonlocal updated
+        updated += 1
+        if event.head.resource_version == args.last_rv:
+            done.set()
+
+    async with Client(Transport(config)) as client:
+        informers = Informers(client)
+        pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
+        registration = pods.on_event(added=count, updated=change)
+        meter = measure.start()
+        async with informers:
+            await registration.wait_synced()
+            meter.report("sync", added)
+            measure.check(len(pods.lister), args)
+            assert sum(len(pods.lister.heads_by_index("node", node)) for node in pods.lister.index_values("node")) == args.count
+            await asyncio.sleep(1)
+            meter = await asyncio.to_thread(measure.go, args.server)
+            await done.wait()
+            meter.report("events", updated)
+            head = pods.lister.heads()[0]
+            assert pods.lister.get(head.name, head.namespace) is not None
+            measure.hold(len(pods.lister))
+
+
+asyncio.run(get() if args.get else inform())

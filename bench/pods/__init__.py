@@ -1,0 +1,1 @@
+"""Realistic pods for the benchmarks."""

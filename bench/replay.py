@@ -1,0 +1,126 @@
+"""Runs one client against the replay server and reads what it measured of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench.prepare import BUILD, HERE, LIGHTKUBE
+
+JSON = dict[str, Any]
+_ROOT = HERE.parent
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A client: the command that runs it; ``{server}``, ``{count}`` and ``{last_rv}`` are filled in."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+_ARGUMENTS = ("--server", "{server}", "--count", "{count}", "--last-rv", "{last_rv}")
+_GO = (str(BUILD / "clientgo"), "-server", "{server}", "-count", "{count}", "-last-rv", "{last_rv}")
+_LIST = (("KUBE_FEATURE_WatchListClient", "false"),)
+PEERS = (
+    Peer("kubeloop", (sys.executable, "-m", "bench.peers.kubeloop_client", *_ARGUMENTS)),
+    Peer("lightkube", (str(LIGHTKUBE), "-m", "bench.peers.lightkube_client", *_ARGUMENTS)),
+    Peer("client-go protobuf", (*_GO, "-content", "protobuf"), _LIST),
+    Peer("client-go JSON", _GO, _LIST),
+)
+_GET = ("--server", "{server}", "--get", "{get}")
+STARTERS = (
+    Peer("kubeloop", (sys.executable, "-m", "bench.peers.kubeloop_client", *_GET)),
+    Peer("lightkube", (str(LIGHTKUBE), "-m", "bench.peers.lightkube_client", *_GET)),
+)
+
+
+class Replay:
+    """The replay server, on ports of its own choice, plain and over TLS. A context manager."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen([BUILD / "server", "-data", self._data], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        ready, *addresses = self._process.stdout.readline().split() or [""]
+        if ready != "ready":
+            raise RuntimeError("the replay server did not start; its message is above")
+        self.plain, self.secure = f"http://{addresses[0]}", f"https://{addresses[1]}"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.terminate()
+        self._process.communicate()
+
+    def control(self, method: str, path: str) -> JSON:
+        with urllib.request.urlopen(urllib.request.Request(f"{self.plain}/control/{path}", method=method)) as answer:
+            found: JSON = json.load(answer)
+        return found
+
+    def run(self, peer: Peer, *, tls: bool, timeout: float = 600) -> dict[str, JSON]:
+        """What the peer printed, by phase.
+
+        Raises:
+            RuntimeError: it failed; the text has its last words.
+        """
+        self.control("POST", "reset")
+        command, environment = self._command(peer, tls)
+        done = subprocess.run(command, env=environment, cwd=_ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+        phases = {line["phase"]: line for line in map(json.loads, filter(lambda text: text.startswith("{"), done.stdout.splitlines()))}
+        if done.returncode or "hold" not in phases:
+            raise RuntimeError(f"{peer.name} failed with status {done.returncode}:\n{done.stderr[-2000:]}")
+        return phases
+
+    def start(self, peer: Peer) -> float:
+        """CPU seconds of the whole process, from exec to exit, as the kernel accounts them."""
+        command, environment = self._command(peer, tls=False)
+        quiet = [(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
+        here = Path.cwd()
+        os.chdir(_ROOT)
+        try:
+            pid = os.posix_spawn(command[0], command, environment, file_actions=quiet)
+        finally:
+            os.chdir(here)
+        _, status, usage = os.wait4(pid, 0)
+        if status:
+            raise RuntimeError(f"{peer.name} failed to get a pod: status {status}")
+        return usage.ru_utime + usage.ru_stime
+
+    def _command(self, peer: Peer, tls: bool) -> tuple[list[str], dict[str, str]]:
+        info = self.control("GET", "info")
+        values = {"server": self.secure if tls else self.plain, "count": info["pods"], "last_rv": info["last_rv"], "get": info["pod_key"]}
+        return [part.format(**values) for part in peer.command], os.environ | dict(peer.environment)
+
+
+def busy(seconds: float = 1.0) -> float:
+    """The share of the machine that is in use now (Linux; 0 elsewhere)."""
+
+    def read() -> tuple[int, int]:
+        values = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(values), values[3] + values[4]
+
+    if not Path("/proc/stat").exists():
+        return 0.0
+    before = read()
+    time.sleep(seconds)
+    after = read()
+    return 1 - (after[1] - before[1]) / max(1, after[0] - before[0])
+
+
+def wait_quiet(limit: float, patience: float) -> float:
+    """Wait until less than ``limit`` of the machine is in use, but not longer than ``patience`` seconds; gives the last share seen."""
+    until = time.monotonic() + patience
+    while (share := busy()) > limit and time.monotonic() < until:
+        time.sleep(3)
+    return share
