@@ -1,0 +1,7 @@
+"""The examples are tested on the same servers as everything else."""
+
+from tests.conftest import namespace as namespace
+from tests.conftest import server as server
+from tests.kubectl.conftest import kubectl as kubectl
+from tests.kubectl.conftest import kubectl_home as kubectl_home
+from tests.kubectl.conftest import start_kubectl as start_kubectl
