@@ -1,0 +1,98 @@
+"""What a controller class declares, and how it is told that it cannot work."""
+
+import pytest
+
+from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.core.v1 import ConfigMap, Pod, Secret
+from kubeloop.controller import Controller, ControllerBase, DeclarationError, KeyController, Result, Watch, generation_changed, to_same_name
+from kubeloop.meta import ObjectKey
+
+
+class Plain(Controller[ConfigMap]):
+    async def reconcile(self, config: ConfigMap) -> None: ...
+
+
+def test_the_kind_comes_from_the_class_and_the_name_from_the_kind() -> None:
+    declared = Plain.declaration()
+    assert (declared.kind, declared.name, declared.workers, declared.owns) == (ConfigMap, "configmap", 1, ())
+
+
+def test_declarations_may_be_keywords_of_the_class() -> None:
+    class Declared(
+        Controller[ConfigMap],
+        owns=[Secret, Deployment],
+        watches=[Watch(Pod, to=to_same_name)],
+        predicates=[generation_changed],
+        workers=4,
+        timeout=3.0,
+        name="mine",
+    ):
+        async def reconcile(self, config: ConfigMap) -> Result | None: ...
+
+    declared = Declared.declaration()
+    assert (declared.owns, declared.workers, declared.timeout, declared.name) == ((Secret, Deployment), 4, 3.0, "mine")
+    assert [watch.kind for watch in declared.watches] == [Pod]
+    assert declared.predicates == (generation_changed,)
+
+
+def test_declarations_may_be_attributes_and_are_inherited() -> None:
+    class Parent(Controller[ConfigMap]):
+        owns = (Secret,)
+        workers = 3
+
+        async def reconcile(self, config: ConfigMap) -> None: ...
+
+    class Child(Parent, workers=5):
+        pass
+
+    assert (Child.declaration().kind, Child.declaration().owns, Child.declaration().workers) == (ConfigMap, (Secret,), 5)
+    assert Parent.declaration().workers == 3
+
+
+def test_a_key_controller_takes_keys() -> None:
+    class ByKey(KeyController[ConfigMap]):
+        async def reconcile(self, key: ObjectKey) -> None: ...
+
+    assert ByKey.declaration().kind is ConfigMap
+
+
+def test_a_controller_that_takes_a_key_is_told_which_base_to_use() -> None:
+    with pytest.raises(DeclarationError, match="derive from KeyController"):
+
+        class Wrong(Controller[ConfigMap]):
+            async def reconcile(self, key: ObjectKey) -> None: ...  # type: ignore[override]  # the mistake under test
+
+
+def test_a_controller_without_a_kind_is_told_how_to_name_one() -> None:
+    class Nameless(Controller):  # type: ignore[type-arg]  # the mistake under test
+        async def reconcile(self, obj: object) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"write class Nameless\(Controller\[Foo\]\)"):
+        Nameless.declaration()
+
+
+def test_a_kind_that_is_none_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="is not a kind"):
+
+        class Wrong(Controller[int]):  # type: ignore[type-var]  # the mistake under test
+            async def reconcile(self, number: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        pytest.param({"owns": Secret}, r"owns must be a list, such as owns=\[...\]", id="a kind where a list of kinds is wanted"),
+        pytest.param({"owns": [5]}, "owns holds 5, which is no kind", id="something that is no kind"),
+        pytest.param({"watches": [Pod]}, "which is no Watch", id="a kind where a watch is wanted"),
+        pytest.param({"predicates": [lambda event: True]}, "which is no Predicate", id="a function where a predicate is wanted"),
+        pytest.param({"workers": 0}, "workers must be a number of at least 1", id="no workers"),
+    ],
+)
+def test_refused(declared: dict[str, object], message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        type("Wrong", (ControllerBase,), {}, **declared)
+
+
+def test_a_controller_that_does_not_run_says_so_when_it_is_asked_for_its_client() -> None:
+    with pytest.raises(DeclarationError, match="give it to a Manager"):
+        _ = Plain().client
