@@ -29,7 +29,8 @@ class Dialer:
         self.host = self._server.hostname or ""
         self.port = self._server.port or (443 if self._secure else 80)
         self._server_name = server_name or self.host
-        self._proxy = urlsplit(proxy or _proxy_of_environment(self._server))
+        self.proxy = proxy or _proxy_of_environment(self._server)
+        self._proxy = urlsplit(self.proxy)
         self.base = self._server.path.rstrip("/")
         shown = f"[{self.host}]" if ":" in self.host else self.host
         self.authority = f"{shown}:{self.port}" if self._server.port else shown
@@ -121,9 +122,8 @@ def _proxy_of_environment(server: SplitResult) -> str:
         return ""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return ""
-    # Dear to import, and rarely needed. The environment only: never the settings of a desktop.
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    # Dear to import, and rarely needed.
+    from urllib.request import getproxies_environment, proxy_bypass
 
-    proxies = getproxies_environment()
-    proxy = proxies.get(server.scheme, "")
-    return "" if not proxy or proxy_bypass_environment(host, proxies) else proxy
+    proxy = getproxies_environment().get(server.scheme, "")
+    return "" if not proxy or proxy_bypass(host) else proxy

@@ -167,14 +167,14 @@ class Wire(asyncio.Protocol):
         if self._rest:
             data = self._rest + data
             self._rest = b""
-        parts: list[bytes] = []
+        parts: list[memoryview] = []
         try:
             self._consume(data, parts)
         except ProtocolError as error:
             self._fail(error)
             return
         if parts:
-            whole = parts[0] if len(parts) == 1 else b"".join(parts)
+            whole = data if len(parts[0]) == len(data) else b"".join(parts)
             self._parts.append(whole)
             self._buffered += len(whole)
             if self._buffered > READ_BUFFER and not self._paused and self.transport is not None:
@@ -191,14 +191,15 @@ class Wire(asyncio.Protocol):
     def _finish(self) -> None:
         self._state, self._complete = _State.IDLE, True
 
-    def _consume(self, data: bytes, parts: list[bytes]) -> None:
-        """Read as much as there is; what is not yet whole stays in ``_rest``."""
+    def _consume(self, data: bytes, parts: list[memoryview]) -> None:
+        """Read as much as there is; what is not yet whole stays in ``_rest``. Parts are views: they are copied once, joined."""
         at, size = 0, len(data)
+        view = memoryview(data)
         while at < size:
             state = self._state
             if state is _State.CHUNK or state is _State.LENGTH:
                 taken = min(self._left, size - at)
-                parts.append(data[at : at + taken] if at or taken < size else data)
+                parts.append(view[at : at + taken])
                 at += taken
                 self._left -= taken
                 if self._left:
@@ -220,9 +221,16 @@ class Wire(asyncio.Protocol):
                     if size - at > _MAX_CHUNK_LINE:
                         raise ProtocolError("a chunk's size line does not end")
                     break
-                self._left = _chunk_size(data[at:end])
+                length = _chunk_size(data[at:end])
                 at = end + 2
-                self._state = _State.CHUNK if self._left else _State.TRAILERS
+                # A watch sends each event as a chunk: those that are whole take this short way.
+                after = at + length
+                if length and data[after : after + 2] == b"\r\n":
+                    parts.append(view[at:after])
+                    at = after + 2
+                else:
+                    self._left = length
+                    self._state = _State.CHUNK if length else _State.TRAILERS
             elif state is _State.TRAILERS:
                 end = data.find(b"\r\n", at)
                 if end < 0:
@@ -241,7 +249,7 @@ class Wire(asyncio.Protocol):
                 self._read_head(data[at:end])
                 at = end + 4
             elif state is _State.UNTIL_CLOSE:
-                parts.append(data[at:])
+                parts.append(view[at:])
                 return
             else:
                 raise ProtocolError("data after the end of the answer")
@@ -297,9 +305,12 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
 
 def _chunk_size(line: bytes) -> int:
     digits = line.partition(b";")[0].strip(b" \t")
-    if not digits or len(digits) > 16 or digits.strip(b"0123456789abcdefABCDEF"):
+    if not digits.isalnum() or len(digits) > 16:  # int() takes signs, blanks and underscores too
         raise ProtocolError("a chunk without a size")
-    return int(digits, 16)
+    try:
+        return int(digits, 16)
+    except ValueError:
+        raise ProtocolError("a chunk without a size") from None
 
 
 def _content_length(text: str) -> int:
