@@ -153,5 +153,5 @@ def _decoded_key(resource: ServedResource, kv: KeyValue) -> _DecodedKey:
 def converted(resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
     """``obj`` in another version of its group; without a converter only apiVersion changes (as CRDs with strategy None)."""
     if resource.convert is not None:
-        return resource.convert(obj, to.version if to.group == resource.gvr.group else to.api_version)
+        return resource.convert(obj, to.api_version if resource.storage_resource else to.version)
     return {**obj, "apiVersion": to.api_version, "kind": to.kind}

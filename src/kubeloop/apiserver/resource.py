@@ -37,7 +37,7 @@ class ServedResource:
     """A resource in one version.
 
     ``storage`` names the version whose encoding is stored (None: this one). ``convert(obj, version)`` gives the object in that version of
-    the group (or in that ``group/version``, where two groups share storage), without changing ``obj``.
+    the group (``group/version`` where ``storage_resource`` is set), without changing ``obj``.
     """
 
     gvr: GroupVersionResource

@@ -90,6 +90,8 @@ class Subscription:
         self._nudged = False
 
     def offer(self, event: WatchEvent) -> None:
+        if self.ended:
+            return
         if len(self._waiting) >= MOST_WAITING:
             self.cut = True
             self._waiting.clear()
@@ -177,9 +179,13 @@ class WatchCache:
         if not subscriptions:
             self._subscriptions.pop(subscription.resource_prefix, None)
 
+    def subscriptions(self, resource_prefix: str) -> list[Subscription]:
+        """Of one resource, in whatever namespace."""
+        return list(self._subscriptions.get(resource_prefix, ()))
+
     def end(self, resource_prefix: str) -> None:
         """End all watches of a resource (it is no longer served)."""
-        for one in list(self._subscriptions.get(resource_prefix, ())):
+        for one in self.subscriptions(resource_prefix):
             one.end()
 
     def since(self, prefix: str, revision: int) -> list[WatchEvent]:
