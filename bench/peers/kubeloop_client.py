@@ -26,7 +26,6 @@ async def get() -> None:
 
 
 async def inform() -> None:
-    import aiohttp  # noqa: F401 - its import belongs to the start, not to the list
 
     from kubeloop.cache import Event, Informers
 
