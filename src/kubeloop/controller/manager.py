@@ -118,10 +118,12 @@ class Manager:
             raise ManagerError("this manager was started already; make a new one")
         self._phase = "starting"
         try:
-            if self._own_informers:
-                await self._stack.enter_async_context(self.informers)
             with log_context(cluster=self._client.cluster):
-                await self._launch(list(self._runnables))
+                # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
+                await self._connect(self._runnables)
+                if self._own_informers:
+                    await self._stack.enter_async_context(self.informers)
+                await self._launch(self._runnables)
         except BaseException:
             await self._tear_down()
             raise
@@ -137,6 +139,7 @@ class Manager:
             raise ManagerError(f"the manager is {self._phase}; nothing can be added")
         runnable = self._append(controller)
         if self._phase == "running":
+            await self._connect([runnable])
             await self._launch([runnable])
 
     async def stop(self) -> None:
@@ -173,9 +176,11 @@ class Manager:
         self._runnables.append(runnable)
         return runnable
 
-    async def _launch(self, runnables: list[Runnable]) -> None:
+    async def _connect(self, runnables: Sequence[Runnable]) -> None:
         for runnable in runnables:
             await runnable.connect(self._surroundings)
+
+    async def _launch(self, runnables: Sequence[Runnable]) -> None:
         started = self._clock.now()
         await self.informers.wait_synced(timeout=self._sync_timeout)
         for runnable in runnables:
