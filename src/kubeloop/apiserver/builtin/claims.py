@@ -42,7 +42,7 @@ class ClaimStrategy(BuiltinStrategy):
                 one.pop("volumeAttributesClassName", None)
                 one["resources"] = {**(one.get("resources") or {}), "requests": None}
         if masked != before:
-            found.append(forbidden("spec", f"{_FIXED}\n{difference('core.PersistentVolumeClaimSpec', before, masked)}"))
+            found.append(forbidden("spec", f"{_FIXED}\n{difference(before, masked)}"))
         if bound and size < size_before:
             found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
         return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import each, immutable
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required, too_long
@@ -107,20 +108,12 @@ def _json_key(data: JSONObject, key: str) -> Errors:
 
 def _not_an_object(text: bytes) -> str:
     """What Go says of text that should be a JSON object; without the text itself, for it is a secret."""
-    if not text.strip():
-        return "unexpected end of JSON input"
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as fault:
-        if fault.pos >= len(text.decode(errors="replace").rstrip()):
-            return "unexpected end of JSON input"
-        char = text.decode(errors="replace")[fault.pos]
-        return f"invalid character '{char}' looking for beginning of value"
-    except UnicodeDecodeError:
-        return "invalid character '\\ufffd' looking for beginning of value"
-    kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
+    if fault := json_fault(text):
+        return fault
+    found = json.loads(text)
     if found is None or isinstance(found, dict):
         return ""
+    kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
     return f"json: cannot unmarshal {kinds[type(found)]} into Go value of type map[string]interface {{}}"
 
 

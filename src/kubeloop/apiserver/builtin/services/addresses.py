@@ -69,6 +69,9 @@ class ServiceAddresses:
     async def mutate(self, attributes: Attributes) -> None:
         obj = attributes.obj
         is_service = attributes.resource.gvr.group_resource == SERVICES and not attributes.subresource
+        if is_service and attributes.operation == "DELETE" and not attributes.dry_run:
+            owner = f"{attributes.namespace}/{attributes.name}"
+            self._held = {key: held for key, held in self._held.items() if held[1] != owner}
         if obj is None or not is_service or attributes.operation not in ("CREATE", "UPDATE"):
             return
         old = attributes.old
@@ -86,24 +89,24 @@ class ServiceAddresses:
         """Nothing is left to check."""
 
     async def _taken(self) -> dict[str | int, str]:
-        """Addresses and ports with the uid of who has them: stored services, and those on their way."""
+        """Addresses and ports with namespace and name of who has them: stored services, and those on their way."""
         now = self._clock.now()
         self._held = {key: held for key, held in self._held.items() if held[0] > now}
-        taken: dict[str | int, str] = {key: uid for key, (_, uid) in self._held.items()}
+        taken: dict[str | int, str] = {key: owner for key, (_, owner) in self._held.items()}
         resource = self._registry.get(GroupVersionResource("", "v1", "services"))
         if resource is None:
             return taken
         prefix = self._objects.prefix(resource, "")
         for kv in (await self._objects.storage.range(prefix, prefix_end(prefix))).items:
             service = self._objects.tree(resource, kv)
-            uid = service["metadata"].get("uid", "")
+            owner = _owner(service)
             for key in (*(service["spec"].get("clusterIPs") or ()), *node_ports(service), service["spec"].get("healthCheckNodePort", 0)):
                 if key not in ("None", 0):
-                    taken[key] = uid
+                    taken[key] = owner
         return taken
 
-    def hold(self, key: str | int, uid: str) -> None:
-        self._held[key] = (self._clock.now() + _HOLD, uid)
+    def hold(self, key: str | int, owner: str) -> None:
+        self._held[key] = (self._clock.now() + _HOLD, owner)
 
     def in_range(self, address: str) -> bool:
         found = ipaddress.ip_address(address)
@@ -138,7 +141,7 @@ class _Request:
         self, owner: ServiceAddresses, obj: JSONObject, old: JSONObject | None, taken: dict[str | int, str], *, dry_run: bool
     ) -> None:
         self.owner, self.obj, self.old, self.taken, self.dry_run = owner, obj, old, taken, dry_run
-        self.uid = obj["metadata"].get("uid") or ((old or {}).get("metadata") or {}).get("uid", "")
+        self.name = _owner(obj)
         self._dry_port = owner.ports.stop
 
     def give_address(self) -> None:
@@ -172,7 +175,7 @@ class _Request:
         elif not in_range:
             # A dry run asks another allocator upstream, which says it in other words.
             why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
-        elif self.taken.get(address, self.uid) != self.uid:
+        elif self.taken.get(address, self.name) != self.name:
             why = "provided IP is already allocated"
         if why:
             raise _refused(self.obj, [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")])
@@ -218,7 +221,7 @@ class _Request:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
             )
-        return "provided port is already allocated" if self.taken.get(port, self.uid) != self.uid else ""
+        return "provided port is already allocated" if self.taken.get(port, self.name) != self.name else ""
 
     def _next_port(self) -> int:
         if self.dry_run:
@@ -231,9 +234,13 @@ class _Request:
         return port
 
     def _take(self, key: str | int) -> None:
-        self.taken[key] = self.uid
+        self.taken[key] = self.name
         if not self.dry_run:
-            self.owner.hold(key, self.uid)
+            self.owner.hold(key, self.name)
+
+
+def _owner(service: JSONObject) -> str:
+    return f"{service['metadata'].get('namespace', '')}/{service['metadata'].get('name', '')}"
 
 
 def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:
