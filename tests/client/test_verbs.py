@@ -234,6 +234,29 @@ async def test_a_pod_deleted_without_grace_is_gone(client: Client, namespace: st
         await client.get(Pod, "web-0")
 
 
+async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
+    gated = pod("web-0")
+    gated.spec.scheduler_name = "nobody"
+    created = await client.create(gated)
+    with pytest.raises(Conflict):
+        await client.bind("web-0", "node-1", uid="another")
+    await client.bind("web-0", "node-1", uid=created.metadata.uid)
+    bound = await client.get(Pod, "web-0")
+    assert bound.spec is not None
+    assert bound.spec.node_name == "node-1"
+    with pytest.raises(Conflict, match="is already assigned to node"):
+        await client.bind("web-0", "node-2")
+
+
+async def test_a_pod_is_evicted(client: Client, namespace: str) -> None:
+    gated = pod("web-0")
+    gated.spec.scheduler_name = "nobody"
+    await client.create(gated)
+    await client.evict("web-0", grace_period=0)
+    with pytest.raises(NotFound):
+        await client.get(Pod, "web-0")
+
+
 async def test_bytes_stay_bytes(client: Client, namespace: str) -> None:
     await client.create(Secret(metadata=ObjectMeta(name="s"), data={"key": b"\x00\xff"}))
     assert (await client.get(Secret, "s")).data == {"key": b"\x00\xff"}

@@ -1,6 +1,7 @@
 """The Kubernetes API with typed objects: verbs, lists, watches, discovery and REST mapping, over one transport."""
 
 from kubeloop.client.client import Client
+from kubeloop.client.conflict import retry_on_conflict
 from kubeloop.client.lists import ListCall, ObjectList
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping
@@ -22,4 +23,5 @@ __all__ = [
     "Watch",
     "WatchOptions",
     "WriteOptions",
+    "retry_on_conflict",
 ]

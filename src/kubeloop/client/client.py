@@ -319,6 +319,36 @@ class Client:
         body = msgspec.json.encode({"spec": {"replicas": replicas}})
         return decode(Scale, (await self.transport.request("PATCH", path, body=body, content_type=_PATCHES["merge"])).body)
 
+    async def evict(self, pod: str, *, namespace: str | None = None, grace_period: int | None = None) -> None:
+        """Delete a pod if its disruption budgets allow it. ``grace_period`` in seconds.
+
+        Raises:
+            TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod.
+        """
+        from kubeloop.api.core.v1 import Pod
+
+        mapping = await self.mapping(Pod)
+        where = self._namespace_of(mapping, namespace)
+        eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": where}}
+        if grace_period is not None:
+            eviction["deleteOptions"] = {"gracePeriodSeconds": grace_period}
+        await self.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
+
+    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None:
+        """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
+
+        Raises:
+            Conflict: it is assigned already, or another pod has its name now. NotFound: no such pod.
+        """
+        from kubeloop.api.core.v1 import Pod
+
+        mapping = await self.mapping(Pod)
+        where = self._namespace_of(mapping, namespace)
+        metadata = {"name": pod, "namespace": where} | ({"uid": uid} if uid else {})
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        await self.transport.request("POST", mapping.path(where, pod, "binding"), body=msgspec.json.encode(binding))
+
     async def wait_for(
         self, kind: type[R], name: str, predicate: Callable[[R], object], *, timeout: float, namespace: str | None = None
     ) -> R:
