@@ -1,0 +1,134 @@
+"""``kubeloop server`` as a person or a program meets it: a process, its output, its files, its end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeloop.config import load_config
+
+pytestmark = pytest.mark.embedded
+
+
+def start(*args: str, **pipes: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kubeloop", "server", "--no-controllers", *args]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **pipes)  # type: ignore[call-overload, no-any-return]  # pipes are Popen's own
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=20)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    return tmp_path / "kubeconfig"
+
+
+@pytest.fixture
+def running(kubeconfig: Path) -> Iterator[subprocess.Popen[str]]:
+    process = start("--kubeconfig", str(kubeconfig))
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def ready(process: subprocess.Popen[str]) -> tuple[str, str]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.fullmatch(r"ready (https://127\.0\.0\.1:\d+) kubeconfig=(.+)\n", line)
+    assert found is not None, line
+    return found[1], found[2]
+
+
+def test_it_says_when_it_is_ready_writes_a_private_kubeconfig_and_ends_on_sigterm(running: subprocess.Popen[str], kubeconfig: Path) -> None:
+    url, written = ready(running)
+    assert written == str(kubeconfig)
+    assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
+    assert [one.name for one in kubeconfig.parent.iterdir()] == ["kubeconfig"]
+    config = load_config(kubeconfig)
+    assert config.server == url
+    with urllib.request.urlopen(f"{url}/readyz", context=config.ssl_context()) as answer:
+        assert answer.read() == b"ok"
+    running.send_signal(signal.SIGTERM)
+    status, out, err = finish(running)
+    assert (status, out) == (0, "")
+    assert "serving at" in err
+    assert "Traceback" not in err
+
+
+def test_a_watch_ends_properly_when_the_server_is_interrupted(running: subprocess.Popen[str], kubeconfig: Path) -> None:
+    url, _ = ready(running)
+    config = load_config(kubeconfig)
+    certificate, key = config.credentials.client_certificate, config.credentials.client_key
+    assert certificate is not None
+    assert key is not None
+    context = config.ssl_context((certificate.read(), key.read()))
+    with urllib.request.urlopen(f"{url}/api/v1/namespaces?watch=1", context=context) as answer:
+        assert b'"ADDED"' in answer.readline()
+        running.send_signal(signal.SIGINT)
+        answer.read()  # would raise if the stream broke off
+    assert finish(running)[0] == 0
+
+
+def test_a_client_that_does_not_trust_the_authority_does_not_talk(running: subprocess.Popen[str]) -> None:
+    url, _ = ready(running)
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(f"{url}/readyz", context=ssl.create_default_context())
+
+
+def test_a_port_in_use_is_told_and_the_exit_status_is_one(kubeconfig: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, out, err = finish(start("--port", str(port), "--kubeconfig", str(kubeconfig)))
+    assert (status, out) == (1, "")
+    assert f"Error: cannot listen on 127.0.0.1:{port}: " in err
+    assert "choose another port" in err
+    assert "Traceback" not in err
+    assert not kubeconfig.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        pytest.param(["--token-auth-file", "nosuch.csv"], "Error: cannot read token file nosuch.csv", id="a token file that is not there"),
+        pytest.param(
+            ["--kubeconfig", "/nosuch/folder/config"],
+            "Error: cannot write kubeconfig /nosuch/folder/config",
+            id="a folder that is not there",
+        ),
+    ],
+)
+def test_it_does_not_start_with(args: list[str], message: str) -> None:
+    status, out, err = finish(start(*args))
+    assert (status, out) == (1, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_it_ends_with_the_program_that_started_it(kubeconfig: Path) -> None:
+    process = start("--kubeconfig", str(kubeconfig), "--exit-with-stdin", stdin=subprocess.PIPE)
+    ready(process)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(10) == 0
+    process.stdin = None
+    process.communicate()
+
+
+def test_help_needs_no_server() -> None:
+    shown = subprocess.run([sys.executable, "-m", "kubeloop", "--help"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^  server +Run the embedded Kubernetes API server\.$", shown, re.MULTILINE)

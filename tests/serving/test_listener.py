@@ -1,0 +1,118 @@
+"""The listener on real sockets: answers, streams and their end, addresses that cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from kubeloop.meta.errors import ConfigError
+from kubeloop.serving.answer import Answer, Frames
+from kubeloop.serving.listener import Handler, Listener
+from kubeloop.serving.negotiation import parse_accept
+from kubeloop.serving.request import BodyTooLarge, Request
+
+
+class Running:
+    def __init__(self, handler: Handler) -> None:
+        self.listener = Listener(handler, None)
+
+    async def __aenter__(self) -> str:
+        await self.listener.bind()
+        await self.listener.serve()
+        return self.listener.url
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.listener.close()
+
+
+async def test_a_request_arrives_whole_and_its_answer_goes_out_with_repeated_headers() -> None:
+    async def handle(request: Request) -> Answer:
+        body = await request.read_body(100)
+        told = f"{request.method} {request.path} {request.query} {request.header('x-name')} {body.decode()}"
+        return Answer(201, body=told.encode(), content_type="text/plain", headers=[("Warning", "one"), ("Warning", "two")])
+
+    async with Running(handle) as url, aiohttp.ClientSession() as session:
+        answer = await session.post(f"{url}/a%20b?x=1&x=2&y", data=b"hello", headers={"X-Name": "n"})
+        assert (answer.status, answer.headers.getall("Warning")) == (201, ["one", "two"])
+        assert await answer.text() == "POST /a b {'x': ['1', '2'], 'y': ['']} n hello"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_no_more_of_a_body_is_read_than_the_handler_wants(chunked: bool) -> None:
+    async def handle(request: Request) -> Answer:
+        try:
+            await request.read_body(10)
+        except BodyTooLarge as fault:
+            return Answer(413, body=str(fault).encode())
+        return Answer()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b"xxxxx"
+
+    async with Running(handle) as url, aiohttp.ClientSession() as session:
+        answer = await session.post(url, data=pieces() if chunked else b"x" * 25)
+        assert (answer.status, await answer.text()) == (413, "limit is 10")
+
+
+class Source:
+    """Frames without end; knows when it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        try:
+            yield b"first\n"
+            await asyncio.Event().wait()
+        finally:
+            self.closed.set()
+
+
+async def test_a_stream_whose_client_goes_is_closed() -> None:
+    source = Source()
+
+    async def handle(_: Request) -> Frames:
+        return Frames(source.frames())
+
+    async with Running(handle) as url, aiohttp.ClientSession() as session:
+        async with session.get(url) as answer:
+            assert await answer.content.readline() == b"first\n"
+        await asyncio.wait_for(source.closed.wait(), 5)
+
+
+async def test_a_stream_of_an_ending_listener_ends_properly() -> None:
+    source = Source()
+
+    async def handle(_: Request) -> Frames:
+        return Frames(source.frames())
+
+    running = Running(handle)
+    async with running as url, aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert await answer.content.readline() == b"first\n"
+        closing = asyncio.create_task(running.listener.close())
+        assert await answer.content.read() == b""
+        await closing
+    assert source.closed.is_set()
+
+
+async def test_an_address_that_is_taken_is_told_with_the_way_out() -> None:
+    async def handle(_: Request) -> Answer:
+        return Answer()
+
+    running = Running(handle)
+    async with running:
+        port = running.listener.port
+        with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*; choose another port, or 0 for any that is free"):
+            await Listener(handle, None, port=port).bind()
+
+
+def test_clauses_of_an_accept_header_come_best_first() -> None:
+    clauses = parse_accept('text/html;q=0.3, application/json;as=Table;v="v1", */*;q=0.1, application/yaml;q=odd')
+    assert [(one.media_type, one.quality) for one in clauses] == [
+        ("application/json", 1.0), ("application/yaml", 1.0), ("text/html", 0.3), ("*/*", 0.1)
+    ]  # fmt: skip
+    assert (clauses[0].parameter("as"), clauses[0].parameter("v"), clauses[0].parameter("g")) == ("Table", "v1", "")

@@ -1,0 +1,98 @@
+"""``LocalCluster`` and the faults of ``InLoopServer``, as their users use them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.apiserver import refusals
+from kubeloop.client import Client
+from kubeloop.meta import ConfigError, Expired, Forbidden, ObjectMeta
+from kubeloop.testing import InLoopServer, LocalCluster
+from kubeloop.transport import Transport
+
+pytestmark = pytest.mark.embedded
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_cluster_runs_while_the_context_lasts_and_leaves_nothing() -> None:
+    with LocalCluster(controllers=False) as cluster:
+        pid, folder = cluster.pid, cluster.kubeconfig.parent
+        assert cluster.config.server == cluster.url
+        assert cluster.ca_file.read_bytes().startswith(b"-----BEGIN CERTIFICATE-----")
+        assert "serving at" in cluster.log
+        assert alive(pid)
+    assert not alive(pid)
+    assert not folder.exists()
+    with pytest.raises(ConfigError, match="the cluster is not running"):
+        _ = cluster.kubeconfig
+
+
+async def test_an_async_cluster_has_a_client() -> None:
+    async with LocalCluster(controllers=False) as cluster:
+        await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "v"}))
+        assert (await cluster.client.get(ConfigMap, "a")).data == {"k": "v"}
+
+
+def test_a_cluster_answers_within_six_tenths_of_a_second_of_work() -> None:
+    """CPU, not wall time: what the machine does besides is not ours."""
+    with LocalCluster(controllers=False) as cluster:
+        fields = Path(f"/proc/{cluster.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        spent = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    assert spent < 1.2  # twice the budget: the machine that runs tests may be twice as slow as the one that measures
+
+
+def test_a_cluster_that_cannot_start_says_why() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)the server ended with exit status 1:.*cannot read token file nosuch\.csv"):
+        LocalCluster(token_auth_file=Path("nosuch.csv")).__enter__()
+
+
+async def test_closing_stops_a_cluster_that_was_started_later_or_never() -> None:
+    cluster = LocalCluster(controllers=False)
+    async with cluster.closing():
+        await cluster.start()
+        pid = cluster.pid
+    assert not alive(pid)
+    async with LocalCluster().closing():
+        pass
+
+
+async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: InLoopServer) -> None:
+    faults = in_loop_server.faults
+    async with Client(Transport(in_loop_server.config)) as client:
+        faults.refuse(refusals.refusal(403, "Forbidden", "not today"), matching=lambda request: request.method == "GET")
+        with pytest.raises(Forbidden, match="not today"):
+            await client.get(ConfigMap, "a")
+        faults.expire_next()
+        with pytest.raises(Expired):
+            await client.list(ConfigMap)
+        await client.list(ConfigMap)
+        async with client.watch(ConfigMap, resource_version="0") as events:
+            await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+            await anext(aiter(events))
+            assert faults.cut_streams() == 1
+    assert any(line.startswith("GET /api/v1/configmaps?") and "watch=" in line for line in faults.requests)
+
+
+async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: InLoopServer) -> None:
+    async with Client(Transport(in_loop_server.config)) as client:
+        let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/configmaps"))
+        listing = asyncio.ensure_future(client.list(ConfigMap))
+        began = time.monotonic()
+        done, _ = await asyncio.wait({listing}, timeout=0.05)
+        assert not done
+        assert time.monotonic() - began < 5
+        let_go()
+        await asyncio.wait_for(listing, 5)
