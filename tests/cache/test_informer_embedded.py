@@ -1,0 +1,75 @@
+"""Informers against the embedded server when it fails: streams cut, versions expired, the server restarted."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.cache import Event, Informers
+from kubeloop.client import Client
+from kubeloop.meta import ObjectMeta
+from kubeloop.testing import InLoopServer
+from kubeloop.timing import FakeClock
+from kubeloop.transport import Transport
+from tests.cache.source import until
+
+pytestmark = pytest.mark.embedded
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.events: list[Event[ConfigMap]] = []
+
+    def __call__(self, event: Event[ConfigMap]) -> None:
+        self.events.append(event)
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"{event.type.value} {event.key.name}{' (tombstone)' if event.tombstone else ''}" for event in self.events]
+
+
+def config_map(name: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"))
+
+
+def lists(server: InLoopServer) -> list[str]:
+    return [
+        request for request in server.faults.requests if "configmaps" in request and request.startswith("GET") and "watch=" not in request
+    ]
+
+
+async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_a_gap(in_loop_server: InLoopServer) -> None:
+    seen = Seen()
+    async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
+        maps = informers.of(ConfigMap, namespace="default")
+        maps.on_event(added=seen, updated=seen, deleted=seen)
+        await informers.wait_synced(10)
+        await client.create(config_map("a"))
+        await until(lambda: "added a" in seen.lines)
+        await until(in_loop_server.faults.cut_streams)
+        await client.create(config_map("b"))
+        await client.delete(ConfigMap, "a", namespace="default")
+        await until(lambda: seen.lines[-2:] == ["added b", "deleted a"])
+        assert len(lists(in_loop_server)) == 1
+        assert maps.reconnects == 1
+
+
+async def test_a_version_that_expired_is_listed_again_and_what_vanished_is_told(in_loop_server: InLoopServer) -> None:
+    seen, clock = Seen(), FakeClock()
+    async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
+        await client.create(config_map("a"))
+        maps = informers.of(ConfigMap, namespace="default")
+        maps.on_event(added=seen, updated=seen, deleted=seen)
+        await informers.wait_synced(10)
+        await until(in_loop_server.faults.expire_streams)
+        await until(lambda: clock.waiting == 1 and maps.failure is not None)
+        await client.delete(ConfigMap, "a", namespace="default")
+        await client.create(config_map("b"))
+        in_loop_server.faults.expire_next(matching=lambda request: request.path.endswith("configmaps"))
+        await clock.advance(2)
+        await until(lambda: "added b" in seen.lines)
+        assert seen.lines[-2:] == ["deleted a (tombstone)", "added b"]
+        versions = [request.partition("resourceVersion=")[2].partition("&")[0] for request in lists(in_loop_server)]
+        assert versions[0] == "0"
+        assert int(versions[1]) > 0, "first at the last version seen"
+        assert versions[2] == "", "which is refused, so at once at the newest"
