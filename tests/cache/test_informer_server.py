@@ -190,9 +190,7 @@ async def test_a_kind_that_is_installed_later_is_waited_for_and_the_deadline_nam
 async def test_pods_are_found_by_node(client: Client, namespace: str) -> None:
     for name, node in (("one", "n1"), ("two", "n1"), ("three", "")):
         # A scheduler that does not exist: who has no node keeps none.
-        spec: dict[str, object] = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody"} | (
-            {"nodeName": node} if node else {}
-        )
+        spec: dict[str, object] = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody", "nodeName": node}
         body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
         await client.create(decode(Pod, msgspec.json.encode(body)))
     async with Informers(client) as informers:
