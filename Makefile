@@ -52,7 +52,6 @@ generate: $(STAMP)  ## regenerate models and schemas: make generate OPENAPI=DIR
 	@$(BIN)/kubeloop generate models --openapi $(OPENAPI)
 
 lock:  ## renew requirements/*.txt (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml --all-extras -o requirements/run.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml --all-extras --group dev -o requirements/dev.txt
 
 clean:  ## remove everything that was made
