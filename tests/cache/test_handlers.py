@@ -359,6 +359,12 @@ async def test_a_question_about_a_namespace_that_is_not_watched_is_an_error(api:
         maps.lister.get("a", "default")
 
 
+async def test_an_object_of_a_namespaced_kind_needs_its_namespace(api: Client, clock: FakeClock) -> None:
+    maps = informers_of(api, clock).of(ConfigMap)
+    with pytest.raises(ValueError, match="a namespace is needed"):
+        maps.lister.get("a")
+
+
 async def test_a_namespace_for_a_cluster_scoped_kind_is_refused(api: Client, clock: FakeClock) -> None:
     from kubeloop.api.core.v1 import Node
 

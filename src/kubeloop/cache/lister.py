@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from kubeloop.cache.head import Head
 from kubeloop.cache.index import index_key
 from kubeloop.cache.view import View
-from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, parse_label_selector, selector_from_labels
+from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, kind_info, parse_label_selector, selector_from_labels
 
 R = TypeVar("R", bound=Resource)
 Labels = str | Mapping[str, str] | Selector
@@ -68,7 +68,16 @@ class Lister(Generic[R]):
     # ------------------------------------------------------------------------------------------------------ without decoding
 
     def head(self, name: str, namespace: str | None = None) -> Head | None:
+        """What is kept decoded of one object.
+
+        Raises:
+            ValueError: the kind is namespaced, the informer watches all namespaces, and none is given.
+        """
         if namespace is None:
+            if self._scope is None and kind_info(self._view.kind).namespaced:
+                raise ValueError(
+                    f'a namespace is needed to name one {self._view.kind.__name__} ("{name}"): this informer watches all of them'
+                )
             namespace = self._scope or ""
         self._check(namespace)
         return self._view.get(namespace, name)

@@ -154,5 +154,5 @@ class Registration(Generic[R]):
     def _contain(self, event: Event[R]) -> None:
         if event.initial and not self._failed:
             self._failed = str(event.key)
-        with log_context(key=str(event.key)):
+        with log_context(cluster=event.key.cluster, key=str(event.key)):
             _log.exception("handler %s failed on %s %s; going on with the next event", self.name, event.type.value, event.key)
