@@ -6,6 +6,7 @@ Source: Kubernetes documentation, "Authenticating" (X.509 client certificates, s
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +121,8 @@ def impersonated(request: Request) -> User | None:
             extra.setdefault(lower.removeprefix("impersonate-extra-"), []).append(value)
     if not name:
         if groups or extra or uid:
-            raise refusals.bad_request("requested groups, uid or extra without impersonating a user name")
+            asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
+            raise refusals.bad_request(f"requested {asked} without impersonating a user name")
         return None
     if name.startswith("system:serviceaccount:") and not groups:
         namespace = name.split(":")[2]
@@ -128,3 +130,17 @@ def impersonated(request: Request) -> User | None:
     if name != ANONYMOUS.name and AUTHENTICATED not in groups:
         groups.append(AUTHENTICATED)
     return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
+
+
+def _go(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _go_list(texts: list[str]) -> str:
+    """As Go prints a slice of strings with %#v."""
+    return f"[]string{{{', '.join(map(_go, texts))}}}" if texts else "[]string(nil)"
+
+
+def _go_map(extra: dict[str, list[str]]) -> str:
+    inner = ", ".join(f"{_go(name)}:{_go_list(values)}" for name, values in sorted(extra.items()))
+    return f"map[string][]string{{{inner}}}" if extra else "map[string][]string(nil)"

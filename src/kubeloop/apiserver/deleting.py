@@ -73,10 +73,13 @@ class Deleter:
                 continue
 
     async def _remove(self, call: Call, plan: _Plan, current: StoredObject) -> Deleted:
-        revision = await self._writer.objects.remove(current)
+        """In two steps where the deletion changed the object first, so that watches see both, as with kube-apiserver."""
+        objects = self._writer.objects
         if plan.marked:
-            plan.obj["metadata"]["resourceVersion"] = str(revision)
-        return Deleted(plan.obj, gone=True)
+            current = await objects.write(call.resource, plan.obj, expected=current.revision)
+        revision = await objects.remove(current)
+        metadata = {**current.obj["metadata"], "resourceVersion": str(revision)}
+        return Deleted({**current.obj, "metadata": metadata}, gone=True)
 
     @staticmethod
     def _check_preconditions(call: Call, options: DeleteOptions, current: StoredObject) -> None:

@@ -14,7 +14,7 @@ from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.authorization import PUBLIC_PATHS, authorize
 from kubeloop.apiserver.decoding import decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.object_meta import metadata_of, set_namespace
+from kubeloop.apiserver.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.options import write_options
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.apiserver.subresources.pods import bind
@@ -30,6 +30,7 @@ _AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 async def _self_subject(exchange: Exchange) -> Answer:
     obj = await _decode(exchange)
+    obj["metadata"]["creationTimestamp"] = timestamp(exchange.parts.clock.wall())
     obj["status"] = {"userInfo": _user_info(exchange.user)}
     return _answer(exchange, obj)
 
