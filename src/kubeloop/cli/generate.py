@@ -54,3 +54,29 @@ def schema(v2: Path, v3: Path, facts: Path, out: Path) -> None:
     except OSError as error:
         raise click.ClickException(f"{out}: cannot write the schema document: {error}") from error
     click.echo(f"{out}: schema document written")
+
+
+@generate.command()
+@click.option(
+    "--fields",
+    "sources",
+    type=_INPUT,
+    multiple=True,
+    required=True,
+    help="Folder with generated.proto files (as of the Go module k8s.io/api), or a JSON document of message fields; may be repeated.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write the table to.")
+def protobuf(sources: tuple[Path, ...], out: Path) -> None:
+    """Write the table of protobuf messages that ships with kubeloop."""
+    from kubeloop.codegen.proto_files import read_messages
+    from kubeloop.codegen.protobuf import write_table
+
+    try:
+        missing = write_table(out, read_messages(sources))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{out}: cannot write the table: {error}") from error
+    for name in missing:
+        click.echo(f"without protobuf form: {name}", err=True)
+    click.echo(f"{out}: table of protobuf messages written")

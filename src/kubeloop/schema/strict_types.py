@@ -6,6 +6,7 @@ Facts of reflection over Kubernetes' API modules (``tools/wiretypes``); OpenAPI 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
@@ -75,6 +76,11 @@ class WireTypes:
     def kind(self, gvk: GroupVersionKind) -> int | None:
         """The type of a built-in kind, None for any other."""
         return self._kinds.get("/".join(gvk))
+
+    def kinds(self) -> Iterator[tuple[GroupVersionKind, int]]:
+        """Every built-in kind with its type."""
+        for key, index in self._kinds.items():
+            yield GroupVersionKind(*key.rsplit("/", 2)), index
 
     def type(self, index: int) -> WireType:
         found = self._types.get(index)

@@ -1,0 +1,29 @@
+"""Kubernetes' protobuf: built-in kinds as bytes and back to the JSON trees that they stand for, driven by one table."""
+
+from kubeloop.codec.protobuf.envelope import (
+    MEDIA_TYPE,
+    Envelope,
+    decode,
+    decode_event,
+    decode_message,
+    encode,
+    encode_event,
+    has_protobuf,
+    open_envelope,
+    split_frames,
+)
+from kubeloop.codec.protobuf.wire import EncodeError
+
+__all__ = [
+    "MEDIA_TYPE",
+    "EncodeError",
+    "Envelope",
+    "decode",
+    "decode_event",
+    "decode_message",
+    "encode",
+    "encode_event",
+    "has_protobuf",
+    "open_envelope",
+    "split_frames",
+]

@@ -1,0 +1,133 @@
+"""Whole objects: the four magic bytes, then a runtime.Unknown that says what the object is and holds its message; and frames of watches.
+
+Source: Kubernetes documentation, "Kubernetes Protobuf encoding"; k8s.io/apimachinery pkg/runtime/serializer/protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kubeloop.codec.protobuf.reading import read_message
+from kubeloop.codec.protobuf.table import table
+from kubeloop.codec.protobuf.wire import EncodeError, FlatFields, varint
+from kubeloop.codec.protobuf.writing import write_message
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.kinds import GroupVersionKind
+
+JSONObject = dict[str, Any]
+
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+
+#: Before every whole object.
+MAGIC = b"k8s\0"
+
+
+class Envelope(NamedTuple):
+    """``api_version`` and ``kind`` are empty where the sender left them out; ``raw`` is the object's message."""
+
+    api_version: str
+    kind: str
+    raw: bytes
+
+
+def open_envelope(data: bytes) -> Envelope:
+    """What an object says it is, without reading it.
+
+    Raises:
+        DecodeError: no envelope; the text is kube-apiserver's where it has one.
+    """
+    if not data:
+        raise DecodeError("empty data")
+    if not data.startswith(MAGIC):
+        raise DecodeError(f"provided data does not appear to be a protobuf message, expected prefix [{' '.join(map(str, MAGIC))}]")
+    if len(data) == len(MAGIC):
+        raise DecodeError("empty body")
+    outer = FlatFields("Unknown", data, len(MAGIC))
+    meta = FlatFields("TypeMeta", outer.bytes(1))
+    return Envelope(meta.text(1), meta.text(2), outer.bytes(2))
+
+
+def decode(data: bytes, default: GroupVersionKind | None = None) -> JSONObject:
+    """An object in protobuf as the JSON tree that Kubernetes would print: kind and apiVersion first, unknown fields left out.
+
+    ``default`` is what the object is when it does not say so.
+
+    Raises:
+        DecodeError: malformed; the text names message and field.
+        UnknownKind: a kind without protobuf, as every custom resource is.
+    """
+    envelope = open_envelope(data)
+    if not envelope.kind:
+        if default is None:
+            raise DecodeError("the object does not say its kind")
+        return decode_message(default, envelope.raw)
+    try:
+        gvk = GroupVersionKind.of(envelope.api_version, envelope.kind)
+    except ValueError as fault:
+        raise DecodeError(str(fault)) from None
+    return decode_message(gvk, envelope.raw)
+
+
+def decode_message(gvk: GroupVersionKind, raw: bytes) -> JSONObject:
+    """The message of an object without its envelope.
+
+    Raises:
+        DecodeError, UnknownKind
+    """
+    tree: JSONObject = {"kind": gvk.kind, "apiVersion": gvk.api_version}
+    tree |= read_message(table().kind(gvk), raw, 0, len(raw))
+    if "items" in tree and tree["items"] is None:
+        tree["items"] = []  # an empty list and none at all are the same bytes; servers print the former
+    return tree
+
+
+def encode(obj: JSONObject) -> bytes:
+    """A JSON tree of a built-in kind, a list or a Status in protobuf, with its envelope.
+
+    Raises:
+        EncodeError: it does not say its kind, has an unknown field or a value of the wrong type; the text names message and field.
+        UnknownKind: a kind without protobuf, as every custom resource is.
+    """
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        raise EncodeError("an object without apiVersion and kind has no protobuf form")
+    raw = write_message(table().kind(GroupVersionKind.of(api_version, kind)), obj)
+    meta = _field(1, api_version.encode()) + _field(2, kind.encode())
+    # Empty encoding and content type are written too, as upstream does.
+    return b"".join((MAGIC, _field(1, meta), _field(2, raw), b"\x1a\x00\x22\x00"))
+
+
+def has_protobuf(gvk: GroupVersionKind) -> bool:
+    return gvk in table()
+
+
+def encode_event(type_: str, obj: bytes) -> bytes:
+    """One frame of a watch: its length in four bytes, then a WatchEvent around an encoded object."""
+    event = _field(1, type_.encode()) + _field(2, _field(1, obj))
+    return len(event).to_bytes(4, "big") + event
+
+
+def decode_event(frame: bytes) -> JSONObject:
+    """A WatchEvent (without the length before it) as ``{"type": ..., "object": ...}``.
+
+    Raises:
+        DecodeError, UnknownKind
+    """
+    event = FlatFields("WatchEvent", frame)
+    return {"type": event.text(1), "object": decode(FlatFields("RawExtension", event.bytes(2)).bytes(1))}
+
+
+def split_frames(data: bytes) -> Iterator[bytes]:
+    """The whole frames at the start of ``data``, without their lengths; the caller keeps what is left of it."""
+    at = 0
+    while at + 4 <= len(data):
+        stop = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        if stop > len(data):
+            return
+        yield data[at + 4 : stop]
+        at = stop
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes((number << 3 | 2,)) + varint(len(content)) + content

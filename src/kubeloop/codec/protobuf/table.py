@@ -1,0 +1,244 @@
+"""The table of protobuf messages that ships with the package: field numbers, JSON names, and what Go makes of zero values.
+
+Made by ``kubeloop generate protobuf``; read once for each process, each message when it is first met.
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from collections.abc import Callable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubeloop.meta.errors import UnknownKind
+from kubeloop.meta.kinds import GroupVersionKind
+
+DOCUMENT = "messages.json.gz"
+
+
+class Form(enum.StrEnum):
+    """How a message looks in JSON."""
+
+    OBJECT = ""
+    #: ``items`` alone: a JSON array.
+    LIST = "list"
+    TIME = "time"
+    MICRO_TIME = "microtime"
+    QUANTITY = "quantity"
+    INT_OR_STRING = "intorstring"
+    #: One ``raw`` field that holds JSON.
+    RAW = "raw"
+    #: Parts of CRD schemas whose JSON is one of two things.
+    SCHEMA_OR_ARRAY = "schemaOrArray"
+    SCHEMA_OR_BOOL = "schemaOrBool"
+    SCHEMA_OR_STRINGS = "schemaOrStrings"
+
+
+class Scalar(enum.IntEnum):
+    """Types of fields; a type from 0 up is a message's place in the table."""
+
+    STRING = -1
+    INT32 = -2
+    INT64 = -3
+    BOOL = -4
+    BYTES = -5
+    DOUBLE = -6
+
+
+class Count(enum.IntEnum):
+    """``INLINE``: a message whose fields JSON shows beside the others, as Go's embedded structs are."""
+
+    ONE = 0
+    REPEATED = 1
+    MAP = 2
+    INLINE = 3
+
+
+class Zero(enum.IntEnum):
+    """What JSON shows of a field without a value or with the zero value of its type."""
+
+    #: As it came: a pointer, or a list or map that is left out when empty.
+    AS_IS = 0
+    #: Neither zero nor absence is shown.
+    LEFT_OUT = 1
+    #: Absence is shown as the type's zero value.
+    SHOWN = 2
+    #: Absence is shown as null.
+    NULL = 3
+
+
+class FieldRow(msgspec.Struct, array_like=True, frozen=True):
+    """A field as it lies in the file. Keys of maps are strings; ``type`` is their values'."""
+
+    number: int
+    name: str
+    type: int
+    count: int = 0
+    zero: int = 0
+
+
+class MessageRow(msgspec.Struct, array_like=True, frozen=True):
+    name: str
+    form: str
+    fields: msgspec.Raw
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The document as it lies in its file. ``kinds``: "GROUP/VERSION/KIND" to a message's place; of meta.k8s.io too."""
+
+    messages: list[MessageRow]
+    kinds: dict[str, int]
+
+
+class Field:
+    """One field of a message, ready to be read and written."""
+
+    __slots__ = ("count", "drops_zero", "key", "message", "name", "number", "type", "wire", "zero")
+
+    def __init__(self, row: FieldRow, table: Table) -> None:
+        self.number = row.number
+        self.name = row.name
+        self.type = row.type
+        self.count = row.count
+        self.zero = row.zero
+        self.drops_zero = row.zero == Zero.LEFT_OUT
+        #: Wire type of the protobuf encoding.
+        self.wire = 2 if row.count or row.type >= 0 else WIRE[Scalar(row.type)]
+        if row.count == Count.REPEATED and row.type < 0:
+            self.wire = WIRE[Scalar(row.type)]
+        self.key = row.number << 3 | self.wire
+        self.message: Message | None = table.message(row.type) if row.type >= 0 else None
+
+    def empty(self) -> Any:
+        """What JSON shows when there is no value; only for fields that are then shown."""
+        if self.zero == Zero.NULL:
+            return None
+        if self.message is not None:
+            return self.message.empty()
+        return EMPTY[Scalar(self.type)]
+
+
+#: Wire types: 0 varint, 1 eight bytes, 2 with a length.
+WIRE = {Scalar.STRING: 2, Scalar.INT32: 0, Scalar.INT64: 0, Scalar.BOOL: 0, Scalar.BYTES: 2, Scalar.DOUBLE: 1}
+EMPTY: dict[Scalar, Any] = {
+    Scalar.STRING: "",
+    Scalar.INT32: 0,
+    Scalar.INT64: 0,
+    Scalar.BOOL: False,
+    Scalar.BYTES: "",
+    Scalar.DOUBLE: 0,
+}
+
+
+class Message:
+    """One message; its fields are made ready when first asked for, since messages hold one another."""
+
+    def __init__(self, row: MessageRow, table: Table) -> None:
+        self.name = row.name.rpartition(".")[2]
+        self.form = Form(row.form)
+        self.is_object = not row.form
+        self._row = row
+        self._table = table
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        rows = msgspec.json.decode(self._row.fields, type=list[FieldRow])
+        return tuple(Field(row, self._table) for row in rows)
+
+    @cached_property
+    def by_key(self) -> dict[int, Field]:
+        """By number and wire type, as fields are announced on the wire."""
+        return {field.key: field for field in self.fields}
+
+    @cached_property
+    def by_number(self) -> dict[int, Field]:
+        return {field.number: field for field in self.fields}
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        """By JSON name; names inside an inlined message lead to the inlined field."""
+        names: dict[str, Field] = {}
+        for field in self.fields:
+            if field.count == Count.INLINE:
+                assert field.message is not None
+                names.update(dict.fromkeys(field.message.by_name, field))
+            else:
+                names[field.name] = field
+        return names
+
+    @cached_property
+    def shown(self) -> tuple[tuple[str, Callable[[], Any]], ...]:
+        """Fields that JSON shows even when they have no value, with makers of what is shown."""
+        found: list[tuple[str, Callable[[], Any]]] = []
+        for field in self.fields:
+            if field.count == Count.INLINE:
+                assert field.message is not None
+                found += field.message.shown
+            elif field.zero in (Zero.SHOWN, Zero.NULL):
+                found.append((field.name, field.empty))
+        return tuple(found)
+
+    def empty(self) -> Any:
+        """The JSON of the message without any field."""
+        match self.form:
+            case Form.OBJECT:
+                return {name: make() for name, make in self.shown}
+            case Form.QUANTITY:
+                return "0"
+            case Form.INT_OR_STRING:
+                return 0
+            case Form.SCHEMA_OR_BOOL:
+                return False
+        return None
+
+
+#: Kinds of metav1 that Go registers in every group: a client of apps/v1 sends DeleteOptions of apps/v1.
+SHARED = frozenset({"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"})
+
+
+class Table:
+    """All messages, by place and by kind.
+
+    Raises
+        UnknownKind: from ``kind``: no protobuf message is known for it, as for every custom resource.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._rows = document.messages
+        self._kinds = document.kinds
+        self._messages: dict[int, Message] = {}
+
+    def __contains__(self, gvk: object) -> bool:
+        return isinstance(gvk, GroupVersionKind) and self._place(gvk) is not None
+
+    def kinds(self) -> list[GroupVersionKind]:
+        return [GroupVersionKind(*key.rsplit("/", 2)) for key in self._kinds]
+
+    def message(self, place: int) -> Message:
+        found = self._messages.get(place)
+        if found is None:
+            found = self._messages[place] = Message(self._rows[place], self)
+        return found
+
+    def kind(self, gvk: GroupVersionKind) -> Message:
+        place = self._place(gvk)
+        if place is None:
+            raise UnknownKind(f"{gvk.kind} of {gvk.api_version} has no protobuf form; send and accept it as application/json")
+        return self.message(place)
+
+    def _place(self, gvk: GroupVersionKind) -> int | None:
+        if gvk.kind in SHARED:
+            return self._kinds.get(f"/v1/{gvk.kind}")
+        return self._kinds.get("/".join(gvk))
+
+
+@cache
+def table() -> Table:
+    """Kubernetes' own kinds."""
+    # The gzip module costs more to import than the document costs to read.
+    data = zlib.decompress(Path(__file__).with_name(DOCUMENT).read_bytes(), wbits=zlib.MAX_WBITS | 16)
+    return Table(msgspec.json.decode(data, type=Document))

@@ -1,0 +1,202 @@
+"""Writes the table of protobuf messages that ships with the package: what ``.proto`` files say, joined with what Go makes of it in JSON.
+
+Protobuf knows neither JSON names nor which zero values JSON shows; the wire types of ``kubeloop.schema`` do. Only messages that a kind of
+Kubernetes 1.36 holds are kept. Deterministic: the same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import msgspec
+
+from kubeloop.codec.protobuf.table import SHARED, Count, Document, FieldRow, Form, MessageRow, Scalar, Zero
+from kubeloop.codegen.proto_files import SCALARS, ProtoField, ProtoMessages
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.schema.strict_types import WireField, WireType, WireTypes, wire_types
+
+_META = "k8s.io.apimachinery.pkg.apis.meta"
+_FORMS = {
+    f"{_META}.v1.Time": Form.TIME,
+    f"{_META}.v1.MicroTime": Form.MICRO_TIME,
+    f"{_META}.v1.FieldsV1": Form.RAW,
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": Form.RAW,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": Form.QUANTITY,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": Form.INT_OR_STRING,
+}
+#: Of CRD schemas, by message name without its package.
+_SCHEMA_FORMS = {
+    "JSON": Form.RAW,
+    "JSONSchemaPropsOrArray": Form.SCHEMA_OR_ARRAY,
+    "JSONSchemaPropsOrBool": Form.SCHEMA_OR_BOOL,
+    "JSONSchemaPropsOrStringArray": Form.SCHEMA_OR_STRINGS,
+}
+_SCALARS = {scalar.name.lower(): scalar for scalar in Scalar}
+#: Go kinds whose zero value ``omitempty`` leaves out; lists and maps are left out by being empty.
+_PLAIN = frozenset({"string", "bool", "int32", "int64", "int", "float64", "bytes"})
+_GROUP_PACKAGES = {"": "core", "internal.apiserver.k8s.io": "apiserverinternal"}
+
+
+def write_table(out: Path, messages: ProtoMessages) -> list[str]:
+    """Write the table; returns what has no protobuf form among Kubernetes' kinds and their fields, for a person to look at.
+
+    Raises:
+        ConfigError: the messages and the wire types contradict each other, or a special message is of an unknown form.
+        OSError: the file cannot be written.
+    """
+    builder = _Builder(messages, wire_types())
+    document = builder.build()
+    out.write_bytes(gzip.compress(msgspec.json.encode(document), 9, mtime=0))
+    return builder.missing
+
+
+class _Builder:
+    def __init__(self, messages: ProtoMessages, wire: WireTypes) -> None:
+        self._messages = messages
+        self._wire = wire
+        self._packages = {name.rpartition(".")[0] for name in messages}
+        self._places: dict[str, int] = {}
+        self._rows: list[MessageRow] = []
+        #: Which Go type a message stands for.
+        self._types: dict[str, int] = {}
+        self.missing: list[str] = []
+
+    def build(self) -> Document:
+        kinds: dict[str, int] = {}
+        for gvk, index in self._wire.kinds():
+            if gvk.kind in SHARED and gvk.group_version != ("", "v1"):
+                continue
+            message = self._message_of(gvk)
+            if message is None:
+                self.missing.append(f"{gvk.api_version} {gvk.kind}")
+            else:
+                kinds["/".join(gvk)] = self._place(message, index)
+        kinds |= self._machinery()
+        return Document(self._rows, dict(sorted(kinds.items())))
+
+    def _message_of(self, gvk: GroupVersionKind) -> str | None:
+        label = _GROUP_PACKAGES.get(gvk.group, gvk.group.partition(".")[0])
+        ending = f".{label}.{gvk.version}"
+        package = next((one for one in sorted(self._packages) if one.endswith(ending)), "")
+        for candidate in (f"{package}.{gvk.kind}", f"{_META}.v1.{gvk.kind}"):
+            if candidate in self._messages:
+                return candidate
+        return None
+
+    def _machinery(self) -> dict[str, int]:
+        """Kinds of the API machinery, which no group of resources registers."""
+        object_meta = self._places[f"{_META}.v1.ObjectMeta"]
+        list_meta = self._places[f"{_META}.v1.ListMeta"]
+        partial = self._add(f"{_META}.v1.PartialObjectMetadata", [FieldRow(1, "metadata", object_meta, 0, Zero.SHOWN)])
+        partials = self._add(
+            f"{_META}.v1.PartialObjectMetadataList",
+            [FieldRow(1, "metadata", list_meta, 0, Zero.SHOWN), FieldRow(2, "items", partial, Count.REPEATED, Zero.NULL)],
+        )
+        kinds: dict[str, int] = {}
+        for version in ("v1", "v1beta1"):
+            kinds[f"meta.k8s.io/{version}/PartialObjectMetadata"] = partial
+            kinds[f"meta.k8s.io/{version}/PartialObjectMetadataList"] = partials
+        return kinds
+
+    def _add(self, name: str, fields: list[FieldRow]) -> int:
+        if [(field.number, field.name) for field in self._messages.get(name, ())] != [(field.number, field.name) for field in fields]:
+            raise ConfigError(f"{name} is not as known")
+        self._rows.append(MessageRow(name, "", msgspec.Raw(msgspec.json.encode(fields))))
+        return len(self._rows) - 1
+
+    def _place(self, name: str, index: int) -> int:
+        """The place of a message that stands for a Go type; made when first met."""
+        while index >= 0 and self._wire.type(index).category == "pointer":
+            index = self._wire.type(index).element
+        if name in self._places:
+            if self._types[name] not in (index, -1) and index >= 0:
+                raise ConfigError(f"{name} stands for two Go types: {self._name(index)} and {self._name(self._types[name])}")
+            return self._places[name]
+        place = self._places[name] = len(self._rows)
+        self._types[name] = index
+        form = self._form(name, index)
+        self._rows.append(MessageRow(name, form, msgspec.Raw(b"[]")))
+        fields: list[FieldRow] = []
+        if form == Form.OBJECT:
+            fields = self._fields(name, self._wire.type(index).fields, "")
+        elif name not in _FORMS and form != Form.RAW:
+            fields = [self._bare(field) for field in self._messages[name]]
+        self._rows[place] = MessageRow(name, form, msgspec.Raw(msgspec.json.encode(fields)))
+        return place
+
+    def _form(self, name: str, index: int) -> Form:
+        if name in _FORMS:
+            return _FORMS[name]
+        package, _, last = name.rpartition(".")
+        if ".apiextensions." in package and last in _SCHEMA_FORMS:
+            return _SCHEMA_FORMS[last]
+        category = self._wire.type(index).category
+        if category == "slice":
+            return Form.LIST
+        if category != "struct":
+            raise ConfigError(f"{name} stands for {self._name(index)}, of whose JSON nothing is known")
+        return Form.OBJECT
+
+    def _bare(self, field: ProtoField) -> FieldRow:
+        """A field of a message with a form of its own: its name is not JSON's."""
+        count = Count.REPEATED if field.label == "repeated" else Count.ONE
+        return FieldRow(field.number, field.name, self._type(field, self._wire.schema_props), count, Zero.AS_IS)
+
+    def _fields(self, name: str, wire: tuple[WireField, ...], prefix: str) -> list[FieldRow]:
+        """The fields of an object; ``prefix`` names the embedded structs that the message stands for."""
+        known = {_plain(field.name): field for field in wire if field.prefix == prefix}
+        rows: list[FieldRow] = []
+        for field in self._messages[name]:
+            found = known.pop(_plain(field.name), None)
+            if found is not None:
+                rows.append(self._row(name, field, found))
+                continue
+            inner = f"{prefix}{field.type.rpartition('.')[2]}."
+            if field.type not in SCALARS and any(one.prefix.startswith(inner) for one in wire):
+                rows.append(FieldRow(field.number, field.name, self._inlined(field.type, wire, inner), Count.INLINE))
+        self.missing += [f"{name}.{one.name}" for one in known.values() if one.prefix != "TypeMeta."]
+        return rows
+
+    def _inlined(self, name: str, wire: tuple[WireField, ...], prefix: str) -> int:
+        if name in self._places:
+            return self._places[name]
+        place = self._places[name] = len(self._rows)
+        self._types[name] = -1
+        self._rows.append(MessageRow(name, "", msgspec.Raw(b"[]")))
+        fields = self._fields(name, wire, prefix)
+        self._rows[place] = MessageRow(name, "", msgspec.Raw(msgspec.json.encode(fields)))
+        return place
+
+    def _row(self, message: str, field: ProtoField, wire: WireField) -> FieldRow:
+        kind = self._wire.type(wire.type)
+        inner = kind
+        while inner.category == "pointer":
+            inner = self._wire.type(inner.element)
+        wanted = {"repeated": "slice", "map": "map"}.get(field.label)
+        if wanted is not None and inner.category != wanted:
+            raise ConfigError(f"{message}.{field.name} is {field.label}, but {inner.name} in Go")
+        index = inner.element if wanted else wire.type
+        count = {"repeated": Count.REPEATED, "map": Count.MAP}.get(field.label, Count.ONE)
+        return FieldRow(field.number, wire.name, self._type(field, index), count, _zero(wire, kind))
+
+    def _type(self, field: ProtoField, index: int) -> int:
+        return _SCALARS[field.type] if field.type in SCALARS else self._place(field.type, index)
+
+    def _name(self, index: int) -> str:
+        return self._wire.type(index).name if index >= 0 else "an embedded struct"
+
+
+def _plain(name: str) -> str:
+    """What JSON names and field names of protobuf have in common: x-kubernetes-list-type is xKubernetesListType, $ref is ref."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _zero(field: WireField, kind: WireType) -> Zero:
+    if kind.category in ("pointer", "slice", "map"):
+        return Zero.AS_IS if field.omitempty else Zero.NULL
+    if field.omitzero or (field.omitempty and kind.category in _PLAIN):
+        return Zero.LEFT_OUT
+    return Zero.NULL if kind.category == "bytes" else Zero.SHOWN
