@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import NOT_POSITIVE, each, one_of, subdomain_field
+from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
 from kubeloop.apiserver.validation.metadata import template_meta
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
@@ -38,7 +38,7 @@ def claim_spec(path: str, spec: JSONObject, *, any_value: bool = False, any_grou
     if storage is None:
         yield required(f"{path}.resources[storage]")
     elif quantity(storage) <= 0:
-        yield invalid(f"{path}.resources[storage]", storage, NOT_POSITIVE)
+        yield invalid(f"{path}.resources[storage]", storage, "must be greater than zero")
     if spec.get("storageClassName"):
         yield from subdomain_field(f"{path}.storageClassName", spec["storageClassName"])
     if spec.get("volumeMode") is not None:

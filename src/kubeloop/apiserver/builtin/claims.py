@@ -13,6 +13,7 @@ from kubeloop.meta.field_error import FieldError, forbidden
 
 JSONObject = dict[str, Any]
 
+_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 _FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
@@ -49,12 +50,19 @@ class ClaimStrategy(BuiltinStrategy):
 
 
 def _mirror_source(spec: JSONObject) -> None:
-    """``dataSource`` and ``dataSourceRef`` say the same unless a namespace is named. Source: NormalizeDataSources."""
+    """``dataSource`` and ``dataSourceRef`` say the same; one that cannot be used goes.
+
+    Source: EnforceDataSourceBackwardsCompatibility, NormalizeDataSources; references across namespaces are behind a gate.
+    """
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if reference is not None and reference.get("namespace"):
+        reference = spec.pop("dataSourceRef") and None
+    if source is not None and reference is None and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
+        source = spec.pop("dataSource") and None
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)
-    elif reference is not None and source is None and not reference.get("namespace"):
-        spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
+    elif reference is not None and source is None:
+        spec["dataSource"] = dict(reference)
 
 
 class VolumeStrategy(BuiltinStrategy):

@@ -12,6 +12,7 @@ from typing import Any
 from kubeloop.apiserver.builtin.defaults_core import CORE
 from kubeloop.apiserver.builtin.defaults_others import OTHERS
 from kubeloop.apiserver.builtin.defaults_workloads import WORKLOADS
+from kubeloop.apiserver.builtin.gated import GATED
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.strict_types import wire_types
 
@@ -23,7 +24,11 @@ _RULES: dict[str, Visit] = {**CORE, **WORKLOADS, **OTHERS}
 
 
 def apply_defaults(obj: JSONObject, gvk: GroupVersionKind) -> None:
-    """Fill in the defaults of a built-in kind, in place. ``obj`` has been through ``schema.strict.conform``."""
+    """Fill in the defaults of a built-in kind and drop what is behind closed gates, in place.
+
+    Requires
+        ``obj`` has been through ``schema.strict.conform``.
+    """
     visit = _visitor_of_kind(gvk)
     if visit is not None:
         visit(obj)
@@ -56,7 +61,7 @@ def _visitor(index: int, above: tuple[int, ...]) -> Visit | None:
     if index in above:
         return None
     kind, path = wire_types().type(index), (*above, index)
-    rule = _RULES.get(kind.name)
+    rule = _sequence(GATED.get(kind.name), _RULES.get(kind.name))
     if kind.category == "pointer":
         return _visitor(kind.element, path)
     if kind.category == "slice":

@@ -7,9 +7,8 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, each, one_of
-from kubeloop.meta.field_error import FieldError, forbidden, invalid
-from kubeloop.meta.names import qualified_name
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE
+from kubeloop.meta.field_error import FieldError, invalid
 
 JSONObject = dict[str, Any]
 
@@ -23,16 +22,8 @@ class LeaseStrategy(BuiltinStrategy):
 
 
 def _spec(spec: JSONObject) -> Iterator[FieldError]:
-    seconds, transitions, strategy = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions"), spec.get("strategy")
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if seconds is not None and seconds <= 0:
         yield invalid("spec.leaseDurationSeconds", seconds, NOT_POSITIVE)
     if transitions is not None and transitions < 0:
         yield invalid("spec.leaseTransitions", transitions, NOT_NEGATIVE)
-    if strategy is not None:
-        path = "spec.strategy.strategy"
-        if "/" in strategy:
-            yield from each(path, strategy, qualified_name(strategy))
-        else:
-            yield from one_of(path, strategy, ("OldestEmulationVersion",))
-    if spec.get("preferredHolder") and not strategy:
-        yield forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")

@@ -55,6 +55,11 @@ def _node(node: JSONObject) -> Errors:
     ranges = spec.get("podCIDRs") or []
     for at, value in enumerate(ranges):
         yield from each(f"spec.podCIDRs[{at}]", value, cidr(value))
+    faulty = [at for at, value in enumerate(ranges) if any(fault.startswith("must be a valid") for fault in cidr(value))]
+    if len(ranges) > 1 and faulty:
+        why = f"invalid CIDR[{faulty[0]}]: <nil> (invalid CIDR address: {ranges[faulty[0]]})"
+        detail = f"invalid PodCIDRs. failed to check with dual stack with error:{why}"
+        yield FieldError(FieldErrorType.INTERNAL, "spec.podCIDRs", None, detail)
     if len(ranges) > 1 and (len(ranges) > 2 or len({":" in value for value in ranges}) < 2):
         yield invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
 

@@ -101,7 +101,7 @@ def not_negative(path: str, value: int | None) -> Iterator[FieldError]:
 
 def positive(path: str, value: int) -> Iterator[FieldError]:
     if value <= 0:
-        yield invalid(path, value, NOT_POSITIVE)
+        yield invalid(path, value, "must be greater than zero")
 
 
 def immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:

@@ -66,7 +66,7 @@ def _exit_codes(path: str, codes: JSONObject, names: set[str]) -> Errors:
         detail = "must be one of the container or initContainer names in the pod template"
         yield invalid(f"{path}.containerName", container, detail)
     if not values:
-        yield invalid(f"{path}.values", None, "at least one value is required")
+        yield invalid(f"{path}.values", codes.get("values"), "at least one value is required")
     yield from _too_many(f"{path}.values", len(values), 255)
     for at, value in enumerate(values):
         if operator == "In" and value == 0:

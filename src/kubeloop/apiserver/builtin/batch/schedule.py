@@ -15,7 +15,9 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (0, 6, {name: at for at, name in enumerate(_DAYS)}),
 )
 _DESCRIPTORS = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
-_DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*")
+_AMOUNT = re.compile(r"(\d+\.?\d*|\.\d+)([^.\d]*)")
+_NANOSECONDS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
+_LONGEST = 2**63 - 1
 
 
 def schedule_fault(text: str) -> str:
@@ -39,10 +41,29 @@ def _descriptor_fault(text: str) -> str:
         return ""
     if text.startswith("@every "):
         given = text.removeprefix("@every ")
-        if _DURATION.fullmatch(given):
-            return ""
-        return f'failed to parse duration {text}: time: invalid duration "{given}"'
+        fault = _duration_fault(given)
+        return f"failed to parse duration {text}: time: {fault}" if fault else ""
     return f"unrecognized descriptor: {text}"
+
+
+def _duration_fault(text: str) -> str:
+    """Source: Go's time.ParseDuration."""
+    invalid = f'invalid duration "{text}"'
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return ""
+    total, at = 0.0, 0
+    while at < len(rest) or not at:
+        found = _AMOUNT.match(rest, at)
+        if not found:
+            return invalid
+        amount, unit = found.groups()
+        if not unit:
+            return f'missing unit in duration "{text}"'
+        if unit not in _NANOSECONDS:
+            return f'unknown unit "{unit}" in duration "{text}"'
+        total, at = total + float(amount) * _NANOSECONDS[unit], found.end()
+    return invalid if total > _LONGEST else ""
 
 
 def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str:

@@ -54,7 +54,7 @@ def regular(path: str, pod: PodAround) -> Errors:
             yield duplicate(f"{here}.name", name)
         names.add(name)
         if container.get("lifecycle") is not None:
-            yield from lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace, pod.spec.get("os"))
+            yield from lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace)
         yield from probes(here, container, pod.grace)
         yield from _restart_policy(here, container)
     yield from host_port_conflicts(path, containers)
@@ -79,7 +79,7 @@ def init(path: str, pod: PodAround) -> Errors:
         sidecar = container.get("restartPolicy") == "Always"
         if sidecar:
             if container.get("lifecycle") is not None:
-                yield from lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace, pod.spec.get("os"))
+                yield from lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace)
             yield from probes(here, container, pod.grace)
             continue
         for unfit in ("lifecycle", *_PROBES):

@@ -7,15 +7,6 @@ from kubeloop.apiserver.validation.formats import each, not_negative, unsupporte
 from kubeloop.meta.field_error import forbidden, invalid, required
 from kubeloop.meta.names import http_header_name, port_name, port_number
 
-_PLAIN = (
-    *("ABRT", "ALRM", "BUS", "CHLD", "CLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "IOT", "KILL", "PIPE", "POLL", "PROF", "PWR"),
-    *("QUIT", "SEGV", "STKFLT", "STOP", "SYS", "TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "VTALRM", "WINCH"),
-    *("XCPU", "XFSZ", "RTMIN", "RTMAX"),
-)
-_REAL_TIME = (*(f"RTMIN+{at}" for at in range(1, 16)), *(f"RTMAX-{at}" for at in range(1, 15)))
-_LINUX_SIGNALS = sorted(f"SIG{name}" for name in (*_PLAIN, *_REAL_TIME))
-_WINDOWS_SIGNALS = ("SIGKILL", "SIGTERM")
-
 
 def port_number_or_name(path: str, port: object) -> Errors:
     if isinstance(port, str):
@@ -85,16 +76,7 @@ def _http_get(path: str, action: JSONObject) -> Errors:
         yield from each(f"{path}.httpHeaders", name, http_header_name(name))
 
 
-def lifecycle(path: str, found: JSONObject, grace: int | None, os: JSONObject | None) -> Errors:
+def lifecycle(path: str, found: JSONObject, grace: int | None) -> Errors:
     for name in ("postStart", "preStop"):
         if found.get(name) is not None:
             yield from handler(f"{path}.{name}", found[name], grace, ("exec", "httpGet", "tcpSocket", "sleep"))
-    signal = found.get("stopSignal")
-    if signal is None:
-        return
-    if os is None:
-        yield forbidden(f"{path}.stopSignal", "may not be set for containers with empty `spec.os.name`")
-        return
-    known = {"windows": list(_WINDOWS_SIGNALS), "linux": _LINUX_SIGNALS}.get(os.get("name", ""))
-    if known is not None and signal not in known:
-        yield unsupported(f"{path}.stopSignal", signal, known)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from kubeloop.apiserver.builtin.pods.environment import VOLUME_FIELDS, object_field, resource_field
 from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.builtin.pods.paths import file_mode, not_reserved
-from kubeloop.apiserver.builtin.signers import bundle_name, signer_name
-from kubeloop.apiserver.validation.formats import each, one_of
-from kubeloop.apiserver.validation.metadata import ANNOTATIONS_LIMIT
-from kubeloop.apiserver.validation.selectors import label_selector
-from kubeloop.meta.field_error import forbidden, invalid, required, too_long
-from kubeloop.meta.names import annotations_size, qualified_name
-
-_KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
+from kubeloop.meta.field_error import forbidden, invalid, required
 
 
 def key_to_path(path: str, item: JSONObject) -> Errors:
@@ -53,10 +46,6 @@ def projected(path: str, volume: JSONObject, *, any_token_path: bool) -> Errors:
                     yield from _claim_path(path, item["path"], item["path"], taken)
         if source.get("serviceAccountToken") is not None:
             yield from _token(path, f"{here}.serviceAccountToken", source["serviceAccountToken"], any_token_path)
-        if source.get("clusterTrustBundle") is not None:
-            yield from _trust_bundle(path, f"{here}.clusterTrustBundle", source["clusterTrustBundle"], taken)
-        if source.get("podCertificate") is not None:
-            yield from _certificate(path, f"{here}.podCertificate", source["podCertificate"], taken)
         if sum(value is not None for value in source.values()) > 1:
             yield forbidden(here, "may not specify more than 1 volume type per source")
 
@@ -86,61 +75,3 @@ def _token(volume_path: str, path: str, token: JSONObject, any_path: bool) -> Er
         yield required(f"{volume_path}.path")
     elif not any_path:
         yield from not_reserved(f"{volume_path}.path", token["path"])
-
-
-def _trust_bundle(volume_path: str, path: str, source: JSONObject, taken: set[str]) -> Errors:
-    name, signer = source.get("name"), source.get("signerName")
-    if name is not None and signer is not None:
-        yield invalid(path, source, "only one of name and signerName may be used")
-    elif name is not None:
-        if not name:
-            yield required(f"{path}.name", "must be a valid object name")
-        for message in bundle_name(name):
-            yield invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {message}")
-        if source.get("labelSelector") is not None:
-            yield invalid(f"{path}.labelSelector", source["labelSelector"], "labelSelector must be unset if name is specified")
-    elif signer is not None:
-        if not signer:
-            yield required(f"{path}.signerName", "must be a valid signer name")
-        yield from signer_name(f"{path}.signerName", signer)
-        yield from label_selector(f"{path}.labelSelector", source.get("labelSelector"))
-    else:
-        yield required(path, "either name or signerName must be specified")
-    target = source.get("path", "")
-    if not target:
-        yield required(f"{path}.path")
-    yield from not_reserved(f"{path}.path", target)
-    yield from _claim_path(volume_path, target, target, taken)
-
-
-def _certificate(volume_path: str, path: str, source: JSONObject, taken: set[str]) -> Errors:
-    signer = source.get("signerName", "")
-    yield from signer_name(f"{path}.signerName", signer)
-    if (annotations := source.get("userAnnotations")) is not None:
-        yield from _user_annotations(f"{path}.userAnnotations", annotations)
-    yield from one_of(f"{path}.keyType", source.get("keyType", ""), _KEY_TYPES)
-    if (seconds := source.get("maxExpirationSeconds")) is not None:
-        most = 86400 if signer.partition("/")[0] == "kubernetes.io" or ".kubernetes.io/" in signer else 91 * 86400
-        if seconds < 3600:
-            yield invalid(f"{path}.maxExpirationSeconds", seconds, "if provided, maxExpirationSeconds must be >= 3600")
-        if seconds > most:
-            yield invalid(f"{path}.maxExpirationSeconds", seconds, f"if provided, maxExpirationSeconds must be <= {most}")
-    targets = [name for name in ("credentialBundlePath", "keyPath", "certificateChainPath") if source.get(name)]
-    for name in targets:
-        yield from not_reserved(f"{path}.{name}", source[name])
-        yield from _claim_path(volume_path, source[name], source[name], taken)
-    if not targets:
-        yield required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
-
-
-def _user_annotations(path: str, annotations: dict[str, str]) -> Errors:
-    for key in annotations:
-        lower = key.lower()
-        faults = qualified_name(lower)
-        if not lower:
-            yield required(path)
-        elif not faults and lower.count("/") != 1:
-            faults = ['must be a domain-prefixed key (such as "acme.io/foo")']
-        yield from each(path, lower, faults if lower else [])
-    if annotations_size(annotations) > ANNOTATIONS_LIMIT:
-        yield too_long(path, ANNOTATIONS_LIMIT)

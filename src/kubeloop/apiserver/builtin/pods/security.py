@@ -82,7 +82,7 @@ def pod_security(path: str, spec: JSONObject, options: PodOptions) -> Errors:
     if found.get("supplementalGroupsPolicy") is not None:
         yield from one_of(f"{path}.supplementalGroupsPolicy", found["supplementalGroupsPolicy"], ("Merge", "Strict"))
     if found.get("seLinuxChangePolicy") is not None:
-        yield from one_of(f"{path}.seLinuxChangePolicy", found["seLinuxChangePolicy"], ("MountOption", "Recursive"))
+        yield from one_of(f"{path}.seLinuxChangePolicy", found["seLinuxChangePolicy"], ("Recursive",))
 
 
 def _sysctls(path: str, sysctls: list[JSONObject], spec: JSONObject, options: PodOptions) -> Errors:
