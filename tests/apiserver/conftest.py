@@ -20,6 +20,7 @@ from kubeloop.timing import Clock, SystemClock
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -58,7 +59,7 @@ class Api:
 
     def __init__(self, server: InLoopServer, session: aiohttp.ClientSession) -> None:
         self.server = server
-        self._session = session
+        self.session = session
 
     async def __call__(
         self, method: str, path: str, body: Any = None, *, content: str = "", accept: str = "", token: str = "admin-token", **headers: str
@@ -72,7 +73,7 @@ class Api:
             sent["Content-Type"] = content or "application/json"
         if accept:
             sent["Accept"] = accept
-        async with self._session.request(method, path, data=data, headers=sent) as answer:
+        async with self.session.request(method, path, data=data, headers=sent) as answer:
             text = await answer.text()
             return Reply(answer.status, dict(answer.headers), text, answer.headers.getall("Warning", []))
 
@@ -85,7 +86,7 @@ class Api:
     @asynccontextmanager
     async def watch(self, path: str, accept: str = "") -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         headers = {"Authorization": "Bearer admin-token", **({"Accept": accept} if accept else {})}
-        async with self._session.get(path, headers=headers) as answer:
+        async with self.session.get(path, headers=headers) as answer:
             assert answer.status == 200, await answer.text()
 
             async def events() -> AsyncIterator[dict[str, Any]]:

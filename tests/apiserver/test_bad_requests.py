@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, Api
+from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, PROTOBUF, Api
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "
 NONE_OF_OURS = "406: Not Acceptable\n\nAvailable representations: "
+OURS = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 UNREADABLE = f"{UNRECOGNIZED}couldn't get version/kind; json parse error: "
 
 
@@ -135,13 +136,11 @@ async def test_parameters_that_make_no_sense_are_refused(api: Api, query: str, s
 @pytest.mark.parametrize(
     ("accept", "path", "message"),
     [
-        pytest.param(
-            "text/html", CONFIGMAPS, "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml", id="HTML"
-        ),
+        pytest.param("text/html", CONFIGMAPS, f"{NONE_OF_OURS}{OURS}", id="HTML"),
         pytest.param(
             "application/json;as=Nothing;v=v1;g=meta.k8s.io",
             CONFIGMAPS,
-            "only the following media types are accepted: application/json, application/yaml",
+            f"only the following media types are accepted: {OURS}",
             id="a form that does not exist",
         ),
         pytest.param(
@@ -164,9 +163,18 @@ async def test_forms_that_the_server_does_not_have_are_not_acceptable(api: Api, 
     assert (answer.status, answer.message) == (406, message)
 
 
-async def test_protobuf_alone_is_not_acceptable_and_beside_json_is_passed_over(api: Api) -> None:
-    assert (await api("GET", CONFIGMAPS, accept="application/vnd.kubernetes.protobuf")).status == 406
-    assert (await api("GET", CONFIGMAPS, accept="application/vnd.kubernetes.protobuf, application/json")).status == 200
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(
+            b"xyz", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (78797a)", id="something else"
+        ),
+        pytest.param(b"", "empty data (<empty>)", id="nothing at all"),
+    ],
+)
+async def test_a_protobuf_body_that_cannot_be_read_is_a_bad_request(api: Api, body: bytes, why: str) -> None:
+    answer = await api("POST", CONFIGMAPS, body.decode(), content=PROTOBUF)
+    assert (answer.status, answer.message) == (400, f"{UNRECOGNIZED}{why}")
 
 
 async def test_a_body_of_an_unknown_type_is_unsupported(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Bodies: from bytes to an object of the resource's kind, with the complaints that Kubernetes makes on the way.
+"""Bodies: from bytes (JSON, YAML, protobuf) to an object of the resource's kind, with the complaints that Kubernetes makes on the way.
 
 Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/endpoints/handlers (transformDecodeError), recorded answers.
 """
@@ -11,9 +11,9 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.json_fault import json_fault
-from kubeloop.apiserver.negotiation import JSON, YAML
+from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.errors import DecodeError, UnknownKind
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.schema import strict
 
@@ -41,7 +41,7 @@ class _Unreadable(Exception):
 
 
 def media_type_of(content_type: str) -> str:
-    """JSON or YAML; no Content-Type at all means JSON.
+    """JSON, YAML or protobuf; no Content-Type at all means JSON.
 
     Raises:
         UnsupportedMediaType
@@ -49,9 +49,9 @@ def media_type_of(content_type: str) -> str:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in ("", JSON):
         return JSON
-    if media_type == YAML:
-        return YAML
-    raise refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{JSON}, {YAML}")
+    if media_type in MEDIA_TYPES:
+        return media_type
+    raise refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{', '.join(MEDIA_TYPES)}")
 
 
 def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: GroupVersionKind | None = None) -> Decoded:
@@ -62,13 +62,11 @@ def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: G
     """
     wanted = gvk or resource.gvk
     try:
-        tree = _read(data, media_type)
+        tree = _read(data, media_type, wanted)
         met = _met(tree, wanted)
     except _Unreadable as fault:
         summary = _summary(data)
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
-    except DecodeError as fault:
-        raise refusals.bad_request(str(fault)) from None
     return conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
 
 
@@ -149,15 +147,23 @@ def kind_of(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
         raise DecodeError(str(fault)) from None
 
 
-def _read(data: bytes, media_type: str) -> JSONObject:
+def _read(data: bytes, media_type: str, wanted: GroupVersionKind) -> JSONObject:
+    if media_type == PROTOBUF:
+        try:
+            return read_protobuf(data, wanted)
+        except DecodeError as fault:
+            raise _Unreadable(str(fault)) from None
     if media_type == YAML:
-        tree = read_yaml(data)
+        try:
+            tree = read_yaml(data)
+        except DecodeError as fault:
+            raise _Unreadable(str(fault)) from None
     else:
         try:
             tree = strict.parse_json(data)
         except (ValueError, RecursionError):
-            fault = json_fault(data) or "invalid UTF-8"
-            raise _Unreadable(f"couldn't get version/kind; json parse error: {fault}") from None
+            why = json_fault(data) or "invalid UTF-8"
+            raise _Unreadable(f"couldn't get version/kind; json parse error: {why}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -176,6 +182,20 @@ def read_yaml(data: bytes) -> Any:
     from kubeloop.apiserver.yaml_body import parse_yaml
 
     return parse_yaml(data)
+
+
+def read_protobuf(data: bytes, wanted: GroupVersionKind) -> JSONObject:
+    """An object in Kubernetes' protobuf; what it does not say of its kind is ``wanted``.
+
+    Raises:
+        DecodeError: malformed, or of a kind without protobuf.
+    """
+    from kubeloop.codec import protobuf
+
+    try:
+        return protobuf.decode(data, wanted)
+    except UnknownKind as fault:
+        raise DecodeError(str(fault)) from None
 
 
 def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:

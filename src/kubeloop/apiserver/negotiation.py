@@ -1,7 +1,7 @@
-"""In which media type and form an answer goes out: JSON or YAML; objects, Tables or metadata only.
+"""In which media type and form an answer goes out: JSON, YAML or protobuf; objects, Tables or metadata only.
 
 Source: Kubernetes API concepts, "Alternate representations of resources"; k8s.io/apiserver pkg/endpoints/handlers/negotiation.
-Protobuf and CBOR are not served: a client that accepts nothing else gets 406.
+CBOR is not served, as by default upstream: a client that accepts nothing else gets 406.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from kubeloop.serving.negotiation import Clause, parse_accept
 
 JSON = "application/json"
 YAML = "application/yaml"
-MEDIA_TYPES = (JSON, YAML)
-STREAM_MEDIA_TYPES = (f"{JSON};stream=watch",)
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MEDIA_TYPES = (JSON, YAML, PROTOBUF)
+STREAM_MEDIA_TYPES = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 
 _FORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 
@@ -30,8 +31,8 @@ class Accepted:
 
 
 @lru_cache(maxsize=256)
-def negotiate(header: str, *, stream: bool = False) -> Accepted:
-    """What to answer with.
+def negotiate(header: str, *, stream: bool = False, protobuf: bool = True) -> Accepted:
+    """What to answer with. ``protobuf`` False: what is asked for has no protobuf form, as custom resources.
 
     Raises:
         NotAcceptable: no clause fits.
@@ -39,14 +40,16 @@ def negotiate(header: str, *, stream: bool = False) -> Accepted:
     clauses = parse_accept(header)
     if not clauses:
         return Accepted()
-    offered = MEDIA_TYPES + STREAM_MEDIA_TYPES if stream else MEDIA_TYPES
     if not any(clause.media_type in (*MEDIA_TYPES, "*/*") for clause in clauses):
-        raise refusals.not_acceptable_at_all(offered)
+        raise refusals.not_acceptable_at_all(MEDIA_TYPES + STREAM_MEDIA_TYPES if stream else MEDIA_TYPES)
+    without = {YAML} if stream else set()
+    without |= set() if protobuf else {PROTOBUF}
     for clause in clauses:
         found = _fit(clause)
-        if found is not None and not (stream and found.media_type != JSON):
+        if found is not None and found.media_type not in without:
             return found
-    raise refusals.not_acceptable(STREAM_MEDIA_TYPES if stream else MEDIA_TYPES)
+    offered = STREAM_MEDIA_TYPES if stream else MEDIA_TYPES
+    raise refusals.not_acceptable([one for one in offered if protobuf or not one.startswith(PROTOBUF)])
 
 
 def _fit(clause: Clause) -> Accepted | None:
@@ -57,14 +60,20 @@ def _fit(clause: Clause) -> Accepted | None:
     if not form:
         return Accepted(media_type)
     version = clause.parameter("v")
+    if form == "Table" and media_type == PROTOBUF:
+        return None
     if form not in _FORMS or clause.parameter("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
         return None
     return Accepted(media_type, form, version)
 
 
 def media_type_for_errors(header: str) -> str:
-    """YAML where a client asks for it first; JSON otherwise, also for whoever accepts neither."""
+    """What a client asks for first, whatever form it wants; JSON for whoever accepts nothing of ours."""
     for clause in parse_accept(header):
-        if clause.media_type in MEDIA_TYPES:
+        if clause.media_type in MEDIA_TYPES and clause.parameter("as") != "Table":
             return clause.media_type
     return JSON
+
+
+def accepts_json(header: str) -> bool:
+    return not header or any(clause.media_type in (JSON, "*/*") for clause in parse_accept(header))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.decoding import kind_of, media_type_of, read_yaml
+from kubeloop.apiserver.decoding import kind_of, media_type_of, read_protobuf, read_yaml
 from kubeloop.apiserver.json_fault import json_fault
-from kubeloop.apiserver.negotiation import YAML
+from kubeloop.apiserver.negotiation import PROTOBUF, YAML
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.meta.kinds import GroupVersionKind
@@ -205,7 +205,13 @@ def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
 
 
 def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
-    if media_type == YAML:
+    wanted = GroupVersionKind("", "v1", "DeleteOptions")
+    if media_type == PROTOBUF:
+        try:
+            tree = read_protobuf(body, wanted)
+        except DecodeError as fault:
+            raise refusals.bad_request(str(fault)) from None
+    elif media_type == YAML:
         try:
             tree = read_yaml(body)
         except DecodeError as fault:
@@ -218,7 +224,6 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
             raise refusals.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
     if not isinstance(tree, dict):
         raise refusals.bad_request("couldn't get version/kind; json parse error: DeleteOptions must be an object")
-    wanted = GroupVersionKind("", "v1", "DeleteOptions")
     try:
         met = kind_of(tree, wanted)
     except DecodeError as fault:

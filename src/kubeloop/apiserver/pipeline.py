@@ -13,15 +13,15 @@ from typing import Protocol
 import msgspec
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, not_found_page, status_answer
+from kubeloop.apiserver.answers import Answer, Frames, JSONObject, not_found_page, status_answer, status_object
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization import authorize, authorize_impersonation
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.exchange import Exchange, Parts
-from kubeloop.apiserver.negotiation import JSON, YAML, media_type_for_errors, negotiate
+from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, accepts_json, media_type_for_errors, negotiate
 from kubeloop.apiserver.request_info import request_info
 from kubeloop.apiserver.routing import PlainNotFound, find_handler, find_resource
-from kubeloop.meta.errors import ApiError
+from kubeloop.meta.errors import ApiError, UnknownKind
 from kubeloop.serving.request import Request
 
 _LOG = logging.getLogger(__name__)
@@ -86,11 +86,14 @@ class Pipeline:
         if resource.deprecation_warning:
             warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
-        accepted = negotiate(request.header("Accept"), stream=info.verb == "watch")
+        accepted = negotiate(request.header("Accept"), stream=info.verb == "watch", protobuf=not resource.custom)
         namespace = info.namespace if resource.namespaced else ""
         exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace)
         try:
-            return await handler(exchange)
+            answer = await handler(exchange)
+            if isinstance(answer, Answer) and not answer.content_type:
+                answer.content_type = accepted.media_type
+            return answer
         finally:
             warnings += exchange.context.warnings
 
@@ -107,20 +110,8 @@ class Pipeline:
     @staticmethod
     def _encode(request: Request, answer: Answer) -> None:
         """Objects become bytes in the media type that the client accepts."""
-        accept = request.header("Accept")
         if answer.object is not None:
-            media_type = answer.content_type or media_type_for_errors(accept)
-            if media_type == YAML:
-                from kubeloop.apiserver.yaml_body import dump_yaml
-
-                answer.body = dump_yaml(answer.object)
-            else:
-                answer.body = encode(answer.object)
-            answer.content_type = media_type
-        elif answer.body is not None and answer.content_type == JSON and media_type_for_errors(accept) == YAML and _negotiable(request):
-            from kubeloop.apiserver.yaml_body import dump_yaml
-
-            answer.body, answer.content_type = dump_yaml(msgspec.json.decode(answer.body)), YAML
+            answer.body, answer.content_type = _encoded(answer.object, answer.content_type, request.header("Accept"))
         if answer.content_type == JSON and answer.body and _wants_pretty(request):
             answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
         if answer.body and len(answer.body) >= GZIP_FROM and _accepts_gzip(request):
@@ -131,9 +122,24 @@ class Pipeline:
             answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
 
 
-def _negotiable(request: Request) -> bool:
-    """Lists come as JSON bytes whatever was accepted; objects of resources only, since other documents have their own types."""
-    return request.path.startswith(("/api/", "/apis/"))
+def _encoded(tree: JSONObject, media_type: str, accept: str) -> tuple[bytes, str]:
+    """``media_type`` empty: what the client asks for first. What has no protobuf form goes out as JSON where that is accepted too."""
+    media_type = media_type or media_type_for_errors(accept)
+    if media_type == YAML:
+        from kubeloop.apiserver.yaml_body import dump_yaml
+
+        return dump_yaml(tree), YAML
+    if media_type == PROTOBUF:
+        from kubeloop.codec import protobuf
+
+        try:
+            return protobuf.encode(tree), PROTOBUF
+        except (protobuf.EncodeError, UnknownKind) as fault:
+            if not accepts_json(accept):
+                status = status_object(refusals.not_acceptable((JSON, YAML)).status)
+                _LOG.warning("an answer has no protobuf form: %s", fault)
+                return protobuf.encode(status), PROTOBUF
+    return encode(tree), media_type if media_type.startswith(JSON) else JSON
 
 
 def _wants_pretty(request: Request) -> bool:

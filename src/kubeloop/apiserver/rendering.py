@@ -6,8 +6,8 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
-from kubeloop.apiserver.encoding import encode, list_item
-from kubeloop.apiserver.negotiation import JSON, Accepted
+from kubeloop.apiserver.encoding import decode, encode, list_item
+from kubeloop.apiserver.negotiation import JSON, PROTOBUF, Accepted
 from kubeloop.apiserver.objects import Objects, StoredObject
 from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.resource import ServedResource
@@ -75,7 +75,9 @@ class Renderer:
             items = b",".join(self._item(resource, self._objects.tree(resource, kv)) for kv in page.items)
         head = {"kind": resource.list_kind or f"{resource.kind}List", "apiVersion": resource.gvk.api_version, "metadata": metadata}
         body = encode(head)[:-1] + b',"items":[' + items + b"]}"
-        return Answer(body=body, content_type=JSON)
+        if accepted.media_type == JSON:
+            return Answer(body=body, content_type=JSON)
+        return Answer(object=decode(body))
 
     @staticmethod
     def _item(resource: ServedResource, obj: JSONObject) -> bytes:
@@ -85,6 +87,9 @@ class Renderer:
         return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
     def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> Form:
+        """Raises BadRequest, NotAcceptable as ``object`` does."""
+        name = f"{accepted.media_type} {accepted.form} {accepted.version}"
+        pack = protobuf_event if accepted.media_type == PROTOBUF else None
         match accepted.form:
             case "Table":
                 include = _include(request)
@@ -92,14 +97,14 @@ class Renderer:
                 def as_table(obj: JSONObject, first: bool) -> JSONObject:
                     return self._table(resource, accepted, include, [obj], obj["metadata"], headers=first)
 
-                return Form(f"Table {accepted.version} {include}", as_table)
+                return Form(f"{name} {include}", as_table, pack)
             case "PartialObjectMetadata":
-                return Form(f"Partial {accepted.version}", lambda obj, _: _versioned(partial_object(obj), accepted))
+                return Form(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
             case "PartialObjectMetadataList":
                 raise refusals.unacceptable_form(
                     f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
                 )
-        return Form()
+        return Form(name, None if pack is None else lambda obj, _: obj, pack)
 
     def _table(
         self,
@@ -113,6 +118,13 @@ class Renderer:
     ) -> JSONObject:
         now = self._clock.wall().timestamp()
         return _versioned(table(resource, trees, metadata, now=now, include=include, headers=headers), accepted)
+
+
+def protobuf_event(type_: str, obj: JSONObject) -> bytes:
+    """One frame of a watch in protobuf."""
+    from kubeloop.codec import protobuf
+
+    return protobuf.encode_event(type_, protobuf.encode(obj))
 
 
 def _include(request: Request) -> str:

@@ -47,7 +47,8 @@ async def watch(exchange: Exchange) -> Frames:
     form = parts.renderer.watch_form(exchange.resource, exchange.accepted, request)
     watcher_parts = WatchParts(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
     watcher = Watcher(exchange.resource, exchange.namespace, options, selection, form, watcher_parts)
-    return Frames(watcher.frames(), JSON)
+    media_type = exchange.accepted.media_type
+    return Frames(watcher.frames(), JSON if media_type == JSON else f"{media_type};stream=watch")
 
 
 async def create(exchange: Exchange) -> Answer:

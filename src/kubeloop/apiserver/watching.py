@@ -32,10 +32,18 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How objects of a watch go out: ``name`` keys what is shared between watchers; ``render`` None sends plain objects."""
+    """How objects of a watch go out.
+
+    ``name`` keys what watchers share. ``render`` makes the object that is sent, and is told whether it is the first of this watch; None
+    sends objects as they are. ``pack`` makes a frame of type and object; None packs JSON.
+    """
 
     name: str = ""
-    render: Callable[[JSONObject, bool], JSONObject] | None = None  # second argument: the first frame of this watch
+    render: Callable[[JSONObject, bool], JSONObject] | None = None
+    pack: Callable[[str, JSONObject], bytes] | None = None
+
+    def frame(self, type_: str, obj: JSONObject) -> bytes:
+        return event_frame(type_, encode(obj)) if self.pack is None else self.pack(type_, obj)
 
 
 class Watcher:
@@ -178,7 +186,7 @@ class Watcher:
         objects = self._parts.objects
         if self._form.render is None:
             return event_frame(type_, objects.wire(self._resource, kv))
-        return event_frame(type_, encode(self._form.render(objects.tree(self._resource, kv), first)))
+        return self._form.frame(type_, self._form.render(objects.tree(self._resource, kv), first))
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         self._told = revision
@@ -190,11 +198,10 @@ class Watcher:
         if self._form.render is not None:
             first, self._first = self._first, False
             obj = self._form.render(obj, first)
-        return event_frame("BOOKMARK", encode(obj))
+        return self._form.frame("BOOKMARK", obj)
 
-    @staticmethod
-    def _error(refusal: ApiError) -> bytes:
-        return event_frame("ERROR", encode(status_object(refusal.status)))
+    def _error(self, refusal: ApiError) -> bytes:
+        return self._form.frame("ERROR", status_object(refusal.status))
 
 
 @dataclass(frozen=True, slots=True)

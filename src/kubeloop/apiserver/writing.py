@@ -204,8 +204,8 @@ class Writer:
             strategy.prepare_status_update(call.context, obj, old)
         else:
             strategy.prepare_update(call.context, obj, old)
+            raise_generation(resource, obj, old)
         metadata = metadata_of(obj)
-        raise_generation(resource, obj, old)
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
         errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
