@@ -29,6 +29,7 @@ async def test_a_deployment_gets_a_replica_set_named_after_its_template_and_pods
     made = await client.create(deployment("d"))
     done = await rolled_out(client)
     assert done.metadata.annotations[REVISION] == "1"
+    assert (done.metadata.generation, done.status.observed_generation) == (1, 1)
     (found,) = await client.list(ReplicaSet, namespace=client.namespace)
     value = found.metadata.labels[HASH_LABEL]
     assert found.metadata.name == f"d-{value}"

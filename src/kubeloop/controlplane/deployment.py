@@ -145,15 +145,12 @@ class DeploymentController(
             view.new.metadata.annotations = wanted
             view.new.spec.min_ready_seconds = least
             view.new = await self.client.update(view.new)
-        await self._show_revision(view, view.new.metadata.annotations.get(revisions.REVISION, ""))
+        self._show_revision(view, view.new.metadata.annotations.get(revisions.REVISION, ""))
 
-    async def _show_revision(self, view: _Rollout, number: str) -> None:
-        deployment = view.deployment
-        if number and deployment.metadata.annotations.get(revisions.REVISION) != number:
-            change = {"metadata": {"annotations": {revisions.REVISION: number}}}
-            written = await self.client.patch(Deployment, deployment.metadata.name, change, namespace=deployment.metadata.namespace)
-            deployment.metadata.annotations[revisions.REVISION] = number
-            deployment.metadata.resource_version = written.metadata.resource_version
+    def _show_revision(self, view: _Rollout, number: str) -> None:
+        """To be written with the status: an update of the Deployment itself would raise its generation for an annotation."""
+        if number:
+            view.deployment.metadata.annotations[revisions.REVISION] = number
 
     async def _ensure_new(self, view: _Rollout) -> ReplicaSet:
         if view.new is not None:
@@ -174,7 +171,7 @@ class DeploymentController(
                 self.events.normal(deployment, "ScalingReplicaSet", text)
             self._announce(view, "NewReplicaSetCreated", f'Created new replica set "{created.metadata.name}"')
         view.new = created
-        await self._show_revision(view, str(number))
+        self._show_revision(view, str(number))
         return created
 
     async def _resolve_collision(self, view: _Rollout, fresh: ReplicaSet) -> ReplicaSet:
@@ -230,7 +227,7 @@ class DeploymentController(
         deployment = view.deployment
         status = self._status(view)
         stored = self.lister(Deployment).get(deployment.metadata.name, deployment.metadata.namespace)
-        if stored is None or stored.status != status:
+        if stored is None or (stored.status, stored.metadata.annotations) != (status, deployment.metadata.annotations):
             changed = copy.copy(deployment)
             changed.status = status
             with contextlib.suppress(NotFound):
