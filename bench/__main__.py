@@ -76,7 +76,8 @@ def main() -> int:
         report.show_starts(console, starts)
     if rates is not None:
         report.show_server(console, rates)
-    report.show_goals(console, goals)
+    if goals:
+        report.show_goals(console, goals)
     if args.json:
         args.json.write_text(report.as_json(informers, starts, rates, goals))
     return 1 if args.judge and not all(goal.reached for goal in goals) else 0
