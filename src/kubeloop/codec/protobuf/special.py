@@ -61,7 +61,7 @@ def _read_raw(name: str, data: bytes) -> Any:
         return None
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise DecodeError(f"{name}: its raw bytes are not JSON") from None
 
 
