@@ -1,0 +1,97 @@
+"""Creates and updates of built-in objects without a server: conform, default, prepare, validate, in the pipeline's order."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from kubeloop.apiserver.builtin import strategies
+from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
+from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.schema import builtin
+from kubeloop.schema.document import ResourceInfo
+from kubeloop.schema.strict import conform
+
+JSONObject = dict[str, Any]
+
+
+@dataclass
+class Outcome:
+    """``obj`` is what a client would read, unless there are ``faults``."""
+
+    obj: JSONObject
+    faults: list[FieldError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def causes(self) -> list[tuple[str, str, str]]:
+        return [(fault.field, fault.body, fault.type.value) for fault in self.faults]
+
+
+@cache
+def strategy(group: str, resource: str) -> Strategy:
+    return strategies()[GroupResource(group, resource)]
+
+
+@cache
+def _resources() -> dict[tuple[str, str, str], ResourceInfo]:
+    return {(one.gvr.group, one.gvr.version, one.gvr.resource): one for one in builtin().resources()}
+
+
+def resource(path: str) -> ResourceInfo:
+    """Of a collection's path, as ``/api/v1/namespaces/n/pods``."""
+    parts = path.strip("/").split("/")
+    group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+    return _resources()[group, version, parts[-1]]
+
+
+def create(path: str, body: JSONObject) -> Outcome:
+    """As if it were created at ``path``, with what admission plugins always add to pods."""
+    info = resource(path)
+    kind = strategy(info.gvr.group, info.gvr.resource)
+    obj = conform({"apiVersion": info.gvk.api_version, "kind": info.kind, **body}, info.gvk).obj
+    metadata = obj["metadata"]
+    metadata |= {"uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    if info.namespaced:
+        metadata["namespace"] = "n"
+    if "name" not in metadata and "generateName" in metadata:
+        metadata["name"] = f"{metadata['generateName']}abcde"
+    kind.default(obj)
+    if info.kind == "Pod":
+        obj["spec"].setdefault("serviceAccountName", "default")
+    context = RequestContext(namespace=metadata.get("namespace", ""))
+    kind.prepare_create(context, obj)
+    faults = _settle_service(obj) if info.kind == "Service" else []
+    faults = faults or kind.errors_on_create(context, obj, namespaced=info.namespaced)
+    return Outcome(obj, faults, [] if faults else [*context.warnings, *kind.warnings(context, obj)])
+
+
+def _settle_service(obj: JSONObject) -> list[FieldError]:
+    settle_cluster_ips(obj, None)
+    faults = settle_families(obj, None)
+    spec = obj["spec"]
+    if not faults and spec.get("type") != "ExternalName" and not spec.get("clusterIP"):
+        spec |= {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]}
+    return faults
+
+
+def update(path: str, body: JSONObject, old: JSONObject, subresource: str = "") -> Outcome:
+    """As if ``old``, an outcome's object, were replaced."""
+    info = resource(path)
+    kind = strategy(info.gvr.group, info.gvr.resource)
+    obj, old = conform(body, info.gvk).obj, copy.deepcopy(old)
+    for each in (obj, old):
+        each["metadata"]["resourceVersion"] = "1"
+    context = RequestContext(namespace=old["metadata"].get("namespace", ""), subresource=subresource)
+    kind.default(obj)
+    if subresource == "status":
+        kind.prepare_status_update(context, obj, old)
+        faults = kind.errors_on_status_update(context, obj, old, namespaced=info.namespaced)
+    else:
+        kind.prepare_update(context, obj, old)
+        faults = kind.errors_on_update(context, obj, old, namespaced=info.namespaced)
+    return Outcome(obj, faults, context.warnings)
