@@ -180,6 +180,20 @@ async def test_events_of_both_groups_are_the_same_objects(api: Api) -> None:
     assert names(await api("GET", "/apis/events.k8s.io/v1/events")) == ["e"]
 
 
+async def test_an_autoscaler_is_one_object_in_both_versions(api: Api) -> None:
+    path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    made = await api.create("h", path.format("v1"), spec={"scaleTargetRef": target, "maxReplicas": 5, "targetCPUUtilizationPercentage": 60})
+    assert made.body["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
+    newer = (await api("GET", path.format("v2") + "/h")).body
+    assert newer["spec"]["metrics"] == [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}
+    ]
+    assert newer["metadata"]["resourceVersion"] == made.version
+    await api("PATCH", path.format("v1") + "/h", {"spec": {"targetCPUUtilizationPercentage": 50}}, content=MERGE)
+    assert (await api("GET", path.format("v2"))).body["items"][0]["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 50
+
+
 async def test_a_large_answer_is_compressed_for_who_accepts_it(api: Api) -> None:
     await api.create("big", data={"k": "x" * 200_000})
     assert (await api("GET", f"{CONFIGMAPS}/big", Accept_Encoding="gzip")).headers["Content-Encoding"] == "gzip"
