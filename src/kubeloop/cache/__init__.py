@@ -6,6 +6,7 @@ from kubeloop.cache.informer import Informer, InformerStopped
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister import Lister, OutsideScope
 from kubeloop.cache.registration import Handler, Registration
+from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import UnknownIndex
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Handler",
     "Head",
     "Informer",
+    "InformerStats",
     "InformerStopped",
     "Informers",
     "Lister",

@@ -66,6 +66,11 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return parse_time(self._deletion) if self._deletion else None
 
     @property
+    def stored_bytes(self) -> int:
+        """What its document takes at rest."""
+        return len(self._packed.blob)
+
+    @property
     def deleting(self) -> bool:
         return bool(self._deletion)
 

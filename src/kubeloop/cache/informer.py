@@ -5,7 +5,8 @@ It wires the parts and decides nothing: what to ask is the reflector's, what cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from kubeloop.cache.apply import apply
@@ -19,6 +20,7 @@ from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import Handler, Registration
+from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Store
 from kubeloop.cache.tasks import Tasks
 from kubeloop.cache.view import View
@@ -89,6 +91,8 @@ class Informer(Generic[R]):
         self._view: View[R] = View(self._store, kind, cluster)
         self._registrations: list[Registration[R]] = []
         self._tasks: Tasks | None = None
+        self._own: set[asyncio.Task[None]] = set()
+        self._events = 0
         self.lister: Lister[R] = Lister(self._view, scope)
 
     # ------------------------------------------------------------------------------------------------------------- for users
@@ -102,6 +106,19 @@ class Informer(Generic[R]):
     def reconnects(self) -> int:
         """How often the watch ended and was opened again."""
         return self._listwatch.reconnects
+
+    @property
+    def stats(self) -> InformerStats:
+        """Numbers of this moment. Walks the cache to add up its bytes: about 0.1 s for a million objects."""
+        return InformerStats(
+            objects=len(self._store),
+            stored_bytes=sum(head.stored_bytes for head in self._store.heads()),
+            events=self._events,
+            pending=max((registration.pending for registration in self._registrations), default=0),
+            resource_version=self.resource_version,
+            reconnects=self.reconnects,
+            synced=self.synced,
+        )
 
     def on_event(
         self,
@@ -183,18 +200,31 @@ class Informer(Generic[R]):
         if self._tasks is not None or self.stopped:
             return
         self._tasks = tasks
-        tasks.create(self._run(), name=f"kubeloop informer of {self.what}")
+        self._create(tasks, self._run(), f"kubeloop informer of {self.what}")
         for registration in self._registrations:
             self._start_handler(tasks, registration)
+
+    async def stop(self) -> None:
+        """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers."""
+        self.stopped = True
+        for task in self._own:
+            task.cancel()
+        if self._own:
+            await asyncio.wait(set(self._own))
+
+    def _create(self, tasks: Tasks, work: Coroutine[object, object, None], name: str) -> None:
+        task = tasks.create(work, name)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
 
     async def _run(self) -> None:
         with log_context(cluster=self._cluster, informer=self.what):
             await self._listwatch.run(self)
 
     def _start_handler(self, tasks: Tasks, registration: Registration[R]) -> None:
-        tasks.create(registration.run(), name=f"kubeloop handler {registration.name} of {self.what}")
+        self._create(tasks, registration.run(), f"kubeloop handler {registration.name} of {self.what}")
         if registration.resync:
-            tasks.create(self._resync(registration), name=f"kubeloop resync of {self.what}")
+            self._create(tasks, self._resync(registration), f"kubeloop resync of {self.what}")
 
     async def _resync(self, registration: Registration[R]) -> None:
         while registration.active:
@@ -253,6 +283,7 @@ class Informer(Generic[R]):
             self._shared.sweep(store.heads())
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
+        self._events += 1
         if self._registrations:
             event = Event(kind, head, old, self._view, not self.synced, tombstone)
             for registration in self._registrations:

@@ -79,6 +79,17 @@ class Informers:
             informer.start(self._tasks)
         return informer
 
+    async def remove(self, informer: Informer[Any]) -> None:
+        """Stop an informer and forget it; ``of`` makes a new one next time. For kinds that vanish with their definition.
+
+        Its handlers are told nothing more. Removing one that is not (or no longer) of these does nothing.
+        """
+        for scope, known in list(self._informers.items()):
+            if known is informer:
+                del self._informers[scope]
+                await informer.stop()
+                self._progress.notify()
+
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(list(self._informers.values()))
 
