@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -48,7 +49,7 @@ class Demo:
         async with cluster.closing():
             await self._step("start an API server", start)
             stage = Stage(Kubectl(cluster.kubeconfig, home), self.view.said)
-            await self._step("install the kind Foo", lambda: install(stage))
+            await self._step("install the kind Foo", partial(install, stage))
             async with Client.from_config(cluster.kubeconfig) as client, Informers(client, resync=30) as informers:
                 manager = Manager(client, [FooController()], informers=informers)
                 self.progress.informers, self.progress.manager = informers, manager
@@ -60,7 +61,7 @@ class Demo:
                 await self._step("start the controller", begin)
                 try:
                     for title, action in STEPS:
-                        await self._step(title, lambda action=action: action(stage))
+                        await self._step(title, partial(action, stage))
                 finally:
                     await manager.stop()
 
