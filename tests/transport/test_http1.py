@@ -4,54 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.transport.http1 import READ_BUFFER, ConnectionEndedError, ProtocolError, Wire, parse_head
+from kubeloop.transport.head import ProtocolError, parse_head
+from kubeloop.transport.headers import Headers
+from kubeloop.transport.http1 import READ_BUFFER, WRITE_SLICE, ConnectionEndedError, Wire
+from tests.pipe import Pipe
 
 CRLF = b"\r\n"
 
 
-class Pipe(asyncio.Transport):
-    """The socket's side of a wire: remembers what was asked of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.aborted = False
-        self.reading = True
-
-    def write(self, data: Any) -> None:
-        self.written += bytes(data)
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def is_closing(self) -> bool:
-        return self.aborted
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
+async def begun(method: str = "GET", body: bytes | None = None) -> tuple[Wire, Pipe, asyncio.Task[tuple[int, Headers]]]:
+    """A wire whose request is being sent."""
+    wire, pipe = Wire(), Pipe()
+    wire.connection_made(pipe)
+    exchange = asyncio.create_task(wire.exchange(method, b"GET / HTTP/1.1\r\n\r\n", body))
+    await asyncio.sleep(0)
+    return wire, pipe, exchange
 
 
 async def answered(*pieces: bytes, method: str = "GET", then_closed: bool = False) -> tuple[int, bytes, Wire]:
     """Status and whole body of an answer that comes in these pieces."""
-    wire, pipe = Wire(), Pipe()
-    wire.connection_made(pipe)
-    exchange = asyncio.create_task(wire.exchange(method, b"GET / HTTP/1.1\r\n\r\n", None))
-    await asyncio.sleep(0)
+    wire, _, exchange = await begun(method)
     for piece in pieces:
         wire.data_received(piece)
     if then_closed:
+        wire.eof_received()
         wire.connection_lost(None)
     status, _ = await exchange
     body = b""
@@ -87,6 +68,31 @@ CHUNKED = head("Transfer-Encoding: chunked")
             False,
             id="chunks beside a length end the connection",
         ),
+        pytest.param(
+            head("Content-Length: 2", "Connection: keep-alive, disclosed") + b"ok", b"ok", True, id="an option that only looks like close"
+        ),
+        pytest.param(head("Content-Length: 2", "Connection: Upgrade, CLOSE") + b"ok", b"ok", False, id="close among other options"),
+        pytest.param(
+            head("Content-Length: 2") + b"ok\r\n", b"ok", False, id="bytes behind a complete answer end the connection, not the answer"
+        ),
+        pytest.param(
+            head("Content-Length: 2") + b"ok" + head("Content-Length: 4") + b"evil",
+            b"ok",
+            False,
+            id="a second answer is not kept for the next request",
+        ),
+        pytest.param(head(status="204 No Content") + b"body", b"", False, id="204 with a body all the same"),
+        pytest.param(
+            head(
+                status="304 Not Modified",
+            )
+            + b"",
+            b"",
+            True,
+            id="304 has no body",
+        ),
+        pytest.param(head(status="103 Early Hints") * 3 + head("Content-Length: 2") + b"ok", b"ok", True, id="several interim answers"),
+        pytest.param(CHUNKED + b'00000002 ; a="b"\r\nok\r\n000\r\n\r\n', b"ok", True, id="zeros and blanks around a chunk's size"),
     ],
 )
 async def test_an_answer_is_read(answer: bytes, body: bytes, kept: bool) -> None:
@@ -121,16 +127,29 @@ async def test_the_answer_to_head_has_no_body() -> None:
         pytest.param(CHUNKED + b"-1\r\n", id="a chunk of negative size"),
         pytest.param(CHUNKED + b"1_0\r\n", id="a chunk size that only Python reads"),
         pytest.param(CHUNKED + b"1\r\nxyz", id="a chunk longer than it says"),
+        pytest.param(CHUNKED + b"0x1\r\n", id="a chunk size with a prefix"),
+        pytest.param(CHUNKED + b"1;a\nb\r\nx\r\n", id="half a line break in a chunk extension"),
+        pytest.param(CHUNKED + b"11111111111111111\r\n", id="a chunk size of 17 digits"),
         pytest.param(head("Content-Length: 1") + b"xy", id="more than the length says"),
+        pytest.param(head("Content-Length: " + "9" * 5000), id="a length of thousands of digits"),
+        pytest.param(head("Content-Length: "), id="an empty length"),
+        pytest.param(head("Content-Length: 1_0"), id="a length that only Python reads"),
+        pytest.param(head("A: b\nContent-Length: 0"), id="half a line break in a header"),
+        pytest.param(head("A: b\rc"), id="the other half"),
+        pytest.param(head("A: b\0c"), id="a zero byte in a header"),
+        pytest.param(head("A(b): c"), id="a header name that is none"),
+        pytest.param(head(status="101 Switching Protocols"), id="another protocol from here on"),
+        pytest.param(b"HTTP/1.1 099 X\r\n\r\n", id="a status below 100"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", id="a greeting after which the server waits"),
+        pytest.param(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", id="lines that end without CR"),
+        pytest.param(head(status="100 Continue") * 20_000, id="interim answers without end"),
+        pytest.param(CHUNKED + b"0\r\n" + b"a: b\r\n" * 100_000, id="trailers without end"),
         pytest.param(b"H" * (1 << 19), id="a head that does not end"),
         pytest.param(CHUNKED + b"1" * (1 << 13), id="a chunk size that does not end"),
     ],
 )
 async def test_what_is_unclear_is_refused_and_the_connection_ended(answer: bytes) -> None:
-    wire, pipe = Wire(), Pipe()
-    wire.connection_made(pipe)
-    exchange = asyncio.create_task(wire.exchange("GET", b"", None))
-    await asyncio.sleep(0)
+    wire, pipe, exchange = await begun()
     wire.data_received(answer)
 
     async def read() -> None:
@@ -146,18 +165,27 @@ async def test_what_is_unclear_is_refused_and_the_connection_ended(answer: bytes
 
 
 @pytest.mark.parametrize(
-    ("pieces", "began"),
+    "pieces",
     [
-        pytest.param([], False, id="before the answer"),
-        pytest.param([b"HTTP/1.1 2"], True, id="within the head"),
-        pytest.param([head("Content-Length: 5") + b"hel"], True, id="within the body"),
-        pytest.param([CHUNKED + b"5\r\nhello\r\n"], True, id="between two chunks"),
+        pytest.param([], id="before the answer"),
+        pytest.param([b"HTTP/1.1 2"], id="within the head"),
+        pytest.param([head("Content-Length: 5") + b"hel"], id="within the body"),
+        pytest.param([CHUNKED + b"5\r\nhello\r\n"], id="between two chunks"),
+        pytest.param([CHUNKED + b"5\r\nhello\r\n0\r\n"], id="before the empty line after the last chunk"),
     ],
 )
-async def test_a_connection_that_ends_too_early_is_an_error(pieces: list[bytes], began: bool) -> None:
-    with pytest.raises(ConnectionEndedError) as raised:
+async def test_a_connection_that_ends_too_early_is_an_error(pieces: list[bytes]) -> None:
+    with pytest.raises(ConnectionEndedError):
         await answered(*pieces, then_closed=True)
-    assert raised.value.began is began
+
+
+async def test_a_connection_that_is_torn_down_here_does_not_complete_a_body_without_a_length() -> None:
+    wire, _, _ = await begun()
+    wire.data_received(head() + b"half")
+    wire.connection_lost(None)
+    assert await wire.chunk() == b"half"
+    with pytest.raises(ConnectionEndedError):
+        await wire.chunk()
 
 
 async def test_data_without_a_request_ends_the_connection() -> None:
@@ -167,10 +195,7 @@ async def test_data_without_a_request_ends_the_connection() -> None:
 
 
 async def test_a_reader_that_is_slow_holds_the_server_back() -> None:
-    wire, pipe = Wire(), Pipe()
-    wire.connection_made(pipe)
-    exchange = asyncio.create_task(wire.exchange("GET", b"", None))
-    await asyncio.sleep(0)
+    wire, pipe, exchange = await begun()
     wire.data_received(head(f"Content-Length: {4 * READ_BUFFER}"))
     await exchange
     for _ in range(4):
@@ -178,6 +203,60 @@ async def test_a_reader_that_is_slow_holds_the_server_back() -> None:
     assert not pipe.reading
     assert len(await wire.chunk()) == 2 * READ_BUFFER
     assert pipe.reading
+
+
+async def test_a_large_body_is_written_as_fast_as_the_socket_takes_it() -> None:
+    wire, pipe, exchange = await begun()
+    wire.data_received(head("Content-Length: 0"))
+    await exchange
+    wire.pause_writing()
+    again = asyncio.create_task(wire.exchange("POST", b"head", b"x" * (3 * WRITE_SLICE)))
+    pipe.written = b""
+    await asyncio.sleep(0)
+    assert pipe.written == b"head"
+    wire.resume_writing()
+    await asyncio.sleep(0)
+    assert len(pipe.written) == 4 + 3 * WRITE_SLICE
+    wire.data_received(head("Content-Length: 0"))
+    await again
+    assert wire.reusable
+
+
+async def test_an_answer_that_comes_before_the_body_is_sent_is_read_and_the_rest_not_sent() -> None:
+    wire, pipe, _ = await begun()
+    wire.data_received(head("Content-Length: 0"))
+    wire.pause_writing()
+    post = asyncio.create_task(wire.exchange("POST", b"head", b"x" * (3 * WRITE_SLICE)))
+    await asyncio.sleep(0)
+    pipe.written = b""
+    wire.data_received(head("Content-Length: 3", status="413 X") + b"big")
+    assert (await post)[0] == 413
+    assert await wire.chunk() == b"big"
+    assert pipe.written == b""
+    assert not wire.reusable
+
+
+async def test_a_connection_that_ends_while_a_body_is_written_is_an_error() -> None:
+    wire, _, _ = await begun()
+    wire.data_received(head("Content-Length: 0"))
+    wire.pause_writing()
+    post = asyncio.create_task(wire.exchange("POST", b"head", b"x" * (3 * WRITE_SLICE)))
+    await asyncio.sleep(0)
+    wire.connection_lost(ConnectionResetError(104, "reset"))
+    with pytest.raises(ConnectionResetError):
+        await post
+
+
+async def test_one_answer_is_read_by_one_task() -> None:
+    wire, _, exchange = await begun()
+    wire.data_received(head("Content-Length: 5"))
+    await exchange
+    first = asyncio.create_task(wire.chunk())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="two tasks read one answer"):
+        await wire.chunk()
+    wire.data_received(b"hello")
+    assert await first == b"hello"
 
 
 @given(chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=6), cuts=st.lists(st.integers(0, 400), max_size=12))

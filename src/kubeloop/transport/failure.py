@@ -9,7 +9,8 @@ import ssl
 from kubeloop.config import ClusterConfig
 from kubeloop.meta.errors import ConnectionRefused, TransportError, UntrustedCertificate
 from kubeloop.transport.dial import ProxyRefusedError
-from kubeloop.transport.http1 import ConnectionEndedError, ProtocolError
+from kubeloop.transport.head import ProtocolError
+from kubeloop.transport.http1 import ConnectionEndedError
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).
 _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import ssl
 from collections import deque
 
+from kubeloop.transport.head import ProtocolError, chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.transport.headers import Headers
 
 # A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
 READ_BUFFER = 1 << 20
+# What is written at once; the rest of a body waits until the socket takes it, instead of being copied and encrypted at once.
+WRITE_SLICE = 1 << 18
+# For everything around one body: interim heads, the head, trailers. Go's client allows 10 MiB, most servers send 1 KiB.
 _MAX_HEAD = 1 << 18
 _MAX_CHUNK_LINE = 1 << 12
 
 
-class ProtocolError(Exception):
-    """The peer does not speak HTTP/1.1."""
-
-
 class ConnectionEndedError(Exception):
-    """The peer closed the connection before the answer was complete. ``began``: part of an answer had come."""
-
-    def __init__(self, *, began: bool) -> None:
-        super().__init__("connection ended")
-        self.began = began
+    """The peer closed the connection before the answer was complete."""
 
 
 class _State(enum.Enum):
@@ -48,19 +45,26 @@ class Wire(asyncio.Protocol):
     """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` gives the body until it is empty.
 
     Guarantees
-        Bytes of a body come in order and once; at most about ``READ_BUFFER`` of them wait here, then the peer is held back.
-        ``reusable`` is True only after a complete answer on a connection that both sides keep open.
+        Bytes of a body come in order and once, wherever the peer or the network cuts them; at most about ``READ_BUFFER`` of them
+        wait here, then the peer is held back.
+        ``reusable`` is True only after a complete answer on a connection that both sides keep open, with nothing behind the answer.
+
+    Not guaranteed
+        Pipelining: one exchange at a time, read by one task.
     """
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
+        self.made_with: ssl.SSLContext | None = None
         self._state = _State.IDLE
         self._left = 0
+        self._head_room = 0
         self._rest = b""
         self._parts: deque[bytes] = deque()
         self._buffered = 0
         self._paused = False
+        self._write_paused = False
         self._keep = False
         self._complete = True
         self._method = ""
@@ -101,13 +105,29 @@ class Wire(asyncio.Protocol):
             raise self._failure
         assert self.transport is not None
         self._state, self._method, self._complete, self._head_ready, self._keep = _State.HEAD, method, False, False, True
-        # One write: head and a small body in one segment.
-        self.transport.write(head + body if body is not None and len(body) < READ_BUFFER else head)
-        if body is not None and len(body) >= READ_BUFFER:
-            self.transport.write(body)
+        self._head_room = _MAX_HEAD
+        if body is None or len(body) <= WRITE_SLICE:
+            # One write: head and a small body in one segment.
+            self.transport.write(head + body if body else head)
+        else:
+            await self._write_slowly(head, body)
         while not self._head_ready:
             await self._wait()
         return self._status, self._headers
+
+    async def _write_slowly(self, head: bytes, body: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(head)
+        view = memoryview(body)
+        for at in range(0, len(body), WRITE_SLICE):
+            while self._write_paused and not self._head_ready:
+                await self._wait()
+            if self._head_ready:
+                # The final answer is there already, a refusal most likely: the rest is not sent, so the connection has to end
+                # (RFC 9112, section 9.5).
+                self._keep = False
+                return
+            self.transport.write(view[at : at + WRITE_SLICE])
 
     async def chunk(self) -> bytes:
         """What has come since the last call, or the next piece; empty at the end of the body.
@@ -130,6 +150,8 @@ class Wire(asyncio.Protocol):
     async def _wait(self) -> None:
         if self._failure is not None:
             raise self._failure
+        if self._waiter is not None:
+            raise RuntimeError("two tasks read one answer; each byte comes once, so that one task has to read all")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -144,22 +166,41 @@ class Wire(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._wake()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
-            if self._state is _State.UNTIL_CLOSE and exc is None:
-                self._finish()
-            elif self._complete:
-                self._failure = exc or ConnectionEndedError(began=False)
-            else:
-                self._failure = exc or ConnectionEndedError(began=self._head_ready or bool(self._rest))
+            self._failure = exc or ConnectionEndedError("connection ended")
         if not self._lost.done():
             self._lost.set_result(None)
         self._wake()
 
     def eof_received(self) -> bool:
+        if self._state is _State.UNTIL_CLOSE and self._said_goodbye():
+            self._finish()
+        if self._failure is None:
+            self._failure = ConnectionEndedError("connection ended")
+        self._wake()
         return False  # and the transport closes itself
 
+    def _said_goodbye(self) -> bool:
+        """False if the end of the bytes may be somebody else's doing: TLS says close_notify first (RFC 9112, section 9.8)."""
+        secured = self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+        if secured is None:
+            return True
+        try:
+            return not secured.read(1)  # asyncio itself does not tell the two ends apart
+        except ssl.SSLError:
+            return False
+
     def data_received(self, data: bytes) -> None:
+        if self._failure is not None:
+            return
         if self._state is _State.IDLE:
             # Nobody asked: whatever this is, the next answer could be taken for it.
             self._fail(ProtocolError("data without a request"))
@@ -168,11 +209,12 @@ class Wire(asyncio.Protocol):
             data = self._rest + data
             self._rest = b""
         parts: list[memoryview] = []
+        failure: ProtocolError | None = None
         try:
             self._consume(data, parts)
         except ProtocolError as error:
-            self._fail(error)
-            return
+            failure = error
+        # What stands before a fault is delivered: it must not depend on how the bytes were cut.
         if parts:
             whole = data if len(parts[0]) == len(data) else b"".join(parts)
             self._parts.append(whole)
@@ -180,6 +222,8 @@ class Wire(asyncio.Protocol):
             if self._buffered > READ_BUFFER and not self._paused and self.transport is not None:
                 self._paused = True
                 self.transport.pause_reading()
+        if failure is not None:
+            self._fail(failure)
         self._wake()
 
     def _fail(self, error: Exception) -> None:
@@ -216,12 +260,12 @@ class Wire(asyncio.Protocol):
                 at += 2
                 self._state = _State.CHUNK_LINE
             elif state is _State.CHUNK_LINE:
-                end = data.find(b"\r\n", at)
+                end = data.find(b"\r\n", at, at + _MAX_CHUNK_LINE + 2)
                 if end < 0:
-                    if size - at > _MAX_CHUNK_LINE:
+                    if size - at > _MAX_CHUNK_LINE + 1:
                         raise ProtocolError("a chunk's size line does not end")
                     break
-                length = _chunk_size(data[at:end])
+                length = chunk_size(data[at:end])
                 at = end + 2
                 # A watch sends each event as a chunk: those that are whole take this short way.
                 after = at + length
@@ -232,20 +276,24 @@ class Wire(asyncio.Protocol):
                     self._left = length
                     self._state = _State.CHUNK if length else _State.TRAILERS
             elif state is _State.TRAILERS:
-                end = data.find(b"\r\n", at)
+                end = data.find(b"\r\n", at, at + self._head_room + 2)
                 if end < 0:
-                    if size - at > _MAX_HEAD:
+                    if size - at > self._head_room + 1:
                         raise ProtocolError("the trailers do not end")
                     break
+                self._head_room -= end - at
                 if end == at:
                     self._finish()
                 at = end + 2
             elif state is _State.HEAD:
-                end = data.find(b"\r\n\r\n", at)
+                end = data.find(b"\r\n\r\n", at, at + self._head_room + 4)
                 if end < 0:
-                    if size - at > _MAX_HEAD:
+                    if size - at > self._head_room + 3:
                         raise ProtocolError("the head does not end")
+                    if not may_begin_head(data[at:]):
+                        raise ProtocolError("the answer does not begin with an HTTP/1.1 status line")
                     break
+                self._head_room -= end - at
                 self._read_head(data[at:end])
                 at = end + 4
             elif state is _State.UNTIL_CLOSE:
@@ -257,11 +305,13 @@ class Wire(asyncio.Protocol):
 
     def _read_head(self, head: bytes) -> None:
         status, minor, headers = parse_head(head)
-        if 100 <= status < 200:
+        if status == 101:
+            raise ProtocolError("the server changes to another protocol, which was not asked for")
+        if status < 200:
             return  # an interim answer (RFC 9110, section 15.2): the real one follows
         self._status, self._headers, self._head_ready = status, headers, True
-        connection = headers.get("Connection", "").lower()
-        self._keep = self._keep and (minor == 1 and "close" not in connection)
+        options = [option.strip().lower() for option in headers.get("Connection", "").split(",")]
+        self._keep = self._keep and minor == 1 and "close" not in options
         coding = headers.get("Transfer-Encoding", "").strip().lower()
         length = headers.get("Content-Length")
         if self._method == "HEAD" or status in (204, 304) or (self._method == "CONNECT" and status < 300):
@@ -273,49 +323,10 @@ class Wire(asyncio.Protocol):
             self._keep = self._keep and length is None
             self._state = _State.CHUNK_LINE
         elif length is not None:
-            self._left = _content_length(length)
+            self._left = content_length(length)
             self._state = _State.LENGTH
             if not self._left:
                 self._finish()
         else:
             self._keep = False
             self._state = _State.UNTIL_CLOSE
-
-
-def parse_head(head: bytes) -> tuple[int, int, Headers]:
-    """Status, minor version and fields of an answer's head (without its empty line).
-
-    Raises:
-        ProtocolError: malformed, or another version of HTTP.
-    """
-    first, *lines = head.decode("latin-1").split("\r\n")
-    version, _, rest = first.partition(" ")
-    code = rest[:3]
-    if version not in ("HTTP/1.1", "HTTP/1.0") or not (code.isascii() and code.isdecimal()) or len(code) != 3 or rest[3:4] not in ("", " "):
-        raise ProtocolError("the answer does not begin with an HTTP/1.1 status line")
-    headers = Headers()
-    for line in lines:
-        name, colon, value = line.partition(":")
-        # Folded lines and blanks before the colon are read differently by different programs: refused (RFC 9112, section 5).
-        if not colon or not name or name != name.strip() or " " in name or "\t" in name:
-            raise ProtocolError("a malformed header line")
-        headers.add(name, value.strip(" \t"))
-    return int(code), int(version[-1]), headers
-
-
-def _chunk_size(line: bytes) -> int:
-    digits = line.partition(b";")[0].strip(b" \t")
-    if not digits.isalnum() or len(digits) > 16:  # int() takes signs, blanks and underscores too
-        raise ProtocolError("a chunk without a size")
-    try:
-        return int(digits, 16)
-    except ValueError:
-        raise ProtocolError("a chunk without a size") from None
-
-
-def _content_length(text: str) -> int:
-    values = {value.strip() for value in text.split(",")}
-    value = values.pop()
-    if values or not (value.isascii() and value.isdecimal()):
-        raise ProtocolError("an unclear Content-Length")
-    return int(value)
