@@ -77,6 +77,13 @@ def test_a_waiting_owner_needs_a_look_when_a_dependent_goes_or_stops_blocking_or
             assert item("owner") in graph.put(node("child", deleting=True))
 
 
+def test_the_uids_of_a_kind_are_those_of_its_objects_and_of_owners_that_nobody_has_seen() -> None:
+    graph = OwnershipGraph()
+    graph.put(node("a", "unseen"))
+    graph.put(Node(Item("uid-x", "apps/v1", "ConfigMap", "shop", "x"), ()))
+    assert graph.uids("", "ConfigMap") == {"uid-a", "uid-unseen"}
+
+
 def test_items_print_as_people_name_them() -> None:
     assert str(item("a")) == "ConfigMap shop/a"
     assert str(Item("u", "v1", "Node", "", "n")) == "Node n"

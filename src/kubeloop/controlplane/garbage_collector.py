@@ -7,10 +7,11 @@ this decides and acts; what the graph does not know is asked from the server bef
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from kubeloop.cache import Event, EventType, Head, Registration
+from kubeloop.cache import Event, EventType, Head, Informers, Registration
 from kubeloop.client import Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnerStats, Surroundings
@@ -38,6 +39,14 @@ _IGNORED = {("", "events"), ("events.k8s.io", "events")}
 _DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
+class _Watched(NamedTuple):
+    """``informers`` is None where the informer is shared with other controllers."""
+
+    registration: Registration[Resource]
+    resource: str
+    informers: Informers | None
+
+
 class _Finalizers(msgspec.Struct):
     finalizers: list[str] | None = None
 
@@ -59,7 +68,7 @@ class GarbageCollector:
     def __init__(self, classes: Iterable[type[Resource]] = ()) -> None:
         self._classes: Mapping[GroupVersionKind, type[Resource]] = {cls.__kind_info__.gvk: cls for cls in classes}
         self._graph = OwnershipGraph()
-        self._watched: dict[GroupVersionKind, Registration[Resource]] = {}
+        self._watched: dict[GroupVersionKind, _Watched] = {}
         self._definitions: Registration[Resource] | None = None
         self._surroundings: Surroundings | None = None
         self._queue: WorkQueue[Item] | None = None
@@ -88,8 +97,10 @@ class GarbageCollector:
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
 
     async def synced(self, timeout: float) -> None:
-        for registration in list(self._watched.values()):
-            await registration.wait_synced(timeout)
+        for watched in list(self._watched.values()):
+            if watched.informers is not None:
+                await watched.informers.wait_synced(timeout)
+            await watched.registration.wait_synced(timeout)
 
     async def run(self) -> None:
         if self._workers is not None:
@@ -100,8 +111,8 @@ class GarbageCollector:
             self._workers.stop()
 
     async def close(self) -> None:
-        for registration in self._watched.values():
-            registration.remove()
+        for gvk in list(self._watched):
+            await self._unwatch(gvk)
         if self._definitions is not None:
             self._definitions.remove()
         if self._queue is not None:
@@ -109,11 +120,11 @@ class GarbageCollector:
 
     # ------------------------------------------------------------------------------------------------------------ what is watched
 
-    async def _watch_everything(self) -> None:
-        surroundings = self._around
-        for resource in await surroundings.client.mapper.resources():
-            if self._is_collectable(resource):
-                self._watch(resource.gvk, resource.gvr.resource, resource.namespaced)
+    async def _watch_everything(self, but: str = "") -> None:
+        """Watch what is served and not watched yet; ``but`` is a resource (``foos.example.com``) that discovery may still show."""
+        for resource in await self._client.mapper.resources():
+            if self._is_collectable(resource) and str(resource.gvr.group_resource) != but:
+                await self._watch(resource)
 
     def _is_collectable(self, resource: ApiResource) -> bool:
         if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
@@ -121,25 +132,47 @@ class GarbageCollector:
         # One version of a resource is enough: all show the same objects. The preferred one comes first.
         return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
 
-    def _watch(self, gvk: GroupVersionKind, plural: str, namespaced: bool) -> None:
-        cls = self._class_of(gvk, plural, namespaced)
-        surroundings = self._around
-        namespace = surroundings.namespace if namespaced else None
-        informer = surroundings.informers.of(cls, namespace=namespace)
-        self._watched[gvk] = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
+    async def _watch(self, resource: ApiResource) -> None:
+        """Kinds that other controllers use are watched together with them; each other one apart, so that it can end when the kind goes."""
+        around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
+        cls = self._class_of(gvk, plural, resource.namespaced)
+        namespace = around.namespace if resource.namespaced else None
+        own = None if gvk in self._classes else Informers(around.client, clock=around.clock)
+        informer = (own or around.informers).of(cls, namespace=namespace)
+        registration = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
+        self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), own)
+        if own is not None:
+            await own.__aenter__()
+
+    async def _unwatch(self, gvk: GroupVersionKind) -> None:
+        watched = self._watched.pop(gvk)
+        watched.registration.remove()
+        if watched.informers is not None:
+            await watched.informers.__aexit__(None, None, None)
+
+    async def _definition_changed(self, event: Event[Resource]) -> None:
+        """A custom kind appeared, changed its versions or has gone: look at what is served now."""
+        if event.initial or event.type is EventType.RESYNC:
+            return
+        name = event.head.name
+        deleted = event.type is EventType.DELETED
+        self._client.mapper.forget()
+        served = {resource.gvk for resource in await self._client.mapper.resources()}
+        anew = deleted or (event.old is not None and event.old.uid != event.head.uid)
+        for gvk, watched in list(self._watched.items()):
+            if watched.resource == name and (anew or gvk not in served):
+                await self._unwatch(gvk)
+                if anew:
+                    # With its definition every object of a kind goes, and the watch that would have told may have ended before.
+                    for uid in self._graph.uids(gvk.group, gvk.kind):
+                        self._is_gone(uid)
+        await self._watch_everything(but=name if deleted else "")
 
     def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
         known = self._classes.get(gvk)
         if known is not None:
             return known
         return Unstructured.of(gvk.api_version, gvk.kind, plural=plural or None, namespaced=namespaced)
-
-    async def _definition_changed(self, event: Event[Resource]) -> None:
-        """A custom kind appeared or has gone: look at what is served now."""
-        if event.initial or event.type is EventType.RESYNC:
-            return
-        self._around.client.mapper.forget()
-        await self._watch_everything()
 
     # ------------------------------------------------------------------------------------------------------------------ events
 

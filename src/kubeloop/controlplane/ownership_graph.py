@@ -83,6 +83,17 @@ class OwnershipGraph:
     def find(self, uid: str) -> Node | None:
         return self._nodes.get(uid)
 
+    def uids(self, group: str, kind: str) -> set[str]:
+        """Of all objects of a kind, whatever its version, that are known or that somebody names as an owner. Looks at every object."""
+        own = {uid for uid, node in self._nodes.items() if (node.item.api_version.rpartition("/")[0], node.item.kind) == (group, kind)}
+        named = {
+            owner.uid
+            for node in self._nodes.values()
+            for owner in node.owners
+            if (owner.api_version.rpartition("/")[0], owner.kind) == (group, kind)
+        }
+        return own | named
+
     def dependents(self, uid: str) -> list[Node]:
         """Known objects with an owner reference to ``uid``, whether or not ``uid`` itself is known."""
         return [self._nodes[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
