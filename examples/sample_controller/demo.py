@@ -81,11 +81,23 @@ class Demo:
             self.view.ended(step)
 
 
+class ViewHandler(logging.Handler):
+    """Shows log records as lines of the view."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._view.said(f"  log: {record.getMessage()}")
+
+
 def main() -> int:
     console = Console()
     progress = Progress()
     view: View = LiveView(console, progress) if console.is_terminal else PlainView(console)
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    # What the controller logs belongs to the show: on stderr it would tear the live view apart.
+    logging.basicConfig(level=logging.WARNING, handlers=[ViewHandler(view)])
     with view:
         good = asyncio.run(Demo(view, progress).run())
     console.print(closing_table(progress.steps))
