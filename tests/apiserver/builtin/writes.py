@@ -50,7 +50,7 @@ def resource(path: str) -> ResourceInfo:
 
 
 def create(path: str, body: JSONObject) -> Outcome:
-    """As if it were created at ``path``, with what admission plugins always add to pods."""
+    """As if it were created at ``path``, with the service account that a pod always has."""
     info = resource(path)
     kind = strategy(info.gvr.group, info.gvr.resource)
     obj = conform({"apiVersion": info.gvk.api_version, "kind": info.kind, **body}, info.gvk).obj
@@ -60,19 +60,19 @@ def create(path: str, body: JSONObject) -> Outcome:
         metadata["namespace"] = "n"
     if "name" not in metadata and "generateName" in metadata:
         metadata["name"] = f"{metadata['generateName']}abcde"
-    kind.default(obj)
     if info.kind == "Pod":
         obj["spec"].setdefault("serviceAccountName", "default")
+    kind.default(obj)
     context = RequestContext(namespace=metadata.get("namespace", ""))
     kind.prepare_create(context, obj)
-    faults = _settle_service(obj) if info.kind == "Service" else []
+    faults = _settle_service(obj, None) if info.kind == "Service" else []
     faults = faults or kind.errors_on_create(context, obj, namespaced=info.namespaced)
     return Outcome(obj, faults, [] if faults else [*context.warnings, *kind.warnings(context, obj)])
 
 
-def _settle_service(obj: JSONObject) -> list[FieldError]:
-    settle_cluster_ips(obj, None)
-    faults = settle_families(obj, None)
+def _settle_service(obj: JSONObject, old: JSONObject | None) -> list[FieldError]:
+    settle_cluster_ips(obj, old)
+    faults = settle_families(obj, old)
     spec = obj["spec"]
     if not faults and spec.get("type") != "ExternalName" and not spec.get("clusterIP"):
         spec |= {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]}
@@ -93,5 +93,6 @@ def update(path: str, body: JSONObject, old: JSONObject, subresource: str = "") 
         faults = kind.errors_on_status_update(context, obj, old, namespaced=info.namespaced)
     else:
         kind.prepare_update(context, obj, old)
-        faults = kind.errors_on_update(context, obj, old, namespaced=info.namespaced)
+        faults = _settle_service(obj, old) if info.kind == "Service" else []
+        faults = faults or kind.errors_on_update(context, obj, old, namespaced=info.namespaced)
     return Outcome(obj, faults, context.warnings)
