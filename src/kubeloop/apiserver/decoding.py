@@ -13,8 +13,8 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.meta.errors import DecodeError, UnknownKind
-from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.errors import ApiError, DecodeError
+from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 
 JSONObject = dict[str, Any]
@@ -51,19 +51,29 @@ def media_type_of(content_type: str) -> str:
         return JSON
     if media_type in MEDIA_TYPES:
         return media_type
-    raise refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{', '.join(MEDIA_TYPES)}")
+    raise _unsupported(*MEDIA_TYPES)
+
+
+def _unsupported(*accepted: str) -> ApiError:
+    return refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{', '.join(accepted)}")
 
 
 def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: GroupVersionKind | None = None) -> Decoded:
     """The body of a create or update as an object of ``gvk`` (default: the resource's kind; a subresource may have another).
 
     Raises:
-        BadRequest: not JSON or YAML, another kind or version, or a field of the wrong type.
+        BadRequest: malformed, another kind or version, or a field of the wrong type.
+        UnsupportedMediaType: a custom resource in protobuf.
     """
     wanted = gvk or resource.gvk
     try:
-        tree = _read(data, media_type, wanted)
-        met = _met(tree, wanted)
+        if media_type == PROTOBUF:
+            if resource.custom and wanted == resource.gvk:
+                raise _unsupported(JSON, YAML)
+            tree, met = _read_protobuf(data, wanted)
+        else:
+            tree = _read(data, media_type)
+            met = _met(tree, wanted)
     except _Unreadable as fault:
         summary = _summary(data)
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
@@ -147,12 +157,23 @@ def kind_of(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
         raise DecodeError(str(fault)) from None
 
 
-def _read(data: bytes, media_type: str, wanted: GroupVersionKind) -> JSONObject:
-    if media_type == PROTOBUF:
-        try:
-            return read_protobuf(data, wanted)
-        except DecodeError as fault:
-            raise _Unreadable(str(fault)) from None
+def _read_protobuf(data: bytes, wanted: GroupVersionKind) -> tuple[JSONObject, GroupVersionKind]:
+    from kubeloop.codec import protobuf
+
+    try:
+        envelope = protobuf.open_envelope(data)
+    except DecodeError as fault:
+        raise _Unreadable(str(fault)) from None
+    met = protobuf.kind_of(envelope, wanted)
+    if not protobuf.has_protobuf(met):
+        return {}, met  # which is then found to be no kind of the API
+    try:
+        return protobuf.decode_message(met, envelope.raw), met
+    except DecodeError as fault:
+        raise refusals.bad_request(_unhandled(met, wanted, str(fault))) from None
+
+
+def _read(data: bytes, media_type: str) -> JSONObject:
     if media_type == YAML:
         try:
             tree = read_yaml(data)
@@ -185,17 +206,18 @@ def read_yaml(data: bytes) -> Any:
 
 
 def read_protobuf(data: bytes, wanted: GroupVersionKind) -> JSONObject:
-    """An object in Kubernetes' protobuf; what it does not say of its kind is ``wanted``.
+    """Options in Kubernetes' protobuf, in the version of whatever group; what they do not say of their kind is ``wanted``.
 
     Raises:
-        DecodeError: malformed, or of a kind without protobuf.
+        DecodeError: malformed, or another kind.
     """
     from kubeloop.codec import protobuf
 
-    try:
-        return protobuf.decode(data, wanted)
-    except UnknownKind as fault:
-        raise DecodeError(str(fault)) from None
+    envelope = protobuf.open_envelope(data)
+    met = protobuf.kind_of(envelope, wanted)
+    if met.kind != wanted.kind:
+        raise DecodeError(f'no kind "{met.kind}" is registered for version "{met.api_version}" in {_SCHEME}')
+    return protobuf.decode_message(met, envelope.raw)
 
 
 def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
@@ -249,9 +271,3 @@ def _type(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "object" if isinstance(value, dict) else "array"
-
-
-def group_version(api_version: str) -> GroupVersion:
-    """Lenient: a malformed text gives a group version that exists nowhere."""
-    group, _, version = api_version.rpartition("/")
-    return GroupVersion(group, version)

@@ -6,7 +6,7 @@ Source: k8s.io/apimachinery pkg/apis/meta/internalversion/validation, pkg/apis/m
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -57,7 +57,6 @@ class DeleteOptions:
     orphan_dependents: bool | None = None
     propagation_policy: str | None = None
     dry_run: bool = False
-    ignore_store_read_error: bool = field(default=False)
 
 
 def list_options(request: Request, *, watch: bool) -> ListOptions:
