@@ -96,7 +96,7 @@ async def test_an_owner_deleted_in_the_foreground_does_not_wait_for_others(clien
     await gone(client, "child")
 
 
-async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_ran_go_with_their_owner(client: Client) -> None:
+async def define(client: Client) -> Unstructured:
     group = f"{client.namespace}.example.com"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition = {
@@ -109,13 +109,30 @@ async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_
         },
     }
     made = await client.create(Definition.from_dict(definition))
-    await client.wait_for(Definition, made.metadata.name, _established, timeout=10)
-    gadget_kind = Unstructured.of(f"{group}/v1", "Gadget", plural="gadgets", namespaced=True)
+    return await client.wait_for(Definition, made.metadata.name, _established, timeout=10)
+
+
+async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_ran_go_with_their_owner(client: Client) -> None:
+    gadget_kind = Unstructured.of(f"{client.namespace}.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
+    # Twice: a kind that was deleted and defined anew is watched anew.
+    for name in ("first", "second"):
+        definition = await define(client)
+        gadget = await client.create(gadget_kind.from_dict({"metadata": {"name": "g"}}))
+        await client.create(config(name, gadget))
+        await client.delete(gadget)
+        await gone(client, name)
+        await client.delete(Definition, definition.metadata.name)
+        await client.wait_gone(Definition, definition.metadata.name, timeout=10)
+
+
+async def test_dependents_go_with_the_definition_of_their_owners_kind(client: Client) -> None:
+    definition = await define(client)
+    gadget_kind = Unstructured.of(f"{client.namespace}.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
     gadget = await client.create(gadget_kind.from_dict({"metadata": {"name": "g"}}))
     await client.create(config("child", gadget))
-    await client.delete(gadget)
+    await client.delete(Definition, definition.metadata.name)
+    await client.wait_gone(Definition, definition.metadata.name, timeout=10)
     await gone(client, "child")
-    await client.delete(Definition, made.metadata.name)
 
 
 def _established(one: Unstructured) -> bool:

@@ -158,14 +158,14 @@ class GarbageCollector:
         deleted = event.type is EventType.DELETED
         self._client.mapper.forget()
         served = {resource.gvk for resource in await self._client.mapper.resources()}
-        anew = deleted or (event.old is not None and event.old.uid != event.head.uid)
+        gone = event.object() if deleted else event.old_object() if event.old is not None and event.old.uid != event.head.uid else None
         for gvk, watched in list(self._watched.items()):
-            if watched.resource == name and (anew or gvk not in served):
+            if watched.resource == name and (gone is not None or gvk not in served):
                 await self._unwatch(gvk)
-                if anew:
-                    # With its definition every object of a kind goes, and the watch that would have told may have ended before.
-                    for uid in self._graph.uids(gvk.group, gvk.kind):
-                        self._is_gone(uid)
+        if isinstance(gone, Unstructured):
+            # With its definition every object of a kind goes, and the watch that would have told may have ended before.
+            for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
+                self._is_gone(uid)
         await self._watch_everything(but=name if deleted else "")
 
     def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
