@@ -136,7 +136,8 @@ async def test_parameters_that_make_no_sense_are_refused(api: Api, query: str, s
 @pytest.mark.parametrize(
     ("accept", "path", "message"),
     [
-        pytest.param("text/html", CONFIGMAPS, f"{NONE_OF_OURS}{OURS}", id="HTML"),
+        pytest.param("text/html", f"{CONFIGMAPS}/a", f"{NONE_OF_OURS}{OURS}", id="HTML"),
+        pytest.param("text/html", CONFIGMAPS, f"{NONE_OF_OURS}{OURS}, {STREAMS}", id="HTML where watches are offered too"),
         pytest.param(
             "application/json;as=Nothing;v=v1;g=meta.k8s.io",
             CONFIGMAPS,
