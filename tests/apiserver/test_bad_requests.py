@@ -11,6 +11,7 @@ from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PARTIAL, PAR
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "
 NONE_OF_OURS = "406: Not Acceptable\n\nAvailable representations: "
 OURS = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 UNREADABLE = f"{UNRECOGNIZED}couldn't get version/kind; json parse error: "
 
 

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from kubeloop.apiserver.event_conversion import convert_event
 from kubeloop.apiserver.json_fault import json_fault
-from kubeloop.apiserver.negotiation import JSON, YAML, Accepted, negotiate
+from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, media_type_for_errors, negotiate
 from kubeloop.apiserver.object_meta import generate_name
 from kubeloop.apiserver.registry import Change, Registry
 from kubeloop.apiserver.request_info import request_info
@@ -118,10 +118,48 @@ def test_an_accept_header_is_answered_with(header: str, expected: Accepted) -> N
     assert negotiate(header) == expected
 
 
-@pytest.mark.parametrize(("header", "stream"), [("text/html", False), ("application/*", False), ("application/yaml", True)])
-def test_what_is_not_offered_is_not_acceptable(header: str, stream: bool) -> None:
+@pytest.mark.parametrize(
+    ("header", "verb", "custom"),
+    [
+        pytest.param("text/html", "get", False, id="a media type that nobody knows"),
+        pytest.param("application/*", "get", False, id="a range of media types"),
+        pytest.param("application/yaml", "watch", False, id="YAML for a watch"),
+        pytest.param("application/yaml,application/json", "watch", False, id="YAML rather than JSON for a watch"),
+        pytest.param(f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", "list", False, id="a table in protobuf"),
+        pytest.param(PROTOBUF, "get", True, id="a custom resource in protobuf"),
+    ],
+)
+def test_what_is_not_offered_is_not_acceptable(header: str, verb: str, custom: bool) -> None:
     with pytest.raises(NotAcceptable):
-        negotiate(header, stream=stream)
+        negotiate(header, verb, custom=custom)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        pytest.param(f"{PROTOBUF},application/json", Accepted(JSON), id="JSON stands in where it is accepted too"),
+        pytest.param(
+            f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Accepted(PROTOBUF, "PartialObjectMetadata", "v1"),
+            id="their metadata has a protobuf form",
+        ),
+        pytest.param("application/*", Accepted(JSON), id="a range of media types is JSON"),
+    ],
+)
+def test_custom_resources_have_no_protobuf(header: str, expected: Accepted) -> None:
+    assert negotiate(header, custom=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "media_type"),
+    [
+        pytest.param(f"{PROTOBUF},application/json", PROTOBUF, id="protobuf first"),
+        pytest.param(f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", JSON, id="a form that errors do not have is passed over"),
+        pytest.param("text/html", JSON, id="JSON for whoever accepts nothing"),
+    ],
+)
+def test_errors_go_out_in(header: str, media_type: str) -> None:
+    assert media_type_for_errors(header) == media_type
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ class Accepted:
 
 
 @lru_cache(maxsize=256)
-def negotiate(header: str, *, stream: bool = False, protobuf: bool = True) -> Accepted:
-    """What to answer with. ``protobuf`` False: what is asked for has no protobuf form, as custom resources.
+def negotiate(header: str, verb: str = "get", *, custom: bool = False) -> Accepted:
+    """What to answer with. Custom resources have no protobuf form, but their metadata has.
 
     Raises:
         NotAcceptable: no clause fits.
@@ -40,37 +40,36 @@ def negotiate(header: str, *, stream: bool = False, protobuf: bool = True) -> Ac
     clauses = parse_accept(header)
     if not clauses:
         return Accepted()
-    if not any(clause.media_type in (*MEDIA_TYPES, "*/*") for clause in clauses):
-        raise refusals.not_acceptable_at_all(MEDIA_TYPES + STREAM_MEDIA_TYPES if stream else MEDIA_TYPES)
-    without = {YAML} if stream else set()
-    without |= set() if protobuf else {PROTOBUF}
-    for clause in clauses:
-        found = _fit(clause)
-        if found is not None and found.media_type not in without:
-            return found
-    offered = STREAM_MEDIA_TYPES if stream else MEDIA_TYPES
-    raise refusals.not_acceptable([one for one in offered if protobuf or not one.startswith(PROTOBUF)])
+    # Upstream's router looks at the header before the handler does; custom resources do not pass through it.
+    if not custom and not any(clause.media_type in (*MEDIA_TYPES, "*/*") for clause in clauses):
+        raise refusals.not_acceptable_at_all(MEDIA_TYPES + STREAM_MEDIA_TYPES if verb in ("list", "watch") else MEDIA_TYPES)
+    found = next((fit for clause in clauses if (fit := _fit(clause, custom)) is not None), None)
+    if found is None:
+        raise refusals.not_acceptable(MEDIA_TYPES)
+    if verb == "watch" and found.media_type == YAML:
+        raise refusals.not_acceptable(STREAM_MEDIA_TYPES)
+    return found
 
 
-def _fit(clause: Clause) -> Accepted | None:
-    media_type = JSON if clause.media_type == "*/*" else clause.media_type
+def _fit(clause: Clause, custom: bool) -> Accepted | None:
+    media_type = JSON if clause.media_type in ("*/*", "application/*") else clause.media_type
     if media_type not in MEDIA_TYPES:
         return None
     form = clause.parameter("as")
+    if media_type == PROTOBUF and (form == "Table" or (custom and not form)):
+        return None
     if not form:
         return Accepted(media_type)
     version = clause.parameter("v")
-    if form == "Table" and media_type == PROTOBUF:
-        return None
     if form not in _FORMS or clause.parameter("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
         return None
     return Accepted(media_type, form, version)
 
 
 def media_type_for_errors(header: str) -> str:
-    """What a client asks for first, whatever form it wants; JSON for whoever accepts nothing of ours."""
+    """What a client asks for first among plain objects; JSON for whoever accepts nothing of ours."""
     for clause in parse_accept(header):
-        if clause.media_type in MEDIA_TYPES and clause.parameter("as") != "Table":
+        if clause.media_type in MEDIA_TYPES and not clause.parameter("as"):
             return clause.media_type
     return JSON
 

@@ -86,7 +86,7 @@ class Pipeline:
         if resource.deprecation_warning:
             warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
-        accepted = negotiate(request.header("Accept"), stream=info.verb == "watch", protobuf=not resource.custom)
+        accepted = negotiate(request.header("Accept"), info.verb, custom=resource.custom)
         namespace = info.namespace if resource.namespaced else ""
         exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace)
         try:

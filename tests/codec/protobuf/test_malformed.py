@@ -47,7 +47,6 @@ def envelope(api_version: bytes, kind: bytes, raw: bytes = b"") -> bytes:
         ),
         pytest.param(b"k8s\0\xff\xff\xff\xff", "Unknown: unexpected EOF", id="an envelope that ends within a number"),
         pytest.param(envelope(b"v1", b""), "the object does not say its kind", id="an object without kind"),
-        pytest.param(envelope(b"a/b/c", b"Pod"), 'apiVersion "a/b/c" is neither', id="an apiVersion with two slashes"),
     ],
 )
 def test_what_is_no_envelope_is_refused(data: bytes, error: str) -> None:
@@ -135,7 +134,7 @@ def test_objects_that_nest_without_end_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("obj", "error"),
     [
-        pytest.param({"metadata": {}}, "an object without apiVersion and kind has no protobuf form", id="no kind"),
+        pytest.param({"metadata": {}}, "an object that does not say its kind has no protobuf form", id="no kind"),
         pytest.param(
             {"apiVersion": "v1", "kind": "ConfigMap", "dta": {}}, 'ConfigMap: unknown field "dta"', id="a field that the kind does not have"
         ),
@@ -185,6 +184,16 @@ def test_custom_resources_are_not_read_from_protobuf() -> None:
 def test_custom_resources_are_not_written_as_protobuf() -> None:
     with pytest.raises(UnknownKind, match=NO_PROTOBUF):
         protobuf.encode({"apiVersion": "example.com/v1", "kind": "Foo"})
+
+
+def test_what_an_object_leaves_out_of_its_kind_is_taken_from_the_default() -> None:
+    for api_version, kind in ((b"", b""), (b"v1", b""), (b"", b"ConfigMap"), (b"a/b/c", b"ConfigMap")):
+        assert protobuf.decode(envelope(api_version, kind), CONFIG_MAP)["apiVersion"] == "v1"
+
+
+def test_discovery_names_no_version_of_its_own_kinds() -> None:
+    versions = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+    assert protobuf.decode(protobuf.encode(versions)) == {**versions, "serverAddressByClientCIDRs": None}
 
 
 def test_options_are_read_in_the_version_of_any_group() -> None:

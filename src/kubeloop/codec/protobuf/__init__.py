@@ -9,6 +9,7 @@ from kubeloop.codec.protobuf.envelope import (
     encode,
     encode_event,
     has_protobuf,
+    kind_of,
     open_envelope,
     split_frames,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "encode",
     "encode_event",
     "has_protobuf",
+    "kind_of",
     "open_envelope",
     "split_frames",
 ]

@@ -13,7 +13,7 @@ from kubeloop.codec.protobuf.table import table
 from kubeloop.codec.protobuf.wire import EncodeError, FlatFields, varint
 from kubeloop.codec.protobuf.writing import write_message
 from kubeloop.meta.errors import DecodeError
-from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 
 JSONObject = dict[str, Any]
 
@@ -51,31 +51,39 @@ def open_envelope(data: bytes) -> Envelope:
 def decode(data: bytes, default: GroupVersionKind | None = None) -> JSONObject:
     """An object in protobuf as the JSON tree that Kubernetes would print: kind and apiVersion first, unknown fields left out.
 
-    ``default`` is what the object is when it does not say so.
+    ``default`` is what the object is as far as it does not say so itself.
 
     Raises:
         DecodeError: malformed; the text names message and field.
         UnknownKind: a kind without protobuf, as every custom resource is.
     """
     envelope = open_envelope(data)
-    if not envelope.kind:
-        if default is None:
-            raise DecodeError("the object does not say its kind")
-        return decode_message(default, envelope.raw)
+    return decode_message(kind_of(envelope, default), envelope.raw)
+
+
+def kind_of(envelope: Envelope, default: GroupVersionKind | None = None) -> GroupVersionKind:
+    """What an object is. A malformed apiVersion counts as none, as upstream.
+
+    Raises:
+        DecodeError: it does not say its kind, and there is no default.
+    """
+    kind = envelope.kind or (default.kind if default else "")
+    if not kind:
+        raise DecodeError("the object does not say its kind")
     try:
-        gvk = GroupVersionKind.of(envelope.api_version, envelope.kind)
-    except ValueError as fault:
-        raise DecodeError(str(fault)) from None
-    return decode_message(gvk, envelope.raw)
+        group_version = GroupVersion.parse(envelope.api_version)
+    except ValueError:
+        group_version = default.group_version if default else GroupVersion("", "")
+    return GroupVersionKind(*group_version, kind)
 
 
 def decode_message(gvk: GroupVersionKind, raw: bytes) -> JSONObject:
-    """The message of an object without its envelope.
+    """The message of an object without its envelope. Without a version (as APIVersions of discovery) the kind is sought in v1.
 
     Raises:
         DecodeError, UnknownKind
     """
-    tree: JSONObject = {"kind": gvk.kind, "apiVersion": gvk.api_version}
+    tree: JSONObject = {"kind": gvk.kind, "apiVersion": gvk.api_version} if gvk.version else {"kind": gvk.kind}
     tree |= read_message(table().kind(gvk), raw, 0, len(raw))
     if "items" in tree and tree["items"] is None:
         tree["items"] = []  # an empty list and none at all are the same bytes; servers print the former
@@ -89,10 +97,10 @@ def encode(obj: JSONObject) -> bytes:
         EncodeError: it does not say its kind, has an unknown field or a value of the wrong type; the text names message and field.
         UnknownKind: a kind without protobuf, as every custom resource is.
     """
-    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    api_version, kind = obj.get("apiVersion", ""), obj.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        raise EncodeError("an object without apiVersion and kind has no protobuf form")
-    raw = write_message(table().kind(GroupVersionKind.of(api_version, kind)), obj)
+        raise EncodeError("an object that does not say its kind has no protobuf form")
+    raw = write_message(table().kind(kind_of(Envelope(api_version, kind, b""))), obj)
     meta = _field(1, api_version.encode()) + _field(2, kind.encode())
     # Empty encoding and content type are written too, as upstream does.
     return b"".join((MAGIC, _field(1, meta), _field(2, raw), b"\x1a\x00\x22\x00"))

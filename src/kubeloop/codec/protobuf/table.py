@@ -227,11 +227,13 @@ class Table:
     def kind(self, gvk: GroupVersionKind) -> Message:
         place = self._place(gvk)
         if place is None:
-            raise UnknownKind(f"{gvk.kind} of {gvk.api_version} has no protobuf form; send and accept it as application/json")
+            raise UnknownKind(
+                f"{gvk.kind} of {gvk.api_version or 'no version'} has no protobuf form; send and accept it as application/json"
+            )
         return self.message(place)
 
     def _place(self, gvk: GroupVersionKind) -> int | None:
-        if gvk.kind in SHARED:
+        if gvk.kind in SHARED or not gvk.version:
             return self._kinds.get(f"/v1/{gvk.kind}")
         return self._kinds.get("/".join(gvk))
 
