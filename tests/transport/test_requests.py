@@ -86,6 +86,25 @@ async def test_a_compressed_answer_is_unpacked() -> None:
     assert server.received[0].headers["accept-encoding"] == "gzip"
 
 
+@pytest.mark.parametrize(
+    ("coding", "body", "text"),
+    [
+        pytest.param("gzip", b"no gzip", "cannot be unpacked: Not a gzipped file", id="what is not compressed"),
+        pytest.param("gzip", gzip.compress(b"x" * 100)[:-9], "cannot be unpacked: Compressed file ended", id="half of it"),
+        pytest.param("br", b"x", "coded as br, which was not asked for", id="another coding"),
+    ],
+)
+async def test_a_compressed_answer_that_cannot_be_unpacked_is_an_error(coding: str, body: bytes, text: str) -> None:
+    async with FaultServer(Reply(body=body, headers={"Content-Encoding": coding})) as server, Transport(server.config()) as transport:
+        with pytest.raises(TransportError, match=text):
+            await transport.request("GET", "/x")
+
+
+async def test_printing_an_answer_shows_no_body() -> None:
+    async with FaultServer(Reply(body=b"hidden")) as server, Transport(server.config()) as transport:
+        assert repr(await transport.request("GET", "/x")) == "Response(status=200, 6 bytes)"
+
+
 async def test_a_limiter_holds_requests_back() -> None:
     clock = FakeClock()
     limiter = TokenBucket(1, 1, clock)
@@ -132,20 +151,27 @@ async def test_a_limiter_holds_requests_back() -> None:
         pytest.param("GET", Reply(503), ServiceUnavailable, "", id="503"),
         pytest.param("GET", Reply(504), Timeout, "", id="504"),
         pytest.param("GET", Reply(403, {"error": "denied by proxy"}), Forbidden, "denied by proxy", id="JSON that is no Status"),
-        pytest.param("GET", Reply(307, b"", {"Location": "/elsewhere"}), None, "", id="a redirect is not followed"),
     ],
 )
-async def test_an_answer_becomes(method: str, reply: Reply, kind: type[ApiError] | None, text: str) -> None:
+async def test_an_answer_becomes(method: str, reply: Reply, kind: type[ApiError], text: str) -> None:
     async with FaultServer(reply) as server, Transport(server.config(), max_retries=0) as transport:
-        if kind is None:
-            assert (await transport.request(method, "/api/v1/pods")).status == reply.status
-        else:
-            with pytest.raises(kind) as raised:
-                await transport.request(method, "/api/v1/namespaces/shop/pods/x")
-            assert text in str(raised.value)
-            assert 'pods "x" in namespace "shop"' in str(raised.value)
-            assert raised.value.status.code == reply.status
+        with pytest.raises(kind) as raised:
+            await transport.request(method, "/api/v1/namespaces/shop/pods/x")
+        assert text in str(raised.value)
+        assert 'pods "x" in namespace "shop"' in str(raised.value)
+        assert raised.value.status.code == reply.status
     assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_an_error_that_names_the_other_place_and_is_not_followed(code: int) -> None:
+    async with FaultServer(Reply(code, b"moved", {"Location": "https://login.example/?token=hidden"})) as server:
+        async with Transport(server.config()) as transport:
+            for _ in range(2):
+                with pytest.raises(TransportError, match=rf'HTTP status {code} sends on to "https://login\.example/"') as raised:
+                    await transport.request("GET", "/api/v1/pods")
+                assert "hidden" not in str(raised.value)
+        assert (len(server.received), server.connections) == (2, 1)
 
 
 async def test_missing_credentials_are_told_from_refused_ones() -> None:
@@ -182,6 +208,7 @@ async def test_429_and_5xx_with_retry_after_are_sent_again_with_the_whole_body(m
         pytest.param({}, id="no header"),
         pytest.param({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, id="a date"),
         pytest.param({"Retry-After": "-1"}, id="a negative number"),
+        pytest.param({"Retry-After": "9" * 5000}, id="a number without end"),
     ],
 )
 async def test_without_whole_seconds_in_retry_after_nothing_is_repeated(headers: dict[str, str]) -> None:
@@ -207,9 +234,14 @@ async def test_the_seconds_asked_for_are_in_the_error() -> None:
 
 
 async def test_a_read_is_sent_again_after_a_reset() -> None:
-    cut = Reply(body=b"half of it", end="cut")
-    async with FaultServer(DROP, cut, Reply(body=b"whole")) as server, Transport(server.config()) as transport:
-        assert (await transport.request("GET", "/x")).body == b"whole"
+    cut, clock = Reply(body=b"half of it", end="cut"), FakeClock()
+    async with FaultServer(DROP, cut, Reply(body=b"whole")) as server, Transport(server.config(), clock=clock) as transport:
+        call = asyncio.create_task(transport.request("GET", "/x"))
+        while not call.done():
+            await asyncio.sleep(0.001)
+            if len(server.received) == 2:
+                await clock.advance(1)  # the first time at once, then a second later, as client-go
+        assert (await call).body == b"whole"
     assert len(server.received) == 3
 
 

@@ -76,3 +76,18 @@ async def test_streams_do_not_starve_requests() -> None:
         assert (await transport.request("GET", "/x")).body == b"ok"
         for stream in streams:
             await stream.__aexit__(None, None, None)
+
+
+async def test_a_compressed_stream_is_refused() -> None:
+    reply = Reply(chunks=[b"x"], headers={"Content-Encoding": "gzip"})
+    async with FaultServer(reply) as server, Transport(server.config()) as transport:
+        with pytest.raises(TransportError, match=r"the answer is compressed \(gzip\), which was not asked for"):
+            await read_all(transport, "/x")
+
+
+async def test_a_stream_that_was_left_does_not_look_as_if_it_had_ended() -> None:
+    async with FaultServer(Reply(chunks=[b"first"], end="hang")) as server, Transport(server.config()) as transport:
+        async with transport.stream("GET", "/x") as stream:
+            assert await anext(aiter(stream.chunks())) == b"first"
+        with pytest.raises(TransportError, match="left before its end"):
+            await anext(aiter(stream.chunks()))

@@ -5,7 +5,8 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -58,7 +59,7 @@ class ListCall(Generic[R]):
     def __aiter__(self) -> AsyncIterator[R]:
         return self._each()
 
-    async def pages(self) -> AsyncIterator[ObjectList[R]]:
+    async def pages(self) -> AsyncGenerator[ObjectList[R], None]:
         """The pages as they come; as ``async for``, but with each page's metadata."""
         options = self._options
         while True:
@@ -76,9 +77,10 @@ class ListCall(Generic[R]):
             options = msgspec.structs.replace(options, continue_token=page.continue_token)
 
     async def _each(self) -> AsyncIterator[R]:
-        async for page in self.pages():
-            for item in page:
-                yield item
+        async with aclosing(self.pages()) as pages:
+            async for page in pages:
+                for item in page:
+                    yield item
 
     async def _whole(self) -> ObjectList[R]:
         options = self._options

@@ -38,7 +38,7 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         if subresource:
             if not name:
                 raise ValueError(f'a name is needed for the subresource "{subresource}" of {self.gvr.resource}')
-            parts.append(subresource)
+            parts += [segment(part, "subresource") for part in subresource.split("/")]
         return "/".join(parts)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from kubeloop.meta import FieldSelector, LabelSelector, Selector, selector_from
+from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.selectors import escape_field_value
 
 Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
@@ -30,10 +31,11 @@ def label_text(labels: Labels | None) -> str | None:
     """The selector as a URL carries it; None if it selects everything.
 
     Raises:
-        ValueError: it selects nothing: a URL cannot say so, and leaving it out would select everything.
+        ValueError: it selects nothing: a URL cannot say so, and leaving it out would select everything. Or a pair is no label.
     """
     if isinstance(labels, Mapping):
-        return ",".join(f"{key}={value}" for key, value in labels.items()) or None
+        # Checked: a value with a comma in it would become a requirement of its own.
+        return ",".join(str(Requirement.checked(key, Operator.EQUALS, (value,))) for key, value in labels.items()) or None
     if isinstance(labels, LabelSelector):
         labels = selector_from(labels)
     if isinstance(labels, Selector) and labels.nothing:

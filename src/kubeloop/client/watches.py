@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from typing import Generic, Literal, Self, TypeVar, cast
 
 import msgspec
@@ -31,6 +32,8 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 _SHORTEST, _LONGEST = 300, 600
 # A server that does not end a watch at its own timeout is gone, whatever TCP says.
 _GRACE = 5.0
+# A connection that ends sooner and brought nothing is a fault, not a watch whose time is over (client-go: "very short watch").
+_SHORT = 1.0
 
 
 class Event(msgspec.Struct, Generic[R], frozen=True):
@@ -84,6 +87,8 @@ class Watch(Generic[R]):
         self._version = options.resource_version
         self._backoff = Backoff(clock=clock)
         self._events: AsyncGenerator[Event[R], None] | None = None
+        self._heard = False
+        self._newer: dict[tuple[str, str], str] = {}
 
     @property
     def resource_version(self) -> str | None:
@@ -106,19 +111,19 @@ class Watch(Generic[R]):
 
     async def _run(self) -> AsyncGenerator[Event[R], None]:
         if self._version is None:
-            initial = self._list_all(ListOptions(labels=self._options.labels, fields=self._options.fields))
-            version = ""
-            async for page in initial.pages():
-                # The first page names the snapshot; a page of a newer one must not hide changes made in between.
-                version = version or page.resource_version
-                for item in page:
+            async with aclosing(self._initial()) as initial:
+                async for item in initial:
                     yield Event("ADDED", item)
-            self._version = version
         while True:
+            self._heard = False
+            started = self._clock.now()
             try:
-                async for event in self._once():
-                    yield event
+                async with aclosing(self._once()) as events:
+                    async for event in events:
+                        yield event
                 delay, why = 0.0, "it ended"
+                if not self._heard and self._clock.now() - started < _SHORT:
+                    delay, why = self._backoff.next(), "it ended at once"
             except UntrustedCertificate:
                 raise
             except (TransportError, TimeoutError) as error:
@@ -127,17 +132,32 @@ class Watch(Generic[R]):
                 # What the server could not do now it may do later; what it refuses it will refuse again.
                 if error.status.code < 500 and error.status.code != 429:
                     raise
-                delay, why = self._backoff.next(), str(error)
+                delay, why = max(self._backoff.next(), error.retry_after or 0), str(error)
             _logger.debug("watch of %s resumes from %s in %.1f s: %s", self._path, self._version, delay, why)
             await self._clock.sleep(delay)
+
+    async def _initial(self) -> AsyncGenerator[R, None]:
+        """All that is there; afterwards the watch goes on from its version."""
+        version = ""
+        async with aclosing(self._list_all(ListOptions(labels=self._options.labels, fields=self._options.fields)).pages()) as pages:
+            async for page in pages:
+                # The first page names the snapshot; a page of a newer one must not hide changes made in between.
+                version = version or page.resource_version
+                for item in page:
+                    if page.resource_version != version:
+                        self._newer[item.metadata.namespace, item.metadata.name] = item.metadata.resource_version
+                    yield item
+        self._version = version
 
     async def _once(self) -> AsyncGenerator[Event[R], None]:
         """One connection's events. Ends when the server ends it."""
         seconds = self._options.timeout_seconds or random.randint(_SHORTEST, _LONGEST)
         options = msgspec.structs.replace(self._options, resource_version=self._version, timeout_seconds=seconds)
         cutter = FrameCutter()
-        async with self._transport.stream("GET", self._path, query=options.query()) as stream:
-            ends = asyncio.get_running_loop().time() + seconds + _GRACE
+        ends = asyncio.get_running_loop().time() + seconds + _GRACE
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout_at(ends):
+                stream = await stack.enter_async_context(self._transport.stream("GET", self._path, query=options.query()))
             chunks = stream.chunks()
             while True:
                 try:
@@ -147,8 +167,9 @@ class Watch(Generic[R]):
                     return
                 for frame in cutter.feed(chunk):
                     event = self._read(frame)
+                    self._heard = True
+                    self._backoff.reset()
                     if event is not None:
-                        self._backoff.reset()
                         yield event
 
     def _read(self, frame: memoryview) -> Event[R] | None:
@@ -167,4 +188,20 @@ class Watch(Generic[R]):
         # A copy, so that the object does not keep a whole chunk alive.
         item = decode(self._kind, bytes(event.object))
         self._version = item.metadata.resource_version
+        if self._newer and self._was_listed_newer(item):
+            return None
         return Event(cast("EventType", event.type), item)
+
+    def _was_listed_newer(self, item: R) -> bool:
+        """True for what the list showed already, in a page from after its first page's snapshot (KEP-365)."""
+        key = item.metadata.namespace, item.metadata.name
+        listed = self._newer.get(key)
+        # Versions of one resource type compare as numbers (KEP-5504).
+        if listed is not None and _number(listed) >= _number(item.metadata.resource_version):
+            return True
+        self._newer.pop(key, None)
+        return False
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isascii() and version.isdecimal() else 0

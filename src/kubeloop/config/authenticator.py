@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Impersonation
+from kubeloop.config.credentials import Impersonation, usable_token
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock, SystemClock
 
@@ -54,7 +54,7 @@ class Authenticator:
             token = self._file_token(user.token_file)
         elif user.exec is not None:
             token = (await self._exec_credential()).token
-        return {**self._fixed, "Authorization": f"Bearer {token}"} if token else self._fixed
+        return {**self._fixed, "Authorization": f"Bearer {token.strip()}"} if token else self._fixed
 
     async def client_certificate(self) -> tuple[bytes, bytes] | None:
         """What the exec plugin gave: PEM chain and key; None if the configured certificate, or none, is to be used."""
@@ -73,16 +73,16 @@ class Authenticator:
         now = self._clock.now()
         if self._read_at is not None and now - self._read_at < TOKEN_FILE_PERIOD:
             return self._token
+        where = f"{self._config.credentials.owner}: tokenFile: {path}"
         try:
-            token = path.read_text().strip()
+            token = usable_token(path.read_bytes().decode("utf-8", "replace"), where)
             if not token:
-                raise ConfigError(f"{self._config.credentials.owner}: tokenFile: {path} is empty; write a token into it")
+                raise ConfigError(f"{where} is empty; write a token into it")
         except (OSError, ConfigError) as error:
             if not self._token:
                 if isinstance(error, ConfigError):
                     raise
-                owner = self._config.credentials.owner
-                raise ConfigError(f"{owner}: tokenFile: {path}: cannot be read ({error.strerror}); create it or correct it") from error
+                raise ConfigError(f"{where}: cannot be read ({error.strerror}); create it or correct it") from error
             _logger.warning("token file %s cannot be read, the token read before stays in use: %s", path, error)
             token = self._token
         self._token, self._read_at = token, now
@@ -108,7 +108,7 @@ def _fixed_headers(config: ClusterConfig) -> dict[str, str]:
         pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
         headers["Authorization"] = f"Basic {pair}"
     elif user.token and user.token_file is None:
-        headers["Authorization"] = f"Bearer {user.token}"
+        headers["Authorization"] = f"Bearer {user.token.strip()}"
     return headers
 
 

@@ -19,7 +19,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``name`` is what log records, metrics and ``ObjectKey.cluster`` call the cluster. ``source`` says where the settings came from.
 
     Raises:
-        ConfigError: no usable ``server`` URL, or a CA together with ``insecure_skip_tls_verify``.
+        ConfigError: no usable ``server`` or ``proxy_url``, or a CA together with ``insecure_skip_tls_verify``.
     """
 
     server: str
@@ -35,18 +35,25 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "configuration"
 
     def __post_init__(self) -> None:
-        try:
-            url = urlsplit(self.server)
-            usable = url.scheme in ("https", "http") and bool(url.hostname) and (url.port is None or url.port > 0)
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ConfigError(f'{self.source}: server: "{self.server}" is no URL of a server; write for example https://127.0.0.1:6443')
+        if not _is_url(self.server):
+            raise ConfigError(
+                f'{self.source}: server: "{without_password(self.server)}" is no URL of a server; write for example https://127.0.0.1:6443'
+            )
+        # It would stand in every message and log record.
+        if "@" in urlsplit(self.server).netloc:
+            raise ConfigError(f"{self.source}: server: the URL holds a user; give the user username and password (or a token) instead")
         # A CA that is then not used would be a lie: client-go refuses the pair too (rest.TLSConfigFor).
         if self.insecure_skip_tls_verify and self.ca is not None:
             raise ConfigError(f"{self.source}: insecure-skip-tls-verify is set together with a certificate authority; remove one of them")
-        if self.proxy_url and urlsplit(self.proxy_url).scheme not in ("http", "https"):
-            raise ConfigError(f'{self.source}: proxy-url: only http:// and https:// proxies are supported, not "{self.proxy_url}"')
+        if self.proxy_url and not _is_url(self.proxy_url):
+            raise ConfigError(
+                f"{self.source}: proxy-url: only http:// and https:// proxies are supported, written as http://HOST:PORT, "
+                f'not "{without_password(self.proxy_url)}"'
+            )
+
+    def __repr__(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__} | {"proxy_url": without_password(self.proxy_url)}
+        return f"ClusterConfig({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
     @property
     def secure(self) -> bool:
@@ -79,6 +86,20 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
         if certificate is not None:
             _load_client_certificate(context, *certificate, where=user.client_certificate.field if user.client_certificate else user.owner)
         return context
+
+
+def without_password(url: str) -> str:
+    """The URL for messages: what stands before ``@`` is left out."""
+    start, slashes, rest = url.rpartition("://")
+    return f"{start}{slashes}{rest.rpartition('@')[2]}"
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("https", "http") and bool(url.hostname) and (url.port is None or url.port > 0) and text.isprintable()
+    except ValueError:
+        return False
 
 
 def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, where: str) -> None:

@@ -61,6 +61,18 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
         return f"ExecPlugin({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
 
 
+def usable_token(token: str, where: str) -> str:
+    """The token without blanks around it. ``where`` names its setting, for messages.
+
+    Raises:
+        ConfigError: it cannot stand in a header.
+    """
+    token = token.strip()
+    if not token.isprintable() or not token.isascii() or " " in token:
+        raise ConfigError(f"{where}: it holds characters that cannot stand in a header; copy it again, without line breaks")
+    return token
+
+
 class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
     """Whom to act as; the authenticated user needs the verb ``impersonate`` for each part.
 
@@ -72,6 +84,11 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
+    def __post_init__(self) -> None:
+        for value in (self.user, self.uid, *self.groups, *(value for _, values in self.extra for value in values)):
+            if not value.isprintable():
+                raise ConfigError(f"as, as-uid, as-groups, as-user-extra: {value!r} cannot stand in a header; correct it")
+
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """One user. No field set means an anonymous one.
@@ -79,7 +96,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     A ``token_file`` wins over ``token``: the token is what is used until the file can be read.
 
     Raises:
-        ConfigError: two ways to authenticate at once, or a certificate without its key.
+        ConfigError: two ways to authenticate at once, a certificate without its key, or a token that cannot stand in a header.
     """
 
     token: str = ""
@@ -102,6 +119,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
             )
             if used
         ]
+        usable_token(self.token, f"{self.owner}: token")
         if len(methods) > 1:
             raise ConfigError(f"{self.owner}: {' and '.join(methods)} are both set; keep one way to authenticate")
         if (self.client_certificate is None) != (self.client_key is None):

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import ExecPlugin
+from kubeloop.config.credentials import ExecPlugin, usable_token
 from kubeloop.meta.errors import ConfigError
 
 
@@ -99,7 +99,7 @@ def _read(output: bytes, plugin: ExecPlugin, at: str) -> ExecCredential:
     expires = status.expiration_timestamp
     if expires is not None and expires.tzinfo is None:
         raise ConfigError(f"{at}: status.expirationTimestamp has no time zone; write it as RFC 3339")
-    return ExecCredential(status.token, certificate, expires)
+    return ExecCredential(usable_token(status.token, f"{at}: printed status.token"), certificate, expires)
 
 
 def _info(plugin: ExecPlugin, config: ClusterConfig, interactive: bool) -> str:

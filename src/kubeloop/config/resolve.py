@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem
+from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem, usable_token
 from kubeloop.config.kubeconfig import Kubeconfig, User
 from kubeloop.meta.errors import ConfigError
 
@@ -64,7 +64,7 @@ def _credentials(user: User, file: Path, name: str) -> Credentials:
     elif user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
         raise ConfigError(f"{at}: as-uid, as-groups and as-user-extra need a user to act as; set as")
     return Credentials(
-        token=_token(user.token, at),
+        token=usable_token(user.token, f"{at}: token"),
         token_file=_beside(file, user.token_file) if user.token_file else None,
         username=user.username,
         password=user.password,
@@ -74,13 +74,6 @@ def _credentials(user: User, file: Path, name: str) -> Credentials:
         impersonate=impersonate,
         owner=at,
     )
-
-
-def _token(token: str, at: str) -> str:
-    token = token.strip()
-    if not token.isprintable() or not token.isascii():
-        raise ConfigError(f"{at}: token: it holds characters that cannot stand in a header; copy it again, without line breaks")
-    return token
 
 
 def _exec(user: User, file: Path, at: str) -> ExecPlugin | None:

@@ -22,6 +22,10 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
     warnings: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        # A body may be a Secret, or megabytes.
+        return f"Response(status={self.status}, {len(self.body)} bytes)"
+
 
 # RFC 9111, section 5.5 (the obsolete Warning header, which Kubernetes uses with code 299).
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
@@ -36,7 +40,8 @@ def warnings_of(values: Iterable[str]) -> tuple[str, ...]:
 def retry_after(headers: Mapping[str, str]) -> int | None:
     """Seconds of a ``Retry-After`` header; None if there is none or it is a date (client-go takes whole seconds only)."""
     value = headers.get("Retry-After", "").strip()
-    return int(value) if value.isdecimal() and value.isascii() else None
+    # More digits are no time anybody means (and int() refuses thousands of them).
+    return int(value) if value.isdecimal() and value.isascii() and len(value) < 10 else None
 
 
 _BY_CODE = {

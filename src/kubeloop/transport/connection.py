@@ -14,6 +14,7 @@ from kubeloop.transport.dial import Dialer
 from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import Wire
+from kubeloop.transport.request_head import request_head
 
 _logger = logging.getLogger("kubeloop.transport")
 
@@ -29,6 +30,7 @@ class Answer:
     def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: str) -> None:
         self._pool = pool
         self._wire: Wire | None = wire
+        self._complete = False
         self._request = request
         self.status = status
         self.headers = headers
@@ -43,36 +45,48 @@ class Answer:
         while part := await self.chunk():
             parts.append(part)
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        coding = self.headers.get("Content-Encoding", "identity").lower()
+        coding = self.coding
         if coding == "identity" or not body:
             return body
         return self._pool.unpack(body, coding, self._request)
 
+    @property
+    def coding(self) -> str:
+        """How the body is compressed; ``identity`` if it is not."""
+        return self.headers.get("Content-Encoding", "").strip().lower() or "identity"
+
     async def chunk(self) -> bytes:
         """What has come since the last call, or the next piece; empty at the end."""
         if self._wire is None:
-            return b""
+            if self._complete:
+                return b""
+            raise TransportError(f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request})")
         try:
             return await self._wire.chunk()
         except TRANSPORT_FAULTS as error:
-            raise failure_of(error, self._pool.config, self._request) from error
+            raise self._pool.failure(error, self._request) from error
 
     def close(self) -> None:
         """Give the connection back, or end it if the body was not read to its end: whoever leaves a watch wants its socket back now."""
         wire, self._wire = self._wire, None
         if wire is not None:
+            self._complete = wire.complete
             self._pool.give_back(wire)
 
 
 class Connections:
-    """All connections of one transport; each carries one request at a time. For one event loop."""
+    """All connections of one transport; each carries one request at a time. For one event loop.
+
+    There are as many as requests and streams at the same time; ``Transport`` bounds the requests. Idle ones are closed after
+    ``IDLE_TIMEOUT`` when the next request comes, or when the server closes them.
+    """
 
     def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, user_agent: str) -> None:
         self.config = config
         self._authenticator = authenticator
         self._clock = clock
         self._user_agent = user_agent
-        self._dialer = Dialer(config.server, config.proxy_url, config.tls_server_name)
+        self._dialer = Dialer(config.server, config.proxy_url, config.tls_server_name, config.source)
         self._all: set[Wire] = set()
         self._idle: list[Wire] = []
         self._tls: ssl.SSLContext | None = None
@@ -86,9 +100,11 @@ class Connections:
 
         Raises:
             TransportError: no answer.
-            ValueError: a header or the target holds a line break.
+            ValueError: a header or the target would not stay what it is (``request_head``).
         """
-        head = self._head(method, target, headers, body)
+        length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
+        sent = [("Host", self._dialer.authority), ("User-Agent", self._user_agent), *headers, *self._dialer.proxy_headers.items()]
+        head = request_head(method, self._dialer.target_prefix, target, sent, length)
         wire: Wire | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None
@@ -96,15 +112,22 @@ class Connections:
             status, received = await wire.exchange(method, head, body)
         except TRANSPORT_FAULTS as error:
             self._drop(wire)
-            raise failure_of(error, self.config, request) from error
+            raise self.failure(error, request) from error
         except BaseException:
             # A cancelled request must not leave its answer to the next one.
             self._drop(wire)
             raise
         return Answer(self, wire, status, received, request)
 
+    def failure(self, error: BaseException, request: str) -> TransportError:
+        """The error to raise for what a connection raised."""
+        if self._closed:
+            return TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport was closed meanwhile ({request})')
+        return failure_of(error, self.config, request)
+
     def give_back(self, wire: Wire) -> None:
-        if wire.reusable and wire.complete and not self._closed:
+        # A connection made with a certificate that was renewed or refused since must not serve another request.
+        if wire.reusable and wire.complete and not self._closed and wire.made_with is self._tls:
             wire.idle_since = self._clock.now()
             self._idle.append(wire)
         else:
@@ -116,7 +139,7 @@ class Connections:
         import zlib
 
         try:
-            if coding == "gzip":
+            if coding in ("gzip", "x-gzip"):
                 return gzip.decompress(body)
             fault = f"it is coded as {coding}, which was not asked for"
         except (OSError, EOFError, zlib.error) as error:
@@ -131,26 +154,12 @@ class Connections:
             self._drop(wire)
         await asyncio.gather(*(wire.wait_closed() for wire in wires))
 
-    def _head(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> bytes:
-        lines = [
-            f"{method} {self._dialer.target_prefix}{target} HTTP/1.1",
-            f"Host: {self._dialer.authority}",
-            f"User-Agent: {self._user_agent}",
-        ]
-        lines += [f"{name}: {value}" for name, value in headers]
-        lines += [f"{name}: {value}" for name, value in self._dialer.proxy_headers.items()]
-        if body is not None or method in ("POST", "PUT", "PATCH"):
-            lines.append(f"Content-Length: {len(body or b'')}")
-        text = "\r\n".join([*lines, "", ""])
-        if text.count("\n") != len(lines) + 1 or text.count("\r") != len(lines) + 1 or target.strip() != target or " " in target:
-            raise ValueError(f"a header or the path of a request holds a line break or blank ({method} {target!r})")
-        return text.encode("utf-8")
-
     async def _connect(self, tls: ssl.SSLContext | None) -> Wire:
         wire = await self._dialer.connect(tls)
         if self._closed:
             wire.abort()
-            raise TransportError(f"{self.config.server}: the transport was closed meanwhile")
+            raise ConnectionAbortedError("closed meanwhile")
+        wire.made_with = tls
         self._all.add(wire)
         return wire
 

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import socket
 import ssl
 from collections.abc import Mapping
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-from kubeloop.transport.http1 import Wire
+from kubeloop.transport.head import ProtocolError
+from kubeloop.transport.http1 import ConnectionEndedError, Wire
+from kubeloop.transport.proxy import Proxy, proxy_for
 
 CONNECT_TIMEOUT = 30.0
 _HANDSHAKE_TIMEOUT = 10.0
 
 
 class ProxyRefusedError(Exception):
-    """A proxy did not open a tunnel."""
+    """A proxy could not be reached or did not open a tunnel. The text names the proxy, where it is set, and the way out."""
 
 
 class Dialer:
     """Knows one server and how to get there."""
 
-    def __init__(self, server: str, proxy: str, server_name: str) -> None:
+    def __init__(self, server: str, proxy: str, server_name: str, source: str = "configuration") -> None:
+        """``source`` says where ``proxy`` was named, for messages.
+
+        Raises:
+            ConfigError: the environment names a proxy that cannot be used.
+        """
         self._server = urlsplit(server)
         self._secure = self._server.scheme == "https"
         self.host = self._server.hostname or ""
         self.port = self._server.port or (443 if self._secure else 80)
         self._server_name = server_name or self.host
-        self.proxy = proxy or _proxy_of_environment(self._server)
-        self._proxy = urlsplit(self.proxy)
+        self.proxy = proxy_for(self._server, proxy, source)
         self.base = self._server.path.rstrip("/")
         shown = f"[{self.host}]" if ":" in self.host else self.host
         self.authority = f"{shown}:{self.port}" if self._server.port else shown
@@ -39,12 +44,12 @@ class Dialer:
     @property
     def target_prefix(self) -> str:
         """What stands before the path in a request line: a proxy of plain HTTP wants the whole URL (RFC 9112, section 3.2.2)."""
-        return f"http://{self.authority}{self.base}" if self._proxy.hostname and not self._secure else self.base
+        return f"http://{self.authority}{self.base}" if self.proxy and not self._secure else self.base
 
     @property
     def proxy_headers(self) -> Mapping[str, str]:
         """For requests that a proxy of plain HTTP passes on."""
-        return self._credentials() if self._proxy.hostname and not self._secure else {}
+        return self._credentials() if self.proxy and not self._secure else {}
 
     async def connect(self, tls: ssl.SSLContext | None) -> Wire:
         """A new connection.
@@ -53,41 +58,63 @@ class Dialer:
             OSError, ssl.SSLError, TimeoutError, ProxyRefusedError: there is none.
         """
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            if self._proxy.hostname:
-                return await self._through_proxy(tls)
+            if self.proxy is not None:
+                return await self._through_proxy(self.proxy, tls)
             return await _open(self.host, self.port, tls, self._server_name)
 
-    async def _through_proxy(self, tls: ssl.SSLContext | None) -> Wire:
-        secure = self._proxy.scheme == "https"
-        name = self._proxy.hostname or ""
-        wire = await _open(name, self._proxy.port or (443 if secure else 80), ssl.create_default_context() if secure else None, name)
-        if tls is None:
-            return wire
+    async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
+        secure = proxy.url.scheme == "https"
+        name = proxy.url.hostname or ""
+        wire: Wire | None = None
         try:
-            lines = [
-                f"CONNECT {self.tunnel} HTTP/1.1",
-                f"Host: {self.tunnel}",
-                *(f"{key}: {value}" for key, value in self._credentials().items()),
-            ]
-            status, _ = await wire.exchange("CONNECT", "\r\n".join([*lines, "", ""]).encode("latin-1"), None)
-            if not 200 <= status < 300:
-                raise ProxyRefusedError(f"the proxy {self._proxy.scheme}://{name} refused: HTTP status {status}")
-            assert wire.transport is not None
-            inner = Wire()
-            made = await asyncio.get_running_loop().start_tls(
-                wire.transport, inner, tls, server_hostname=self._server_name, ssl_handshake_timeout=_HANDSHAKE_TIMEOUT
-            )
-            assert made is not None
-            inner.connection_made(made)
+            wire = await _open(name, proxy.url.port or (443 if secure else 80), ssl.create_default_context() if secure else None, name)
+            if tls is None:
+                return wire
+            await self._ask_for_tunnel(wire, proxy)
+        except (OSError, ConnectionEndedError, ProtocolError) as error:
+            if wire is not None:
+                wire.abort()
+            fault = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            raise ProxyRefusedError(f"the proxy {proxy.shown} cannot be reached: {fault}; it is set by {proxy.origin}") from error
         except BaseException:
-            wire.abort()
+            if wire is not None:
+                wire.abort()
             raise
+        return await self._inside(wire, tls)
+
+    async def _ask_for_tunnel(self, wire: Wire, proxy: Proxy) -> None:
+        lines = [
+            f"CONNECT {self.tunnel} HTTP/1.1",
+            f"Host: {self.tunnel}",
+            *(f"{key}: {value}" for key, value in self._credentials().items()),
+        ]
+        status, _ = await wire.exchange("CONNECT", "\r\n".join([*lines, "", ""]).encode("latin-1"), None)
+        if 200 <= status < 300:
+            return
+        way_out = "allow it there, or leave this server out by NO_PROXY"
+        if status == 407:
+            way_out = f"write user and password into the URL of {proxy.origin}: http://USER:PASSWORD@HOST:PORT"
+        raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {self.tunnel}; {way_out}")
+
+    async def _inside(self, outer: Wire, tls: ssl.SSLContext) -> Wire:
+        """TLS with the server within the tunnel."""
+        assert outer.transport is not None
+        inner = Wire()
+        try:
+            made = await asyncio.get_running_loop().start_tls(
+                outer.transport, inner, tls, server_hostname=self._server_name, ssl_handshake_timeout=_HANDSHAKE_TIMEOUT
+            )
+        except BaseException:
+            outer.abort()
+            raise
+        assert made is not None
+        inner.connection_made(made)
         return inner
 
     def _credentials(self) -> Mapping[str, str]:
-        if not self._proxy.username:
+        if self.proxy is None or not self.proxy.url.username:
             return {}
-        pair = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
+        pair = f"{unquote(self.proxy.url.username)}:{unquote(self.proxy.url.password or '')}"
         return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
@@ -113,17 +140,3 @@ def _watch_over(made: socket.socket | None) -> None:
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000)):
         if hasattr(socket, option):  # named differently, or missing, outside Linux
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _proxy_of_environment(server: SplitResult) -> str:
-    """``HTTPS_PROXY`` and the like, minus ``NO_PROXY``; never for loopback, as in Go."""
-    host = server.hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
-        return ""
-    if not any(name.lower().endswith("_proxy") for name in os.environ):
-        return ""
-    # Dear to import, and rarely needed.
-    from urllib.request import getproxies_environment, proxy_bypass
-
-    proxy = getproxies_environment().get(server.scheme, "")
-    return "" if not proxy or proxy_bypass(host) else proxy

@@ -34,6 +34,11 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
         return TransportError(f"{where}: {error}")
     if isinstance(error, ProtocolError):
         return TransportError(f"{where}: the answer is not HTTP ({error}); check server in {config.source}")
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return TransportError(f"{where}: too many files and sockets are open in this program; raise its limit (ulimit -n)")
+    if isinstance(error, ConnectionAbortedError) and error.errno is None:
+        # asyncio's own, and no end of a connection: the peer took the connection and then said nothing.
+        return TransportError(f"{where}: no TLS handshake in time; check server in {config.source}, and what stands between")
     # Several addresses of one name: asyncio puts their errors into one text.
     if isinstance(error, ConnectionRefusedError) or (isinstance(error, OSError) and f"[Errno {errno.ECONNREFUSED}]" in str(error)):
         return ConnectionRefused(f"{where}: connection refused: nothing listens there; is the server running, and is this its port?")

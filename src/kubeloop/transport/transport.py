@@ -32,6 +32,12 @@ Query: TypeAlias = Mapping[str, str | int | bool | None]
 """Parameters of a URL; None leaves one out, a boolean is written as Kubernetes does."""
 
 MAX_RETRIES = 10
+MAX_REQUESTS = 100
+"""Requests at the same time; more wait. Streams are not counted: a watch would hold its place for minutes."""
+# client-go waits as long between two reads of a connection that breaks (rest/with_retry.go, retryAfterResponse).
+_AFTER_RESET = 1
+_REDIRECTS = (301, 302, 303, 307, 308)
+_SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie")
 _REMEMBERED_WARNINGS = 1000
 
 
@@ -60,10 +66,14 @@ class Transport:
     Guarantees
         A cancelled call closes its socket, so that the server sees the end at once.
         A body is sent again only after 429 or 5xx with ``Retry-After``, or (GET only) when the connection broke; at most 10 times.
+        At most ``MAX_REQUESTS`` requests have a connection at the same time, and each stream has one more.
         Credentials never reach a log record.
 
     Not guaranteed
         That a write which ended in ``TransportError`` was not carried out.
+        An answer, without ``timeout``, from a server that is there but says nothing. One that vanished is noticed within about a minute.
+        A bound for what a server sends: ``request`` holds the whole answer, unpacked, in memory; ``stream`` holds about 1 MiB.
+        Redirects: they are errors, so that credentials go nowhere else.
     """
 
     def __init__(
@@ -85,6 +95,7 @@ class Transport:
         impersonate = config.credentials.impersonate
         self._impersonation = impersonation_headers(impersonate) if impersonate else []
         self._connections: Connections | None = None
+        self._places = asyncio.Semaphore(MAX_REQUESTS)
         self._closed = False
         self._warned: set[str] = set()
 
@@ -109,7 +120,8 @@ class Transport:
 
         Raises:
             ApiError: the server answered with 400 or above; the child says why.
-            TransportError: no answer: refused, reset, untrusted certificate.
+            TransportError: no answer: refused, reset, untrusted certificate; or a redirect.
+            ValueError: a path or header that cannot be sent.
             DeadlineError: no answer within ``timeout``.
         """
         try:
@@ -159,6 +171,11 @@ class Transport:
     ) -> AsyncIterator[Stream]:
         answer, _ = await self._send(method, path, query, body, content_type, accept, headers, read=False)
         try:
+            if answer.coding != "identity":
+                raise TransportError(
+                    f"{self.config.server}: the answer is compressed ({answer.coding}), which was not asked for; "
+                    f"correct what stands between ({describe(method, path, query)})"
+                )
             self._warnings(answer)
             yield Stream(answer)
         finally:
@@ -192,11 +209,14 @@ class Transport:
                     # Upstream repeats nothing but reads here: a write may have been carried out.
                     if last or self._closed or not (read and method == "GET" and _was_reset(error)):
                         raise
-                    delay, why = 0, "connection reset"
+                    # At once after the first: most likely the server closed an idle connection just then.
+                    delay, why = _AFTER_RESET if attempt else 0, "connection reset"
                 else:
-                    if answer.status < 400:
+                    if answer.status < 400 and answer.status not in _REDIRECTS:
                         return answer, content
                     answer.close()
+                    if answer.status < 400:
+                        raise self._redirected(answer, asked)
                     wait = retry_after(answer.headers) if answer.status == 429 or answer.status >= 500 else None
                     if wait is None or last:
                         raise error_of(answer.status, answer.headers, content, method, self._asked(asked, answer.status, attempt))
@@ -208,19 +228,37 @@ class Transport:
     async def _try(
         self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool
     ) -> tuple[Answer, bytes]:
+        if not read:
+            return await self._try_once(method, target, sent, body, asked, read=False)
+        async with self._places:
+            return await self._try_once(method, target, sent, body, asked, read=True)
+
+    async def _try_once(
+        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool
+    ) -> tuple[Answer, bytes]:
         started = self._clock.now()
         answer = await self._open().send(method, target, sent, body, asked)
         try:
-            content = await answer.read() if read or answer.status >= 400 else b""
+            content = await answer.read() if read or answer.status >= 300 else b""
         except BaseException:
             answer.close()
             raise
+        if read:
+            # The connection must be free before the place is: whoever comes next takes it instead of making another.
+            answer.close()
         if answer.status == 401:
             self._authenticator.refused(dict(sent))
         if _logger.isEnabledFor(logging.DEBUG):
-            shown = {name: "<redacted>" if name.lower() == "authorization" else value for name, value in sent}
+            shown = {name: "<redacted>" if name.lower() in _SECRET_HEADERS else value for name, value in sent}
             _logger.debug("HTTP status %d after %.1f ms, headers sent: %s", answer.status, (self._clock.now() - started) * 1000, shown)
         return answer, content
+
+    def _redirected(self, answer: Answer, asked: str) -> TransportError:
+        location = answer.headers.get("Location", "").partition("?")[0]
+        return TransportError(
+            f'{self.config.server} (cluster "{self.config.name}"): HTTP status {answer.status} sends on to "{location}", which is not '
+            f"followed; is server in {self.config.source} the API server's own address? ({asked})"
+        )
 
     def _open(self) -> Connections:
         if self._closed:
@@ -236,10 +274,13 @@ class Transport:
         headers = {"Accept": accept, "Accept-Encoding": "identity" if self.config.disable_compression else "gzip"}
         if content_type:
             headers["Content-Type"] = content_type
-        # An Authorization header of the caller's own wins, and then no plugin runs (client-go transport/round_trippers.go).
-        if more is None or not any(name.lower() == "authorization" for name in more):
+        if more:
+            # The caller's own win, however they are spelled: one header twice may be read in two ways.
+            own = {name.lower() for name in more}
+            headers = {name: value for name, value in headers.items() if name.lower() not in own} | dict(more)
+        # With an Authorization header of the caller's own no plugin runs (client-go transport/round_trippers.go).
+        if not more or "authorization" not in own:
             headers |= await self._authenticator.headers()
-        headers |= more or {}
         return [*headers.items(), *self._impersonation]
 
     def _asked(self, asked: str, status: int, attempt: int) -> str:

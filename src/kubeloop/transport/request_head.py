@@ -1,0 +1,35 @@
+"""Writes the head of a request, or refuses to: what a caller gives must never become another header or another request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# RFC 9110, sections 5.1, 5.5 and 5.6.2. Values may hold what is not ASCII (a user's name in Impersonate-User), sent as UTF-8 like Go does.
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TARGET = re.compile(r"/[!-\"$-~]*")
+# Their values say how the request is framed; only the transport knows.
+_OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "te"))
+
+
+def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None) -> bytes:
+    """The head, empty line included. ``headers`` begin with Host. ``length`` None: no body.
+
+    Raises:
+        ValueError: a method, path or header that cannot be sent. Values are not shown: they may be secret.
+    """
+    if _TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
+        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode what is not ASCII ({method} {target!r})")
+    lines = [f"{method} {prefix}{target} HTTP/1.1"]
+    for place, (name, value) in enumerate(headers):
+        if _TOKEN.fullmatch(name) is None or _NO_VALUE.search(value):
+            raise ValueError(
+                f"the header {name!r} holds a line break or another control character, or its name a blank ({method} {target!r})"
+            )
+        if place and name.lower() in _OWN:
+            raise ValueError(f"the header {name} is the transport's own; leave it out ({method} {target!r})")
+        lines.append(f"{name}: {value}")
+    if length is not None:
+        lines.append(f"Content-Length: {length}")
+    return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
