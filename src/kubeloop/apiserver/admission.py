@@ -6,8 +6,8 @@ Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kubeloop.apiserver import refusals
@@ -23,7 +23,10 @@ JSONObject = dict[str, Any]
 
 @dataclass(slots=True)
 class Attributes:
-    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed by mutating plug-ins."""
+    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed by mutating plug-ins.
+
+    A plug-in adds to ``after`` what is to be called once the write is stored or refused.
+    """
 
     operation: str
     resource: ServedResource
@@ -34,6 +37,7 @@ class Attributes:
     old: JSONObject | None
     user: User
     dry_run: bool
+    after: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Plugin(Protocol):

@@ -79,7 +79,7 @@ class ApiServer:
         schemas = builtin()
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
-        plugins = builtin_plugins(self.registry, self.objects, clock, default_account_may_lack=True)
+        plugins = builtin_plugins(self.registry, self.objects, default_account_may_lack=True)
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
         self.writer = Writer(self.objects, self.admission, clock)
         self.deleter = Deleter(self.writer)

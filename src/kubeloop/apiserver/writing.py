@@ -7,7 +7,7 @@ ownership (its place: not implemented, managedFields are not kept), compare-and-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -46,9 +46,16 @@ class Call:
     context: RequestContext
     subresource: str = ""
     dry_run: bool = False
+    #: What admission plug-ins want called when the write is stored or refused.
+    after: list[Callable[[], None]] = field(default_factory=list)
 
     def attributes(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
-        return Attributes(operation, self.resource, self.subresource, self.namespace, self.name, obj, old, self.user, self.dry_run)
+        where = self.resource, self.subresource, self.namespace, self.name
+        return Attributes(operation, *where, obj, old, self.user, self.dry_run, self.after)
+
+    def finish(self) -> None:
+        while self.after:
+            self.after.pop()()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,12 @@ class Writer:
         Raises:
             AlreadyExists, Invalid, BadRequest; whatever admission raises.
         """
+        try:
+            return await self._create(call, obj)
+        finally:
+            call.finish()
+
+    async def _create(self, call: Call, obj: JSONObject) -> Outcome:
         resource, strategy = call.resource, call.resource.strategy
         metadata = metadata_of(obj)
         set_namespace(metadata, call.namespace)
@@ -130,12 +143,14 @@ class Writer:
             if check_uid:
                 self._check_uid(call, obj, current)
             unconditional = self._check_version(call, obj, current)
-            await self._revise(call, obj, current.obj, status=status)
             try:
+                await self._revise(call, obj, current.obj, status=status)
                 return await self._replace(call, obj, current)
             except StaleWrite:
                 if not (unconditional or retry):
                     raise refusals.conflict(resource.gvr.group_resource, call.name, refusals.STALE) from None
+            finally:
+                call.finish()
 
     async def _insert(self, call: Call, obj: JSONObject, generated: bool) -> Outcome:
         resource, metadata = call.resource, obj["metadata"]

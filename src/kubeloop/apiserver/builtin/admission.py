@@ -11,7 +11,6 @@ from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.kinds import GroupResource
-from kubeloop.timing import Clock
 
 _PROTECTED = {
     GroupResource("", "persistentvolumes"): "kubernetes.io/pv-protection",
@@ -57,7 +56,7 @@ class StorageProtection:
         """Nothing is left to check."""
 
 
-def builtin_plugins(registry: Registry, objects: Objects, clock: Clock, *, default_account_may_lack: bool = False) -> list[Plugin]:
+def builtin_plugins(registry: Registry, objects: Objects, *, default_account_may_lack: bool = False) -> list[Plugin]:
     """What comes after the namespace lifecycle. ``ServiceAddresses`` is no plug-in upstream but happens at the same moment."""
     return [
         ServiceAccounts(registry, objects, default_may_lack=default_account_may_lack),
@@ -65,5 +64,5 @@ def builtin_plugins(registry: Registry, objects: Objects, clock: Clock, *, defau
         Priority(registry, objects),
         DefaultTolerations(),
         StorageProtection(),
-        ServiceAddresses(registry, objects, clock),
+        ServiceAddresses(registry, objects),
     ]

@@ -5,6 +5,7 @@ Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; 
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import random
 from typing import Any
@@ -26,13 +27,10 @@ from kubeloop.apiserver.storage.protocol import prefix_end
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
-from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
 
 SERVICES = GroupResource("", "services")
-#: Seconds that an address stays taken for a service that was not stored in the end.
-_HOLD = 60.0
 #: What a dry run is given: an address that is nobody's, and ports above the range.
 _DRY_ADDRESS = "10.0.0.0"
 
@@ -54,24 +52,21 @@ class ServiceAddresses:
         self,
         registry: Registry,
         objects: Objects,
-        clock: Clock,
         *,
         cluster_ips: str = "10.0.0.0/24",
         ports: range = range(30000, 32768),
     ) -> None:
         self._registry = registry
         self._objects = objects
-        self._clock = clock
         self._network = ipaddress.IPv4Network(cluster_ips)
         self._ports = ports
-        self._held: dict[str | int, tuple[float, str]] = {}
+        #: Of services on their way through the server, which storage does not show yet.
+        self._held: dict[str | int, _Request] = {}
+        self._giving = asyncio.Lock()
 
     async def mutate(self, attributes: Attributes) -> None:
         obj = attributes.obj
         is_service = attributes.resource.gvr.group_resource == SERVICES and not attributes.subresource
-        if is_service and attributes.operation == "DELETE" and not attributes.dry_run:
-            owner = f"{attributes.namespace}/{attributes.name}"
-            self._held = {key: held for key, held in self._held.items() if held[1] != owner}
         if obj is None or not is_service or attributes.operation not in ("CREATE", "UPDATE"):
             return
         old = attributes.old
@@ -80,19 +75,18 @@ class ServiceAddresses:
         settle_cluster_ips(obj, old)
         if faults := settle_families(obj, old):
             raise _refused(obj, faults)
-        taken = {} if attributes.dry_run else await self._taken()
-        request = _Request(self, obj, old, taken, dry_run=attributes.dry_run)
-        request.give_address()
-        request.give_ports()
+        async with self._giving:
+            taken = {} if attributes.dry_run else await self._taken()
+            request = _Request(taken, obj, old, self, dry_run=attributes.dry_run)
+            attributes.after.append(lambda: self._release(request))
+            request.give()
 
     async def validate(self, attributes: Attributes) -> None:
         """Nothing is left to check."""
 
     async def _taken(self) -> dict[str | int, str]:
         """Addresses and ports with namespace and name of who has them: stored services, and those on their way."""
-        now = self._clock.now()
-        self._held = {key: held for key, held in self._held.items() if held[0] > now}
-        taken: dict[str | int, str] = {key: owner for key, (_, owner) in self._held.items()}
+        taken = {key: request.name for key, request in self._held.items()}
         resource = self._registry.get(GroupVersionResource("", "v1", "services"))
         if resource is None:
             return taken
@@ -105,8 +99,11 @@ class ServiceAddresses:
                     taken[key] = owner
         return taken
 
-    def hold(self, key: str | int, owner: str) -> None:
-        self._held[key] = (self._clock.now() + _HOLD, owner)
+    def hold(self, key: str | int, request: _Request) -> None:
+        self._held[key] = request
+
+    def _release(self, request: _Request) -> None:
+        self._held = {key: holder for key, holder in self._held.items() if holder is not request}
 
     def in_range(self, address: str) -> bool:
         found = ipaddress.ip_address(address)
@@ -138,13 +135,17 @@ class _Request:
     """One service on its way, and what is taken."""
 
     def __init__(
-        self, owner: ServiceAddresses, obj: JSONObject, old: JSONObject | None, taken: dict[str | int, str], *, dry_run: bool
+        self, taken: dict[str | int, str], obj: JSONObject, old: JSONObject | None, owner: ServiceAddresses, *, dry_run: bool
     ) -> None:
         self.owner, self.obj, self.old, self.taken, self.dry_run = owner, obj, old, taken, dry_run
         self.name = _owner(obj)
         self._dry_port = owner.ports.stop
 
-    def give_address(self) -> None:
+    def give(self) -> None:
+        self._give_address()
+        self._give_ports()
+
+    def _give_address(self) -> None:
         spec = self.obj["spec"]
         if not needs_cluster_ip(self.obj) or is_headless(self.obj):
             return
@@ -180,7 +181,7 @@ class _Request:
         if why:
             raise _refused(self.obj, [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")])
 
-    def give_ports(self) -> None:
+    def _give_ports(self) -> None:
         spec = self.obj["spec"]
         if kind_of(self.obj) in ("NodePort", "LoadBalancer"):
             self._give_node_ports(spec.get("ports") or [])
@@ -236,7 +237,7 @@ class _Request:
     def _take(self, key: str | int) -> None:
         self.taken[key] = self.name
         if not self.dry_run:
-            self.owner.hold(key, self.name)
+            self.owner.hold(key, self)
 
 
 def _owner(service: JSONObject) -> str:

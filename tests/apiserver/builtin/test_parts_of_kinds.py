@@ -1,0 +1,169 @@
+"""What built-in kinds make of a write: defaults, dropped fields, generation, status, conversion."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kubeloop.apiserver.builtin.batch.schedule import schedule_fault
+from kubeloop.apiserver.builtin.conversion import convert_autoscaler
+from kubeloop.apiserver.builtin.difference import difference
+from kubeloop.apiserver.builtin.images import default_pull_policy
+from tests.apiserver.builtin.writes import create, strategy, update
+
+PODS = "/api/v1/namespaces/n/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/n/deployments"
+
+
+def _pod(**container: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "x", **container}]}}
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1", "IfNotPresent"),
+        ("host:5000/nginx", "Always"),
+        ("host:5000/nginx:1", "IfNotPresent"),
+        (f"nginx@sha256:{'0' * 64}", "IfNotPresent"),
+        (f"nginx:latest@sha256:{'0' * 64}", "Always"),
+    ],
+)
+def test_only_latest_images_are_always_pulled(image: str, policy: str) -> None:
+    assert default_pull_policy(image) == policy
+    assert create(PODS, _pod(image=image)).obj["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("resources", "quality"),
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
+        ({"limits": {"cpu": "0"}}, "BestEffort"),
+        ({"limits": {"a.b/c": "1"}}, "BestEffort"),
+    ],
+)
+def test_quality_of_service_follows_resources(resources: dict[str, Any], quality: str) -> None:
+    assert create(PODS, _pod(resources=resources)).obj["status"]["qosClass"] == quality
+
+
+@pytest.mark.parametrize(
+    "schedule", ["* * * * *", "*/5 0-6/2 1,15 jan-mar MON", "@hourly", "@every 1h30m", "@every 1.5h", "59 23 31 12 6", "? ? ? ? ?"]
+)
+def test_schedules_that_can_be_read(schedule: str) -> None:
+    assert schedule_fault(schedule) == ""
+
+
+@pytest.mark.parametrize(
+    ("duration", "fault"),
+    [
+        ("", 'invalid duration ""'),
+        ("5", 'missing unit in duration "5"'),
+        ("1h2", 'missing unit in duration "1h2"'),
+        ("1h5x", 'unknown unit "x" in duration "1h5x"'),
+        (".h", 'invalid duration ".h"'),
+        ("999999999999h", 'invalid duration "999999999999h"'),
+    ],
+)
+def test_says_what_is_wrong_with_a_duration(duration: str, fault: str) -> None:
+    assert schedule_fault(f"@every {duration}") == f"failed to parse duration @every {duration}: time: {fault}"
+
+
+def test_fields_behind_closed_gates_are_dropped() -> None:
+    spec = create(PODS, _pod(lifecycle={"stopSignal": "SIGTERM"})).obj["spec"]
+    assert "lifecycle" not in spec["containers"][0]
+    hooks = {"preStop": {"exec": {"command": ["a"]}}}
+    spec = create(PODS, _pod(lifecycle={**hooks, "stopSignal": "SIGTERM"})).obj["spec"]
+    assert spec["containers"][0]["lifecycle"] == hooks
+
+
+def test_a_claim_says_its_source_twice() -> None:
+    path = "/api/v1/namespaces/n/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
+    source = {"apiGroup": "g", "kind": "X", "name": "a"}
+    found = create(path, {"metadata": {"name": "a"}, "spec": {**spec, "dataSourceRef": source}}).obj["spec"]
+    assert found["dataSource"] == found["dataSourceRef"] == source
+    found = create(path, {"metadata": {"name": "a"}, "spec": {**spec, "dataSource": source}}).obj["spec"]
+    assert "dataSource" not in found
+    found = create(path, {"metadata": {"name": "a"}, "spec": {**spec, "dataSourceRef": {**source, "namespace": "o"}}}).obj["spec"]
+    assert "dataSourceRef" not in found
+
+
+def test_status_is_out_of_reach_of_the_main_resource() -> None:
+    body = {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": _pod()["spec"]}}}
+    created = create(DEPLOYMENTS, {"metadata": {"name": "a"}, **body, "status": {"replicas": 3}})
+    assert created.faults == []
+    assert created.obj["status"] == {}
+    changed = copy.deepcopy(created.obj)
+    changed["status"]["replicas"] = 3
+    assert update(DEPLOYMENTS, changed, created.obj).obj["status"] == {}
+    changed["spec"]["replicas"] = 7
+    found = update(DEPLOYMENTS, changed, created.obj, "status").obj
+    assert found["status"]["replicas"] == 3
+    assert found["spec"]["replicas"] == 1
+
+
+def test_a_secret_takes_text() -> None:
+    body = {"metadata": {"name": "a"}, "stringData": {"a": "text"}, "data": {"a": "eA==", "b": "eA=="}}
+    found = create("/api/v1/namespaces/n/secrets", body).obj
+    assert found["data"] == {"a": "dGV4dA==", "b": "eA=="}
+    assert "stringData" not in found
+    assert found["type"] == "Opaque"
+
+
+def test_a_namespace_is_active_and_carries_its_name() -> None:
+    found = create("/api/v1/namespaces", {"metadata": {"name": "a"}}).obj
+    assert found["metadata"]["labels"] == {"kubernetes.io/metadata.name": "a"}
+    assert found["spec"] == {"finalizers": ["kubernetes"]}
+    assert found["status"] == {"phase": "Active"}
+
+
+def test_pods_end_with_grace_only_on_a_node() -> None:
+    pods = strategy("", "pods")
+    assert pods.default_grace is not None
+    found = create(PODS, _pod()).obj
+    assert pods.default_grace(found) == 0
+    found["spec"]["nodeName"] = "n"
+    assert pods.default_grace(found) == 30
+
+
+def test_warns_of_what_is_deprecated_or_odd() -> None:
+    pod = _pod(env=[{"name": "a", "value": "1"}, {"name": "a", "value": "2"}])
+    pod["spec"]["hostIPC"] = False
+    found = create(PODS, pod).warnings
+    assert found == ['spec.containers[0].env[1]: hides previous definition of "a", which may be dropped when using apply']
+
+
+def test_an_autoscaler_survives_the_older_version() -> None:
+    obj = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "a"},
+        "spec": {
+            "maxReplicas": 3,
+            "scaleTargetRef": {"kind": "Deployment", "name": "a", "apiVersion": "apps/v1"},
+            "metrics": [
+                {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+                {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}},
+            ],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}},
+        },
+        "status": {"currentReplicas": 1, "desiredReplicas": 2, "currentMetrics": None},
+    }
+    older = convert_autoscaler(copy.deepcopy(obj), "v1")
+    assert older["spec"]["targetCPUUtilizationPercentage"] == 50
+    back = convert_autoscaler(older, "v2")
+    assert back["spec"]["behavior"] == obj["spec"]["behavior"]  # type: ignore[index]
+    assert sorted(one["type"] for one in back["spec"]["metrics"]) == ["Pods", "Resource"]
+    assert not back["metadata"].get("annotations")
+
+
+def test_a_difference_shows_what_changed() -> None:
+    assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == '@@ -1,4 +1,4 @@\n {\n  "a": 1,\n- "b": 2\n+ "b": 3\n }'
