@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
+import socket
 import ssl
 from collections.abc import Iterable
 
@@ -22,6 +24,10 @@ _logger = logging.getLogger("kubeloop.transport")
 IDLE_TIMEOUT = 60.0
 # client-go re-reads certificate files as often (transport/cert_rotation.go).
 CERTIFICATE_PERIOD = 300.0
+# What is repeated anyway when an idle connection turns out to be closed.
+_REPEATABLE = ("GET", "HEAD")
+# Turns of the event loop until an end that waits in the socket was read and told: select, TLS, protocol.
+_TURNS = 3
 
 
 class Answer:
@@ -108,7 +114,11 @@ class Connections:
         wire: Wire | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None
-            wire = self._take_idle() or await self._connect(tls)
+            wire = self._take_idle()
+            if wire is not None and method not in _REPEATABLE and _has_news(wire):
+                wire = await self._still_open(wire)
+            if wire is None:
+                wire = await self._connect(tls)
             status, received = await wire.exchange(method, head, body)
         except TRANSPORT_FAULTS as error:
             self._drop(wire)
@@ -175,6 +185,22 @@ class Connections:
             self._drop(wire)
         return None
 
+    async def _still_open(self, wire: Wire) -> Wire | None:
+        """The connection if it may still be used, else another idle one or None."""
+        candidate: Wire | None = wire
+        try:
+            while candidate is not None and _has_news(candidate):
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+                if candidate.reusable:
+                    break  # news of TLS itself, a session ticket
+                self._drop(candidate)
+                candidate = self._take_idle()
+        except BaseException:
+            self._drop(candidate)
+            raise
+        return candidate
+
     def _drop(self, wire: Wire | None) -> None:
         if wire is not None:
             wire.abort()
@@ -215,3 +241,17 @@ class Connections:
     def _read_files(self) -> tuple[bytes, ...]:
         user = self.config.credentials
         return tuple(pem.read() for pem in (self.config.ca, user.client_certificate, user.client_key) if pem is not None and not pem.data)
+
+
+def _has_news(wire: Wire) -> bool:
+    """True if the kernel has something of an idle connection that the event loop has not seen: most likely its end.
+
+    After a long computation the loop still takes connections for open that the server closed meanwhile, and a write on
+    one of them would fail with nobody knowing whether it was carried out.
+    """
+    made: socket.socket | None = wire.transport.get_extra_info("socket") if wire.transport is not None else None
+    if made is None or made.fileno() < 0 or not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(made.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

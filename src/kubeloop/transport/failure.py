@@ -68,6 +68,11 @@ def _tls_failure(error: ssl.SSLError, config: ClusterConfig, where: str) -> Tran
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if "wrong version number" in reason or "http request" in reason or "record layer failure" in reason:
         return TransportError(f"{where}: the server does not speak TLS; should server in {config.source} begin with http:// ?")
-    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
-        return TransportError(f"{where}: the server refuses the client certificate of {config.credentials.owner} ({reason}); renew it")
-    return TransportError(f"{where}: TLS failed: {reason}")
+    user = config.credentials
+    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason or "handshake failure" in reason):
+        if user.client_certificate is None and user.exec is None:
+            return TransportError(f"{where}: the server wants a client certificate ({reason}); give one to {user.owner}")
+        return TransportError(f"{where}: the server refuses the client certificate of {user.owner} ({reason}); renew it")
+    if "protocol" in reason and ("version" in reason or "unsupported" in reason):
+        return TransportError(f"{where}: the server speaks only TLS older than 1.2 ({reason}); update it, or what stands between")
+    return TransportError(f"{where}: TLS failed: {reason}; check server in {config.source}, and what stands between")
