@@ -85,6 +85,23 @@ async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_e
     assert server.received == []
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({"app": "web,tier=db"}, id="a value that would be two requirements"),
+        pytest.param({"app in (a,b),x": "y"}, id="a key that would be two requirements"),
+        pytest.param({"app": "we b"}, id="a value that no label has"),
+    ],
+)
+async def test_pairs_that_are_no_labels_are_not_sent(labels: dict[str, str]) -> None:
+    async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(ValueError, match="app"):
+            await client.list(ConfigMap, labels=labels)
+        with pytest.raises(ValueError, match="app"):
+            await client.delete_collection(ConfigMap, labels=labels)
+    assert server.received == []
+
+
 def page(items: list[str], token: str = "", version: str = "5") -> Reply:
     metadata = {"resourceVersion": version, **({"continue": token} if token else {})}
     return Reply(

@@ -172,6 +172,70 @@ async def test_a_watch_ends_with(reply: Reply, raised: type[Exception]) -> None:
     assert len(server.received) == 1
 
 
+async def test_a_watch_that_ends_at_once_is_not_begun_again_without_a_pause() -> None:
+    clock = FakeClock()
+    async with FaultServer(Reply(chunks=[])) as server, Client(Transport(server.config(), clock=clock), clock=clock) as client:
+
+        async def read() -> None:
+            async with client.watch(ConfigMap, resource_version="1") as events:
+                async for _ in events:
+                    pass
+
+        reading = asyncio.create_task(read())
+        for _ in range(20):
+            await asyncio.sleep(0.002)
+        assert len(server.received) == 1
+        await clock.advance(2)
+        while len(server.received) < 2:
+            await asyncio.sleep(0.001)
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
+async def test_objects_of_a_page_that_is_newer_than_the_first_are_not_told_twice() -> None:
+    def answer(received: Received) -> Reply:
+        if "watch=true" in received.query:
+            replayed = frames(
+                ("MODIFIED", item("a", 4)), ("ADDED", item("b", 5)), ("MODIFIED", item("b", 6)), ("MODIFIED", item("b", 9)), end="hang"
+            )
+            return replayed if "resourceVersion=3" in received.query else LAST
+        if "continue=old" in received.query:
+            return status(410, "Expired", "too old", metadata={"continue": "fresh"})
+        more = "continue" not in received.query
+        metadata = {"resourceVersion": "3", "continue": "old"} if more else {"resourceVersion": "7"}
+        entry = item("a", 2) if more else item("b", 6)
+        return Reply(body={"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [entry]})
+
+    async with FaultServer(answer=answer) as server, Client(Transport(server.config())) as client, client.watch(ConfigMap) as events:
+        seen = [(one.type, one.object.metadata.resource_version) for one in [await anext(aiter(events)) for _ in range(4)]]
+    assert seen == [("ADDED", "2"), ("ADDED", "6"), ("MODIFIED", "4"), ("MODIFIED", "9")]
+
+
+def forgetful(then: Reply) -> FaultServer:
+    """The first watch is told that its version is forgotten."""
+    watches = 0
+
+    def answer(received: Received) -> Reply:
+        nonlocal watches
+        if "watch=true" in received.query:
+            watches += 1
+            return frames(error(410, "Expired")) if watches == 1 else then
+        return Reply(body={"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "3"}, "items": [item("a", 2)]})
+
+    return FaultServer(answer=answer)
+
+
+async def test_waiting_outlives_a_version_that_the_server_forgot() -> None:
+    async with forgetful(frames(("MODIFIED", item("a", 9)), end="hang")) as server, Client(Transport(server.config())) as client:
+        found = await client.wait_for(ConfigMap, "a", lambda one: one.metadata.resource_version == "9", timeout=10)
+        assert found.metadata.name == "a"
+
+
+async def test_waiting_for_the_end_outlives_it_too() -> None:
+    async with forgetful(frames(("DELETED", item("a", 9)), end="hang")) as server, Client(Transport(server.config())) as client:
+        await client.wait_gone(ConfigMap, "a", timeout=10)
+
+
 async def test_an_untrusted_server_is_not_tried_again() -> None:
     async with FaultServer(LAST) as server, Client(Transport(server.config(ca=None))) as client:
         with pytest.raises(UntrustedCertificate):

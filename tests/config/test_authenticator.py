@@ -44,6 +44,22 @@ async def test_a_rotated_token_file_is_seen_within_a_minute(tmp_path: Path) -> N
     assert await token(authenticator) == "Bearer two"
 
 
+async def test_a_token_file_of_two_lines_is_named_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first-half\nsecond-half\n")
+    with pytest.raises(ConfigError, match=r"tokenFile: .*token: it holds characters that cannot stand in a header") as raised:
+        await token(of(Credentials(token_file=file)))
+    assert "half" not in str(raised.value)
+
+
+def test_a_token_or_name_that_cannot_stand_in_a_header_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match='user "u": token: it holds characters') as raised:
+        Credentials(token="first\r\nsecond", owner='user "u"')
+    assert "first" not in str(raised.value)
+    with pytest.raises(ConfigError, match="as-groups"):
+        Impersonation(user="jane", groups=("a\nb",))
+
+
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
@@ -142,6 +158,7 @@ async def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
         pytest.param(
             {**credential(token="t"), "apiVersion": "v1"}, 0, 'printed "ExecCredential" of "v1"', id="a plugin of another version"
         ),
+        pytest.param(credential(token="t\r\nEvil: 1"), 0, "printed status.token: it holds characters", id="a token with a line break"),
         pytest.param(credential(token="t"), 3, "ended with exit status 3", id="a plugin that fails"),
     ],
 )

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubeloop.config import load_config
+from kubeloop.config import ClusterConfig, load_config
+from kubeloop.config.kubeconfig import Exec, NamedUser, User
 from kubeloop.meta import ConfigError
 
 PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -252,3 +253,35 @@ def test_printing_shows_no_secret(tmp_path: Path) -> None:
     assert "hunter2" not in repr(config) + str(config)
     assert "me" in repr(config)
     assert "secret-token" not in repr(load_config(write(tmp_path / "config", document())))
+
+
+def test_printing_what_is_read_from_a_file_shows_no_secret() -> None:
+    user = User(token="hunter2", client_key_data="hunter3", exec=Exec(args=["hunter4"]))
+    assert "hunter" not in repr(NamedUser(name="u", user=user))
+
+
+def test_a_proxys_password_is_neither_printed_nor_in_messages() -> None:
+    config = ClusterConfig(server="https://h", proxy_url="http://me:hunter2@proxy.example:3128")
+    assert "hunter2" not in repr(config) + str(config)
+    assert "proxy.example:3128" in repr(config)
+    with pytest.raises(ConfigError, match=r"only http:// and https:// proxies .* not \"socks5://proxy\.example:1080\"") as raised:
+        ClusterConfig(server="https://h", proxy_url="socks5://me:hunter2@proxy.example:1080")
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("server", ["https://me:hunter2@h", "https://me:hunter2@h:99999", "ftp://me:hunter2@h"])
+def test_a_user_in_the_servers_address_is_refused_and_not_shown(server: str) -> None:
+    with pytest.raises(ConfigError, match="server: ") as raised:
+        ClusterConfig(server=server)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("proxy", ["http://", "http://proxy:port", "proxy.example:3128", "http://proxy:0"])
+def test_a_proxy_that_is_none_is_refused_when_the_configuration_is_read(proxy: str) -> None:
+    with pytest.raises(ConfigError, match="proxy-url: "):
+        ClusterConfig(server="https://h", proxy_url=proxy)
+
+
+def test_a_server_with_a_line_break_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is no URL of a server"):
+        ClusterConfig(server="https://h\r\nEvil: 1")

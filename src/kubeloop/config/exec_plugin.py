@@ -26,6 +26,9 @@ class _Status(msgspec.Struct, rename="camel"):
     client_key_data: str = ""
     expiration_timestamp: datetime | None = None
 
+    def __repr__(self) -> str:
+        return f"Status(expires={self.expiration_timestamp})"
+
 
 class _Answer(msgspec.Struct, rename="camel"):
     api_version: str = ""

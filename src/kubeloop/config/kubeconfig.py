@@ -59,6 +59,10 @@ class User(_Entry):
     auth_provider: dict[str, Any] = {}
     exec: Exec | None = None
 
+    def __repr__(self) -> str:
+        # Nearly every field is a secret or may hold one; debuggers and test reports print local variables.
+        return f"User({len([name for name in self.__struct_fields__ if getattr(self, name)])} fields set)"
+
 
 class Context(_Entry):
     cluster: str = ""
