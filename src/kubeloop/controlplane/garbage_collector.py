@@ -103,6 +103,10 @@ class GarbageCollector:
             await watched.registration.wait_synced(timeout)
 
     async def run(self) -> None:
+        # A definition established after the kinds were asked for, but before the informer of definitions had its first list, is told to
+        # nobody as a change. Looking once more when that list is in closes the gap.
+        self._client.mapper.forget()
+        await self._watch_everything()
         if self._workers is not None:
             await self._workers.run()
 
@@ -153,7 +157,7 @@ class GarbageCollector:
     async def _definition_changed(self, event: Event[Resource]) -> None:
         """A custom kind appeared, changed its versions or has gone: look at what is served now."""
         if event.initial or event.type is EventType.RESYNC:
-            return
+            return  # ``run`` looks at what is served when all that was there at the beginning is known
         name = event.head.name
         deleted = event.type is EventType.DELETED
         self._client.mapper.forget()
