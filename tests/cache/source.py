@@ -41,8 +41,15 @@ class Source:
     #: Watches take events from here on only; what lies before is hidden from them.
     hidden: set[int] = field(default_factory=set)
     spaced: bool = False
+    #: Lists are answered only when this is set.
+    lists: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Watches are closed as soon as they are open, after the frames that were waiting and this one.
+    short: JSON | None = None
     _watchers: list[tuple[web.StreamResponse, asyncio.Queue[bytes | None], web.Request]] = field(default_factory=list)
     url: str = ""
+
+    def __post_init__(self) -> None:
+        self.lists.set()
 
     # ---------------------------------------------------------------------------------------------------------- the world
 
@@ -131,6 +138,7 @@ class Source:
         fault = self.list_faults.pop(0) if self.list_faults else None
         if fault is not None:
             return web.json_response(fault, status=fault["code"])
+        await self.lists.wait()
         return self._list(query)
 
     def _list(self, query: dict[str, str]) -> web.Response:
@@ -158,6 +166,9 @@ class Source:
         for version, kind, obj in self.events:
             if version > since and version not in self.hidden:
                 queue.put_nowait(self._bytes({"type": kind, "object": obj}))
+        if self.short is not None:
+            queue.put_nowait(self._bytes(self.short))
+            queue.put_nowait(None)
         watcher = (answer, queue, request)
         self._watchers.append(watcher)
         try:

@@ -10,7 +10,6 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, InformerStopped, OutsideScope, UnknownIndex
 from kubeloop.client import Client
-from kubeloop.meta import DeadlineError
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
 
@@ -174,11 +173,7 @@ async def test_a_handler_that_raises_is_logged_with_the_key_and_goes_on(
         await other.wait_synced()
         await until(lambda: names == ["a", "b"])
         assert "handler fragile failed on added default/a" in caplog.text
-        waiting = asyncio.create_task(broken.wait_synced(10))
-        await asyncio.sleep(0)
-        await clock.advance(11)
-        with pytest.raises(DeadlineError, match="handler fragile failed on default/a"):
-            await waiting
+        assert not broken.synced
 
 
 async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its_own_period(

@@ -376,3 +376,23 @@ async def test_the_deadline_names_each_unsynced_informer_and_its_last_reason(
         await clock.advance(31)
         with pytest.raises(DeadlineError, match=r'after 30 s: not synced: secrets in namespace "shop" \(NotFound: .*\)$'):
             await waiting
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "11"}}, id="a bookmark"),
+        pytest.param({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "99"}}, id="something unknown"),
+    ],
+)
+async def test_watches_are_opened_ever_more_slowly_when_each_is_closed_after(
+    source: Source, api: Client, clock: FakeClock, frame: dict[str, object]
+) -> None:
+    source.put("a")
+    source.short = {"type": "BOOKMARK", "object": frame}
+    async with informed(api, clock) as (maps, _):
+        for _ in range(60):
+            await clock.advance(0.5)
+            await asyncio.sleep(0.002)
+        assert 3 <= len(source.asked("watch", "resourceVersion")) <= 7, "in half a minute"
+        assert maps.resource_version == "11"

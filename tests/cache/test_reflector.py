@@ -119,6 +119,11 @@ WATCHING = State(version="3")
         ),
         pytest.param(WatchError("5", Trouble.BUSY), Watch("5", pause=True), id="429 as an event watches again"),
         pytest.param(WatchEnded("4", 1, 0.1), Watch("4"), id="a watch closed by the server is opened again at once from the last version"),
+        pytest.param(
+            WatchEnded("3", 2, 0.1),
+            Watch("3", pause=True),
+            id="a watch closed at once with nothing new is opened again after a pause",
+        ),
         pytest.param(WatchEnded("", 0, 400.0), Watch("3"), id="a silent watch that ran out is opened again at once from where it began"),
         pytest.param(WatchEnded("", 0, 0.5), List("3", 0, pause=True), id="a watch that ends within a second without an event is an error"),
         pytest.param(ListFailed(Trouble.OTHER), List("3", 0, pause=True), id="a failed list is tried again after a pause"),

@@ -5,7 +5,7 @@ from kubeloop.cache.head import Head, Owner
 from kubeloop.cache.informer import Informer, InformerStopped
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister import Lister, OutsideScope
-from kubeloop.cache.registration import Handler, Registration
+from kubeloop.cache.registration import Handler, HandlerFailed, Registration
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import UnknownIndex
 
@@ -13,6 +13,7 @@ __all__ = [
     "Event",
     "EventType",
     "Handler",
+    "HandlerFailed",
     "Head",
     "Informer",
     "InformerStats",

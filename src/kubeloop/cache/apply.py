@@ -31,7 +31,7 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
         store.version = head.resource_version or store.version
         if old is None:
             tell(_ADDED, head, None)
-        elif old.resource_version != head.resource_version or old.uid != head.uid:
+        elif _differ(old, head):
             tell(_UPDATED, head, old)
     elif isinstance(delta, Removed):
         head = delta.head
@@ -57,7 +57,7 @@ def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
     for head in delta.heads:
         old = store.put(head)
         # One update also for an object that was deleted and made again meanwhile: the uids tell (behaviour X1).
-        if old is None or (old is not head and (old.resource_version, old.uid) != (head.resource_version, head.uid)):
+        if old is None or (old is not head and _differ(old, head)):
             changed.append((head, old))
     store.version = delta.version
     # The whole replacement is done before the first change is told: a reader sees the old list or the new one, never half.
@@ -65,3 +65,8 @@ def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
         tell(_DELETED, head, head, True)
     for head, old in changed:
         tell(_ADDED if old is None else _UPDATED, head, old)
+
+
+def _differ(old: Head, new: Head) -> bool:
+    """Of objects without versions, as some aggregated servers have them, nobody can say that nothing changed."""
+    return old.resource_version != new.resource_version or old.uid != new.uid or not new.resource_version

@@ -47,40 +47,52 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
     """Values that a function of the caller's gives.
 
-    When it raises, the object is in the store all the same, only not in this index; the error is logged with the object's key.
-    (client-go takes the process down; behaviour X8.)
+    When it raises, or answers what is no such value, the object is in the store all the same, only not in this index; the error is
+    logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
 
     def values(head: Head) -> tuple[str, ...]:
         try:
             answer = function(head)
+            if answer is None:
+                return ()
+            return (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(map(str, answer)))
         except Exception:
             key = f"{head.namespace}/{head.name}" if head.namespace else head.name
             log.exception('index "%s" failed for %s; the object is not in this index', name, key, extra={"key": key})
             return ()
-        if answer is None:
-            return ()
-        return (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(map(str, answer)))
 
     return values
 
 
 class Index:
-    """Value to heads, in the order in which objects came to the value. A value that no object has takes no memory."""
+    """Value to heads, in the order in which objects came to the value. A value that no object has takes no memory.
 
-    __slots__ = ("_found", "name", "source", "values")
+    ``remember``: keep the values of each head rather than ask for them again when it goes. For a function that is dear, or that may
+    answer differently another time: an object is then still found under nothing but its last answer.
+    """
 
-    def __init__(self, name: str, source: object, values: Callable[[Head], tuple[str, ...]]) -> None:
+    __slots__ = ("_found", "_known", "name", "source", "values")
+
+    def __init__(self, name: str, source: object, values: Callable[[Head], tuple[str, ...]], *, remember: bool = False) -> None:
         self.name = name
         self.source = source
         self.values = values
         self._found: dict[str, dict[Head, None]] = {}
+        self._known: dict[Head, tuple[str, ...]] | None = {} if remember else None
 
     def change(self, old: Head | None, new: Head | None) -> None:
         """An object has the state ``new`` in place of ``old``; None where there is none."""
-        before = self.values(old) if old is not None else ()
+        if old is new:
+            return
+        known, found = self._known, self._found
         after = self.values(new) if new is not None else ()
-        found = self._found
+        if known is None:
+            before = self.values(old) if old is not None else ()
+        else:
+            before = known.pop(old, ()) if old is not None else ()
+            if new is not None:
+                known[new] = after
         if old is not None:
             for value in before:
                 heads = found[value]

@@ -172,8 +172,10 @@ class Informer(Generic[R]):
             for head in self._store.heads():
                 self._store.put(self._reader.again(head))
         for name, source in new.items():
-            values = by_path(self._reader.attributes[source]) if isinstance(source, str) else by_function(name, self._typed(source))
-            self._store.add_index(Index(name, source, values))
+            if isinstance(source, str):
+                self._store.add_index(Index(name, source, by_path(self._reader.attributes[source])))
+            else:
+                self._store.add_index(Index(name, source, by_function(name, self._typed(source)), remember=True))
 
     def __repr__(self) -> str:
         return f"<Informer of {self.what}: {len(self._store)} objects, {'synced' if self.synced else 'not synced'}>"
@@ -212,19 +214,24 @@ class Informer(Generic[R]):
         if self._own:
             await asyncio.wait(set(self._own))
 
-    def _create(self, tasks: Tasks, work: Coroutine[object, object, None], name: str) -> None:
+    def _create(self, tasks: Tasks, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = tasks.create(work, name)
         self._own.add(task)
         task.add_done_callback(self._own.discard)
+        return task
 
     async def _run(self) -> None:
         with log_context(cluster=self._cluster, informer=self.what):
             await self._listwatch.run(self)
 
     def _start_handler(self, tasks: Tasks, registration: Registration[R]) -> None:
-        self._create(tasks, registration.run(), f"kubeloop handler {registration.name} of {self.what}")
+        self._create(tasks, self._handle(registration), f"kubeloop handler {registration.name} of {self.what}")
         if registration.resync:
-            self._create(tasks, self._resync(registration), f"kubeloop resync of {self.what}")
+            registration.timer = self._create(tasks, self._resync(registration), f"kubeloop resync of {self.what}")
+
+    async def _handle(self, registration: Registration[R]) -> None:
+        with log_context(cluster=self._cluster, informer=self.what, handler=registration.name):
+            await registration.run()
 
     async def _resync(self, registration: Registration[R]) -> None:
         while registration.active:

@@ -82,13 +82,16 @@ class Informers:
     async def remove(self, informer: Informer[Any]) -> None:
         """Stop an informer and forget it; ``of`` makes a new one next time. For kinds that vanish with their definition.
 
-        Its handlers are told nothing more. Removing one that is not (or no longer) of these does nothing.
+        Its handlers are told nothing more. Removing one that is not (or no longer) of these does nothing. A handler that awaits this for
+        its own informer is cancelled by it.
         """
         for scope, known in list(self._informers.items()):
             if known is informer:
                 del self._informers[scope]
-                await informer.stop()
-                self._progress.notify()
+                try:
+                    await informer.stop()
+                finally:  # A handler that removes its own informer ends here, with a cancellation.
+                    self._progress.notify()
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(list(self._informers.values()))
@@ -103,6 +106,8 @@ class Informers:
         await self._progress.until(self._all_synced, timeout, self._missing)
 
     async def __aenter__(self) -> Self:
+        if self._tasks is not None or self._ended:
+            raise InformerStopped("informers live for one block; make new ones")
         self._tasks = Tasks()
         for informer in self._informers.values():
             informer.start(self._tasks)

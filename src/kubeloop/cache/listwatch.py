@@ -172,6 +172,7 @@ class ListWatch:
         if (
             before is not None
             and before.resource_version == metadata.resource_version
+            and metadata.resource_version
             and before.uid == metadata.uid
             and reader.made(before)
         ):

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 #: Objects per page, unless the caller chose another number.
 PAGE: Final = 500
-#: A watch that ends sooner than this, in seconds, and without an event, is no watch that ran out.
+#: A watch that ends sooner than this, in seconds, and brought nothing new, is no watch that ran out.
 VERY_SHORT: Final = 1.0
 
 
@@ -201,9 +201,14 @@ def _after_failed_watch(state: State, trouble: Trouble) -> tuple[State, Step]:
 
 
 def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
+    before = state.version
     state = _seen(state, ended.version)
-    if ended.events == 0 and ended.lasted < VERY_SHORT:
-        return _list(state, pause=True)
+    if ended.lasted < VERY_SHORT:
+        if ended.events == 0:
+            return _list(state, pause=True)
+        if state.version == before:
+            # Something closes every stream after its first bookmark; opening it again at once would never end.
+            return state, Watch(state.version, pause=True)
     return state, Watch(state.version)
 
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.progress import Progress
-from kubeloop.meta import Resource
+from kubeloop.meta import KubeloopError, Resource
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -26,12 +26,16 @@ TURN = 100
 _log = logger_with_context("kubeloop.cache")
 
 
+class HandlerFailed(KubeloopError):
+    """A handler raised on an initial object: it has not seen everything, and never will."""
+
+
 class Registration(Generic[R]):
     """What ``informer.on_event`` returns.
 
     Guarantees
         The handler sees the events of its informer in order, one at a time. If it raises, the error is logged with the object's key
-        and the next event follows; other handlers notice nothing.
+        and the next event follows; other handlers notice nothing. Log records carry cluster, informer, handler and key.
         ``synced`` only after the informer has synced AND the handler has returned from every initial event. A handler that failed
         on an initial event never is; ``wait_synced`` says so.
 
@@ -60,7 +64,10 @@ class Registration(Generic[R]):
         self._running = False
         self._warned = False
         self._failed = ""
+        self._why = ""
         self.synced = False
+        #: What makes its resyncs; ends with it.
+        self.timer: asyncio.Task[None] | None = None
 
     @property
     def pending(self) -> int:
@@ -81,6 +88,8 @@ class Registration(Generic[R]):
         self._removed = True
         self._buffer.clear()
         self._wake.set()
+        if self.timer is not None:
+            self.timer.cancel()
 
     async def wait_removed(self) -> None:
         """Wait until the last callback has returned. Not from within the handler itself."""
@@ -90,13 +99,14 @@ class Registration(Generic[R]):
         """Wait until the handler has seen every object that was there at its beginning. Seconds.
 
         Raises:
-            DeadlineError: not in time; the text says why.
+            HandlerFailed: at once: it raised on an initial object. DeadlineError: not in time; the text says how much waits.
         """
-        await self._progress.until(
-            lambda: self.synced,
-            timeout,
-            lambda: f"handler {self.name} " + (f"failed on {self._failed}" if self._failed else f"has {len(self._buffer)} events waiting"),
-        )
+        await self._progress.until(self._check, timeout, lambda: f"handler {self.name} has {len(self._buffer)} events waiting")
+
+    def _check(self) -> bool:
+        if self._failed:
+            raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._why}")
+        return self.synced
 
     # ------------------------------------------------------------------------------------------------- the informer's side
 
@@ -138,12 +148,19 @@ class Registration(Generic[R]):
                 continue
             handler = self._handlers[event.type]
             if handler is not None:
-                try:
-                    result = handler(event)
-                    if inspect.isawaitable(result):
-                        await result
-                except Exception:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
-                    self._contain(event)
+                with log_context(key=str(event.key)):
+                    try:
+                        result = handler(event)
+                        if inspect.isawaitable(result):
+                            await result
+                    except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
+                        self._contain(event, error)
+                    except asyncio.CancelledError as error:
+                        task = asyncio.current_task()
+                        if task is None or task.cancelling():
+                            raise
+                        # Something that the handler waited for was cancelled, not the handler: it would vanish without a word.
+                        self._contain(event, error)
             turn += 1
             if turn >= TURN:
                 turn = 0
@@ -151,8 +168,9 @@ class Registration(Generic[R]):
         if self._warned and len(buffer) < WARN_AT // 2:
             self._warned = False
 
-    def _contain(self, event: Event[R]) -> None:
+    def _contain(self, event: Event[R], error: BaseException) -> None:
         if event.initial and not self._failed:
             self._failed = str(event.key)
-        with log_context(cluster=event.key.cluster, key=str(event.key)):
-            _log.exception("handler %s failed on %s %s; going on with the next event", self.name, event.type.value, event.key)
+            self._why = f"{type(error).__name__}: {error}"
+            self._progress.notify()
+        _log.exception("handler %s failed on %s %s; going on with the next event", self.name, event.type.value, event.key)
