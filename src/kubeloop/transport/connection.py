@@ -15,7 +15,7 @@ from kubeloop.timing import Clock
 from kubeloop.transport.dial import Dialer
 from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
 from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import Wire
+from kubeloop.transport.http1 import READ_BUFFER, Wire
 from kubeloop.transport.request_head import request_head
 
 _logger = logging.getLogger("kubeloop.transport")
@@ -100,6 +100,9 @@ class Connections:
         self._files: tuple[bytes, ...] = ()
         self._checked = clock.now()
         self._closed = False
+        # asyncio reads into 256 KiB at a time and gives most of them back. glibc maps and unmaps pages for each such read (12 us
+        # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.
+        bytes(READ_BUFFER)
 
     async def send(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None, request: str) -> Answer:
         """Send and give the answer when its head is there. ``request`` says in words what is asked.

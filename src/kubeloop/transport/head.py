@@ -13,7 +13,6 @@ _VERSION = b"HTTP/1."
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
 # RFC 9110, section 5.6.2 (token), and 5.5: CR, LF and NUL within a value are "invalid and dangerous".
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_BARE = re.compile(r"\r(?!\n)|(?<!\r)\n|\0")
 _HEX = b"0123456789abcdefABCDEF"
 _EXTENDED = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n\0]*)?")
 # More digits are no length of anything; Python's int() refuses thousands of them with an error of its own.
@@ -40,7 +39,8 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
     status = _STATUS_LINE.fullmatch(first)
     if status is None:
         raise ProtocolError("the answer does not begin with an HTTP/1.1 status line")
-    if _BARE.search(text):
+    ends = len(lines)
+    if text.count("\n") != ends or text.count("\r") != ends or "\0" in text:
         raise ProtocolError("a header holds half a line break or a zero byte")
     headers = Headers()
     for line in lines:
