@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gzip
 import logging
 
@@ -31,7 +32,7 @@ from kubeloop.meta import (
     UnsupportedMediaType,
 )
 from kubeloop.timing import FakeClock, TokenBucket
-from kubeloop.transport import LogContext, Transport
+from kubeloop.transport import LogContext, Transport, log_context
 from kubeloop.transport.answer import warnings_of
 from kubeloop.transport.describe import describe
 from tests.faults import DROP, SILENCE, FaultServer, Reply, status
@@ -325,3 +326,9 @@ async def test_log_records_carry_cluster_and_request_but_no_credentials(caplog: 
 )
 def test_a_request_in_words(method: str, path: str, query: dict[str, object] | None, words: str) -> None:
     assert describe(method, path, query) == words
+
+
+def test_a_context_that_is_left_elsewhere_is_left_quietly() -> None:
+    block = log_context(cluster="c")
+    contextvars.copy_context().run(block.__enter__)
+    block.__exit__(None, None, None)  # as the garbage collector does for a coroutine that nobody finished

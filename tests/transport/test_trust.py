@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from kubeloop.transport.connection import CERTIFICATE_PERIOD
+from kubeloop.transport.failure import failure_of
 from tests.faults import FaultServer, Reply, authority
 
 
@@ -110,6 +112,22 @@ async def test_changed_certificate_files_are_used_for_new_connections(tmp_path: 
             await clock.advance(CERTIFICATE_PERIOD)
             with pytest.raises(UntrustedCertificate):
                 await transport.request("GET", "/version")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        pytest.param(OSError(24, "Too many open files"), "raise its limit \\(ulimit -n\\)", id="no descriptor left"),
+        pytest.param(OSError(113, "No route to host"), "cannot be reached: No route to host; check server in here", id="no route"),
+        pytest.param(OSError("Multiple exceptions: [Errno 111] a, [Errno 111] b"), "nothing listens there", id="refused at every address"),
+        pytest.param(TimeoutError(), "no connection in time", id="no connection"),
+        pytest.param(TimeoutError(110, "Connection timed out"), "the connection ended", id="a peer that is gone"),
+    ],
+)
+def test_what_sockets_say_becomes(error: OSError, text: str) -> None:
+    found = str(failure_of(error, ClusterConfig(server="https://h", name="c", source="here"), "list pods"))
+    assert found.startswith('https://h (cluster "c"): ')
+    assert re.search(text, found)
 
 
 def test_tls_is_at_least_1_2() -> None:

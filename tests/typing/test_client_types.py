@@ -12,6 +12,7 @@ from kubeloop.api.autoscaling.v1 import Scale
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.client import Client, Event, ListCall, ListOptions, ObjectList, ResourceMapping, Watch
 from kubeloop.meta import ObjectMeta, PartialObject, Resource, Status, Unstructured, custom_resource
+from kubeloop.transport import Response, Stream
 
 pytestmark = pytest.mark.server
 
@@ -70,6 +71,17 @@ async def test_what_deletion_gives_is_either_the_object_or_a_status(client: Clie
 async def test_waiting_gives_the_object(client: Client, namespace: str) -> None:
     await client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}))
     assert_type(await client.wait_for(ConfigMap, "a", lambda found: assert_type(found, ConfigMap).data, timeout=20), ConfigMap)
+
+
+async def test_below_the_client_are_bytes(client: Client) -> None:
+    answer = assert_type(await client.transport.request("GET", "/version"), Response)
+    assert_type(answer.body, bytes)
+    async with client.transport.stream("GET", "/version") as stream:
+        assert_type(stream, Stream)
+        async for chunk in stream.chunks():
+            assert_type(chunk, bytes)
+    async for page in client.list(ConfigMap).pages():
+        assert_type(page, ObjectList[ConfigMap])
 
 
 async def scaling(client: Client) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
 
@@ -21,7 +21,9 @@ def log_context(**fields: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _current.reset(token)
+        # A coroutine that nobody finished is closed by the garbage collector, in whatever context that runs: nothing to reset there.
+        with suppress(ValueError):
+            _current.reset(token)
 
 
 class LogContext(logging.Filter):
