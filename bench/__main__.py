@@ -42,6 +42,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     args = _arguments()
     console = Console()
+    # Installed packages have their byte code; without it every start would measure the compiler.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     peers = [peer for peer in PEERS if not args.only or peer.name in args.only]
     starters = [] if args.no_start else [peer for peer in STARTERS if not args.only or peer.name in args.only]
     try:
