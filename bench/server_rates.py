@@ -19,7 +19,7 @@ _Work = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds and requests per second. ``first_answer_s`` is from the process's start to the first answered request, the median of several."""
+    """Seconds and requests per second. ``first_answer_s``: from the process's start to the first answered request, median of several."""
 
     first_answer_s: float
     creates: float
