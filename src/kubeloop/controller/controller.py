@@ -30,12 +30,14 @@ S = TypeVar("S", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a manager gives to everything that it runs. ``namespace`` None is all namespaces."""
+    """What a manager gives to all that it runs. ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's."""
 
     client: Client
     informers: Informers
     clock: Clock
     namespace: str | None = None
+    grace: float | None = None
+    sync_timeout: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ EventType = Literal["Normal", "Warning"]
 QUEUE = 1000
 TRIES = 12
 PAUSE = 10.0
+#: Seconds that a recorder takes at its end, unless told otherwise.
+FLUSH = 2.0
+#: Seconds that the end of a recorder waits for what is still to be sent, unless told otherwise.
+FLUSH = 2.0
 #: Names of events end in a number that must differ within a nanosecond too.
 _SEQUENCE = itertools.count()
 _LONGEST_MESSAGE = 1024
@@ -48,7 +52,7 @@ class EventRecorder:
     """
 
     def __init__(
-        self, client: Client, component: str, *, clock: Clock | None = None, flush: float = 2.0, rng: random.Random | None = None
+        self, client: Client, component: str, *, clock: Clock | None = None, flush: float = FLUSH, rng: random.Random | None = None
     ) -> None:
         self.sent = 0
         self.dropped = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -45,7 +45,8 @@ class Manager:
         If a controller fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
 
     ``sync_timeout`` seconds to sync. ``grace`` seconds for running reconciles to end on stop, then they are cancelled; None waits for
-    ever, 0 does not wait. ``namespace`` restricts all namespaced kinds to one namespace. The client stays open; it is the caller's.
+    ever, 0 does not wait; events are sent for as long at most. ``namespace`` restricts all namespaced kinds to one namespace. The client
+    stays open; it is the caller's.
 
     Raises:
         DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
@@ -66,7 +67,7 @@ class Manager:
         self._clock = clock or SystemClock()
         self._own_informers = informers is None
         self.informers = informers or Informers(client, clock=self._clock)
-        self._surroundings = Surroundings(client, self.informers, self._clock, namespace)
+        self._surroundings = Surroundings(client, self.informers, self._clock, namespace, grace, sync_timeout)
         self._sync_timeout = sync_timeout
         self._grace = grace
         self._runnables: list[Runnable] = []
@@ -94,7 +95,8 @@ class Manager:
     async def run(self, *, signals: bool = True) -> None:
         """Start, and run until ``request_stop``, a signal, a cancellation or a failure; then stop.
 
-        ``signals``: SIGINT and SIGTERM stop it gracefully; a second one ends the process at once. (In the main thread only.)
+        ``signals``: SIGINT and SIGTERM stop it gracefully, also while it waits for a sync; a second one ends the process at once. (In the
+        main thread only.)
         """
         with stop_on_signals(self.request_stop, enabled=signals):
             async with self:
@@ -109,7 +111,7 @@ class Manager:
         self._over.set()
 
     async def start(self) -> None:
-        """Return when everything is synced and reconciles have begun.
+        """Return when everything is synced and reconciles have begun; or, stopped, when ``request_stop`` was called meanwhile.
 
         Raises:
             ManagerError: it was started before. A manager lives once.
@@ -120,14 +122,19 @@ class Manager:
         try:
             with log_context(cluster=self._client.cluster):
                 # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
-                await self._connect(self._runnables)
-                if self._own_informers:
+                begun = await self._unless_stopped(self._connect(self._runnables))
+                if begun and self._own_informers:
                     await self._stack.enter_async_context(self.informers)
-                await self._launch(self._runnables)
+                begun = begun and await self._unless_stopped(self._sync(self._runnables))
+                if begun:
+                    self._launch(self._runnables)
         except BaseException:
             await self._tear_down()
             raise
-        self._phase = "running"
+        if begun:
+            self._phase = "running"
+        else:
+            await self._tear_down()
 
     async def add(self, controller: ControllerBase[Any] | Runnable) -> None:
         """Run one more controller; if the manager runs already, from now on: returns when it is synced.
@@ -139,8 +146,14 @@ class Manager:
             raise ManagerError(f"the manager is {self._phase}; nothing can be added")
         runnable = self._append(controller)
         if self._phase == "running":
-            await self._connect([runnable])
-            await self._launch([runnable])
+            try:
+                await self._connect([runnable])
+                await self._sync([runnable])
+            except BaseException:
+                self._runnables.remove(runnable)
+                await runnable.close()
+                raise
+            self._launch([runnable])
 
     async def stop(self) -> None:
         """Stop gracefully. Stopping twice, or without a start, does nothing.
@@ -151,14 +164,16 @@ class Manager:
         if self._phase != "running":
             return
         self._phase = "stopping"
-        for runnable in self._runnables:
-            runnable.stop()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=self._grace)
-            if late and self._grace:
-                names = ", ".join(self._tasks[task].name for task in late)
-                log.warning("not ended within %g s, cancelled: %s", self._grace, names)
-        await self._tear_down()
+        try:
+            for runnable in self._runnables:
+                runnable.stop()
+            if self._tasks:
+                _, late = await asyncio.wait(self._tasks, timeout=self._grace)
+                if late and self._grace:
+                    names = ", ".join(self._tasks[task].name for task in late)
+                    log.warning("not ended within %g s, cancelled: %s", self._grace, names)
+        finally:  # A cancellation ends the grace.
+            await self._tear_down()
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
@@ -176,15 +191,31 @@ class Manager:
         self._runnables.append(runnable)
         return runnable
 
+    async def _unless_stopped(self, work: Coroutine[object, object, None]) -> bool:
+        """Whether ``work`` was done before a stop was asked for. A stop cancels it."""
+        doing, over = asyncio.ensure_future(work), asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+                return True
+            return False
+        finally:
+            for task in (doing, over):
+                task.cancel()
+            await asyncio.wait((doing, over))
+
     async def _connect(self, runnables: Sequence[Runnable]) -> None:
         for runnable in runnables:
             await runnable.connect(self._surroundings)
 
-    async def _launch(self, runnables: Sequence[Runnable]) -> None:
+    async def _sync(self, runnables: Sequence[Runnable]) -> None:
         started = self._clock.now()
         await self.informers.wait_synced(timeout=self._sync_timeout)
         for runnable in runnables:
             await runnable.synced(max(self._sync_timeout - (self._clock.now() - started), 0.0))
+
+    def _launch(self, runnables: Sequence[Runnable]) -> None:
         log.log(logging.INFO, "caches are synced, starting: %s", ", ".join(runnable.name for runnable in runnables))
         for runnable in runnables:
             task = asyncio.create_task(runnable.run(), name=f"controller-{runnable.name}")
@@ -192,15 +223,22 @@ class Manager:
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        name = self._tasks[task].name
         if task.cancelled():
-            return
-        error = task.exception()
+            if self._phase not in ("starting", "running"):
+                return
+            error: BaseException | None = ManagerError(f'controller "{name}" ended: something that its start waited for was cancelled')
+        else:
+            error = task.exception()
         if error is not None:
             self._errors.append(error)
-            log.error("controller %s failed: %s", self._tasks[task].name, error)
+            log.error("controller %s failed: %s", name, error)
             self._over.set()
 
     async def _tear_down(self) -> None:
+        self._phase = "stopping"
+        for runnable in self._runnables:
+            runnable.stop()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

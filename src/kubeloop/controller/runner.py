@@ -14,13 +14,17 @@ from typing import Any, Generic, Protocol, TypeVar
 from kubeloop.cache import Event, Head, Informer, Registration
 from kubeloop.controller.controller import OWNER_INDEX, Connection, Controller, ControllerBase, KeyController, Surroundings
 from kubeloop.controller.declaration import Declaration, DeclarationError
-from kubeloop.controller.events import EventRecorder
+from kubeloop.controller.events import FLUSH, EventRecorder
 from kubeloop.controller.predicates import Predicate
 from kubeloop.controller.result import Result
 from kubeloop.controller.watch import MapHead, to_controller
 from kubeloop.controller.workers import ReconcileCounts, Workers
-from kubeloop.meta import ObjectKey, Resource
+from kubeloop.meta import DeadlineError, ObjectKey, Resource, UnknownKind
+from kubeloop.timing import Backoff
+from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
+
+log = logger_with_context(__name__)
 
 R = TypeVar("R", bound=Resource)
 
@@ -82,6 +86,7 @@ class Runner(Generic[R]):
         self._workers: Workers[ObjectKey] | None = None
         self._last_change: Event[Any] | None = None
         self._connected = False
+        self._stopping = False
 
     @property
     def name(self) -> str:
@@ -103,9 +108,10 @@ class Runner(Generic[R]):
         self._workers = Workers(
             declared.name, self._reconcile, self._queue, declared.workers, cluster=client.cluster, clock=clock, timeout=declared.timeout
         )
-        self._recorder = EventRecorder(client, declared.name, clock=clock)
+        flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)
+        self._recorder = EventRecorder(client, declared.name, clock=clock, flush=flush)
         await self._recorder.__aenter__()
-        namespaced = (await client.mapping(declared.kind)).namespaced
+        namespaced = await _is_namespaced(declared.kind, surroundings)
         sources = _Sources(declared)
         sources.add(declared.kind, to_itself, declared.predicates)
         for kind in declared.owns:
@@ -114,7 +120,7 @@ class Runner(Generic[R]):
             sources.add(watch.kind, watch.to, watch.predicates, watch.paths)
         informers: dict[type[Resource], Informer[Any]] = {}
         for kind in dict.fromkeys([*sources.handlers, *declared.reads]):
-            namespace = surroundings.namespace if (await client.mapping(kind)).namespaced else None
+            namespace = surroundings.namespace if await _is_namespaced(kind, surroundings) else None
             informers[kind] = surroundings.informers.of(
                 kind, namespace=namespace, indexes=sources.indexes(kind), paths=tuple(sources.paths.get(kind, ()))
             )
@@ -151,6 +157,7 @@ class Runner(Generic[R]):
             await self._controller.stop()
 
     def stop(self) -> None:
+        self._stopping = True
         if self._workers is not None:
             self._workers.stop()
 
@@ -170,15 +177,21 @@ class Runner(Generic[R]):
     def _handler(self, handlers: list[_Handler], add: Callable[[ObjectKey], None], cluster: str) -> Callable[[Event[Any]], None]:
         def handle(event: Event[Any]) -> None:
             keys: dict[ObjectKey, None] = {}
+            failure: Exception | None = None
             for handler in handlers:
-                if all(predicate(event) for predicate in handler.predicates):
-                    for head in (event.head, event.old):
-                        if head is not None:
-                            keys.update(dict.fromkeys(handler.to(head)))
+                try:
+                    if all(predicate(event) for predicate in handler.predicates):
+                        for head in (event.head, event.old):
+                            if head is not None:
+                                keys.update(dict.fromkeys(handler.to(head)))
+                except Exception as error:  # noqa: BLE001  # a watch's function must not cost the others their keys; raised below
+                    failure = failure or error
             if keys:
                 self._last_change = event
                 for key in keys:
                     add(key if key.cluster else key._replace(cluster=cluster))
+            if failure is not None:
+                raise failure
 
         return handle
 
@@ -192,11 +205,38 @@ class Runner(Generic[R]):
         reconcile: Callable[[Any], Any] = controller.reconcile  # type: ignore[attr-defined]  # checked in __init__: one of the two classes
         if self._pool is not None:
             context = contextvars.copy_context()
-            answer = await asyncio.get_running_loop().run_in_executor(self._pool, context.run, reconcile, argument)
+            work = asyncio.get_running_loop().run_in_executor(self._pool, context.run, reconcile, argument)
+            try:
+                answer = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # A thread cannot be interrupted. Until it has ended its key stays taken, unless everything ends.
+                if not self._stopping:
+                    await asyncio.wait([work])
+                raise
         else:
             answer = reconcile(argument)
         result: Result | None = await answer if inspect.isawaitable(answer) else answer
         return result
+
+
+async def _is_namespaced(kind: type[Resource], surroundings: Surroundings) -> bool:
+    """The scope of a kind, from its class or from the server; waits for a definition that may be installed later.
+
+    Raises:
+        DeadlineError: it was not installed in time.
+    """
+    clock = surroundings.clock
+    deadline = clock.now() + surroundings.sync_timeout
+    backoff = Backoff(initial=0.2, cap=5.0, clock=clock)
+    while True:
+        try:
+            return (await surroundings.client.mapping(kind)).namespaced
+        except UnknownKind as error:
+            left = deadline - clock.now()
+            if left <= 0:
+                raise DeadlineError(f"after {surroundings.sync_timeout:g} s: not synced: {error}") from error
+            log.warning("%s; waiting for it", error)
+            await clock.sleep(min(backoff.next(), left))
 
 
 def to_itself(head: Head) -> list[ObjectKey]:

@@ -197,6 +197,21 @@ async def test_deletion_removes_instances_first_and_waits_for_those_that_are_hel
     assert bench.registry.get(GVR) is None
 
 
+async def test_watches_have_every_deletion_before_the_resource_leaves_the_registry(bench: Bench) -> None:
+    await bench.create(definition())
+    await bench.until(lambda: established(bench))
+    for name in ("a", "b"):
+        resource = await bench.add(name)
+    await bench.cache.reached(await bench.storage.revision())
+    subscription = bench.cache.subscribe(resource.storage_prefix)
+    bench.registry.on_change(lambda change: subscription.end() if change.after is None else None)
+    await bench.change(begin_deletion)
+    await bench.until(lambda: gone(bench))
+    deleted = [event.key.rpartition("/")[2] for event in await subscription.take() if event.event.value is None]
+    subscription.close()
+    assert deleted == ["a", "b"]
+
+
 async def reason(bench: Bench, type_: str, expected: str) -> bool:
     crd = await bench.read()
     found = condition(crd or {}, type_)

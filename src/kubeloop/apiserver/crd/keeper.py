@@ -197,8 +197,11 @@ class DefinitionKeeper:
         try:
             asked: set[str] = set()
             while True:
-                left = (await self._objects.storage.range(prefix, prefix_end(prefix))).items
+                found = await self._objects.storage.range(prefix, prefix_end(prefix))
+                left = found.items
                 if not left:
+                    # Watches end when the definition goes; by then they must have the deletions of what they showed.
+                    await self._changes.reached(found.revision)
                     return
                 for kv in left:
                     if kv.key not in asked:
