@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
 from kubeloop.transport.proxy import Proxy, proxy_for
+from kubeloop.transport.sockets import connect
 
 CONNECT_TIMEOUT = 30.0
 _HANDSHAKE_TIMEOUT = 10.0
@@ -121,12 +122,10 @@ class Dialer:
 async def _open(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Wire:
     transport, wire = await asyncio.get_running_loop().create_connection(
         Wire,
-        host,
-        port,
+        sock=await connect(host, port),
         ssl=tls,
         server_hostname=server_name if tls is not None else None,
         ssl_handshake_timeout=_HANDSHAKE_TIMEOUT if tls is not None else None,
-        happy_eyeballs_delay=0.25,
     )
     _watch_over(transport.get_extra_info("socket"))
     return wire
