@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import resource
 import signal
 import socket
 import ssl
 import stat
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +23,8 @@ from kubeloop.config import load_config
 pytestmark = pytest.mark.embedded
 
 
-def start(*args: str, **pipes: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "kubeloop", "server", "--no-controllers", *args]
+def start(*args: str, controllers: bool = False, **pipes: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kubeloop", "server", *([] if controllers else ["--no-controllers"]), *args]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **pipes)  # type: ignore[call-overload, no-any-return]  # pipes are Popen's own
 
 
@@ -68,14 +71,17 @@ def test_it_says_when_it_is_ready_writes_a_private_kubeconfig_and_ends_on_sigter
     assert "Traceback" not in err
 
 
-def test_a_watch_ends_properly_when_the_server_is_interrupted(running: subprocess.Popen[str], kubeconfig: Path) -> None:
-    url, _ = ready(running)
+def administrator(kubeconfig: Path) -> ssl.SSLContext:
     config = load_config(kubeconfig)
     certificate, key = config.credentials.client_certificate, config.credentials.client_key
     assert certificate is not None
     assert key is not None
-    context = config.ssl_context((certificate.read(), key.read()))
-    with urllib.request.urlopen(f"{url}/api/v1/namespaces?watch=1", context=context) as answer:
+    return config.ssl_context((certificate.read(), key.read()))
+
+
+def test_a_watch_ends_properly_when_the_server_is_interrupted(running: subprocess.Popen[str], kubeconfig: Path) -> None:
+    url, _ = ready(running)
+    with urllib.request.urlopen(f"{url}/api/v1/namespaces?watch=1", context=administrator(kubeconfig)) as answer:
         assert b'"ADDED"' in answer.readline()
         running.send_signal(signal.SIGINT)
         answer.read()  # would raise if the stream broke off
@@ -117,6 +123,25 @@ def test_it_does_not_start_with(args: list[str], message: str) -> None:
     assert (status, out) == (1, "")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_with_controllers_it_is_small_says_little_and_takes_bodies_of_any_size(kubeconfig: Path) -> None:
+    process = start("--kubeconfig", str(kubeconfig), controllers=True)
+    url, _ = ready(process)
+    assert process.stderr is not None
+    said = [process.stderr.readline(), process.stderr.readline()]
+    assert ["serving at" in said[0], "caches are synced" in said[1]] == [True, True], said
+    value = "v" * 2_000_000
+    large = json.dumps({"kind": "ReplicaSet", "spec": {}, "metadata": {"name": "a", "annotations": {"a": value}}}).encode()
+    request = urllib.request.Request(f"{url}/apis/apps/v1/namespaces/default/replicasets", large, {"Content-Type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, context=administrator(kubeconfig))
+    with refused.value:
+        assert "metadata.annotations: Too long: may not be more than 262144 bytes" in refused.value.read().decode()
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    assert pages * resource.getpagesize() < 100 * 2**20
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == (0, "", "")
 
 
 def test_it_ends_with_the_program_that_started_it(kubeconfig: Path) -> None:

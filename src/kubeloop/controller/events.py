@@ -29,8 +29,6 @@ EventType = Literal["Normal", "Warning"]
 QUEUE = 1000
 TRIES = 12
 PAUSE = 10.0
-#: Seconds that a recorder takes at its end, unless told otherwise.
-FLUSH = 2.0
 #: Seconds that the end of a recorder waits for what is still to be sent, unless told otherwise.
 FLUSH = 2.0
 #: Names of events end in a number that must differ within a nanosecond too.
