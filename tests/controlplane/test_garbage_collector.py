@@ -1,9 +1,11 @@
 """Garbage collection over an API server: background, orphaning, foreground (recorded in the scenario c-gc); custom owners."""
 
+import msgspec
 import pytest
 
 from kubeloop.api.apps.v1 import ReplicaSet
-from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod
+from kubeloop.api.scheduling.v1 import PriorityClass
 from kubeloop.client import Client
 from kubeloop.controller import set_owner_reference
 from kubeloop.meta import ObjectMeta, OwnerReference, Resource, Unstructured
@@ -94,6 +96,64 @@ async def test_an_owner_deleted_in_the_foreground_does_not_wait_for_others(clien
     await gone(client, "owner")
     await client.patch(ConfigMap, "child", {"metadata": {"finalizers": None}})
     await gone(client, "child")
+
+
+async def test_owners_that_own_each_other_go_together_also_in_the_foreground(client: Client) -> None:
+    for policy in ("Background", "Foreground"):
+        first = await client.create(config("first"))
+        second = await client.create(config("second", first))
+        third = await client.create(config("third", second))
+        references = [reference_to(third)]
+        await client.patch(ConfigMap, "first", {"metadata": {"ownerReferences": references}})
+        for name, owner in (("second", first), ("third", second)):
+            await client.patch(ConfigMap, name, {"metadata": {"ownerReferences": [reference_to(owner)]}})
+        await client.delete(ConfigMap, "first", propagation=policy)
+        for name in ("first", "second", "third"):
+            await gone(client, name)
+
+
+def reference_to(owner: Resource) -> dict[str, object]:
+    name, uid = owner.metadata.name, owner.metadata.uid
+    return {"apiVersion": owner.api_version, "kind": owner.kind, "name": name, "uid": uid, "blockOwnerDeletion": True}
+
+
+def named(reference: dict[str, object]) -> OwnerReference:
+    return msgspec.convert(reference, OwnerReference)
+
+
+async def test_the_dependents_of_a_cluster_scoped_owner_go_with_it(client: Client) -> None:
+    owner = await client.create(PriorityClass(metadata=ObjectMeta(name=f"owner-{client.namespace}"), value=1))
+    child = config("child")
+    child.metadata.owner_references = [named(reference_to(owner))]
+    await client.create(child)
+    await client.delete(owner)
+    await gone(client, "child")
+
+
+async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_deleted_for_it(client: Client) -> None:
+    owner = await client.create(config("owner"))
+    lost = PriorityClass(metadata=ObjectMeta(name=f"lost-{client.namespace}"), value=1)
+    lost.metadata.owner_references = [named(reference_to(owner))]
+    await client.create(lost)
+    await client.create(config("sibling", owner))
+    await client.delete(owner)
+    await gone(client, "sibling")
+    assert (await client.get(PriorityClass, lost.metadata.name)).metadata.deletion_timestamp is None
+    await client.delete(PriorityClass, lost.metadata.name)
+
+
+async def test_an_owner_in_another_namespace_or_of_another_name_is_no_owner(client: Client) -> None:
+    other = f"{client.namespace}-other"
+    await client.create(Namespace(metadata=ObjectMeta(name=other)))
+    elsewhere = await client.create(ConfigMap(metadata=ObjectMeta(name="owner", namespace=other)))
+    here = await client.create(config("owner"))
+    for name, reference in (("lost", reference_to(elsewhere)), ("misled", reference_to(here) | {"name": "another"})):
+        child = config(name)
+        child.metadata.owner_references = [named(reference)]
+        await client.create(child)
+        await gone(client, name)
+    assert (await client.get(ConfigMap, "owner", namespace=other)).metadata.deletion_timestamp is None
+    await client.delete(Namespace, other)
 
 
 async def define(client: Client) -> Unstructured:

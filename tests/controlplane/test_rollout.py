@@ -133,3 +133,67 @@ def test_a_rollout_ends_and_keeps_within_its_bounds_whatever_order_pods_become_a
             return
         available = min(new, available + choices[turn % len(choices)] % 3 + (turn % len(choices) == 0))
     raise AssertionError("the rollout did not end")
+
+
+class Lagging:
+    """ReplicaSets whose controller carries sizes out late, and whose status is later still; deletions take unavailable pods first."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.sizes = {"r0": bounds.replicas}
+        self.pods = {"r0": [bounds.replicas, 0]}  # available, not available
+        self.seen = {"r0": bounds.replicas}
+        self.new = "r0"
+
+    def look(self) -> None:
+        """What the Deployment controller does when it comes to it."""
+        sets = {name: made(name, size, self.seen[name], age=-int(name[1:])) for name, size in self.sizes.items()}
+        old = [one for name, one in sets.items() if name != self.new]
+        wanted = new_size(self.bounds, sets[self.new], old)
+        if wanted != self.sizes[self.new]:
+            self.sizes[self.new] = wanted
+        else:
+            self.sizes |= shrink_old(self.bounds, sets[self.new], old)
+
+    def act(self, action: int, choice: int) -> None:
+        name = f"r{choice % len(self.sizes)}"
+        available, starting = self.pods[name]
+        match action:
+            case 0 | 1:
+                self.look()
+            case 2 | 3:  # the ReplicaSet controller
+                missing = self.sizes[name] - available - starting
+                gone = min(starting, max(-missing, 0))
+                self.pods[name] = [available + min(missing + gone, 0), starting - gone + max(missing, 0)]
+            case 4 | 5 if starting:
+                self.pods[name] = [available + 1, starting - 1]
+            case 6 | 7:
+                self.seen[name] = available
+            case 8 if choice % 5 == 0 and len(self.sizes) < 4:  # another template
+                self.new = f"r{len(self.sizes)}"
+                self.sizes[self.new], self.pods[self.new], self.seen[self.new] = 0, [0, 0], 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    replicas=st.integers(1, 8),
+    surge=st.integers(0, 4),
+    unavailable=st.integers(0, 4),
+    actions=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 20)), max_size=150),
+)
+def test_the_bounds_hold_also_when_what_is_seen_of_the_sets_is_old(
+    replicas: int, surge: int, unavailable: int, actions: list[tuple[int, int]]
+) -> None:
+    world = Lagging(Bounds.resolve(replicas, surge, unavailable))
+    for action, choice in actions:
+        world.act(action, choice)
+        assert sum(world.sizes.values()) <= world.bounds.most
+        assert sum(available for available, _ in world.pods.values()) >= world.bounds.least_available
+    for turn in range(400):
+        for action in (0, 2, 4, 6):
+            world.act(action, turn)
+    assert {name: size for name, size in world.sizes.items() if size} == {world.new: replicas}, "the rollout did not end"
+
+
+def test_old_sets_whose_status_lags_behind_their_size_do_not_shrink_below_what_must_be_available() -> None:
+    assert shrink_old(Bounds(10, 0, 2), made("b", 2, 1), [made("a", 8, 10)]) == {"a": 7}

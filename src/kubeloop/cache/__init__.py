@@ -2,10 +2,10 @@
 
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.head import Head, Owner
-from kubeloop.cache.informer import Informer, InformerStopped
+from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister import Lister, OutsideScope
-from kubeloop.cache.registration import Handler, HandlerFailed, Registration
+from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import UnknownIndex
 

@@ -19,12 +19,12 @@ from kubeloop.cache.index import Index, IndexValues, by_function, by_path
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.progress import Progress
-from kubeloop.cache.registration import Handler, Registration
+from kubeloop.cache.registration import Handler, InformerStopped, Registration
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Store
 from kubeloop.cache.tasks import Tasks
 from kubeloop.cache.view import View
-from kubeloop.meta import KubeloopError, Resource
+from kubeloop.meta import Resource
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -36,10 +36,6 @@ IndexSource = str | Callable[[R], IndexValues]
 MIN_RESYNC = 1.0
 
 _log = logger_with_context("kubeloop.cache")
-
-
-class InformerStopped(KubeloopError):
-    """The informer has stopped: it takes no more handlers."""
 
 
 class Informer(Generic[R]):

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from kubeloop.cache.informer import IndexSource, Informer, InformerStopped
+from kubeloop.cache.informer import IndexSource, Informer
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.progress import Progress
+from kubeloop.cache.registration import InformerStopped
 from kubeloop.cache.tasks import Tasks
 from kubeloop.client import Client, ListOptions
 from kubeloop.client.options import Fields, Labels, field_text, label_text
@@ -100,7 +101,7 @@ class Informers:
         """Wait until every informer has its first list. Seconds.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help.
+            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: the block has ended.
             DeadlineError: not in time; the text names each informer that is not synced and why its last request failed.
         """
         await self._progress.until(self._all_synced, timeout, self._missing)
@@ -118,10 +119,13 @@ class Informers:
         tasks, self._tasks = self._tasks, None
         for informer in self._informers.values():
             informer.stopped = True
+        self._progress.notify()
         if tasks is not None:
             await tasks.close()
 
     def _all_synced(self) -> bool:
+        if self._ended:
+            raise InformerStopped("these informers have stopped; make new ones")
         # Every one is looked at, so that a hopeless one is reported even while another is merely slow.
         synced = [informer.check() for informer in self._informers.values()]
         return all(synced)

@@ -26,6 +26,10 @@ TURN = 100
 _log = logger_with_context("kubeloop.cache")
 
 
+class InformerStopped(KubeloopError):
+    """The informer, or the handler, has stopped: nothing more comes from it, and it takes no more handlers."""
+
+
 class HandlerFailed(KubeloopError):
     """A handler raised on an initial object: it has not seen everything, and never will."""
 
@@ -90,6 +94,7 @@ class Registration(Generic[R]):
         self._wake.set()
         if self.timer is not None:
             self.timer.cancel()
+        self._progress.notify()
 
     async def wait_removed(self) -> None:
         """Wait until the last callback has returned. Not from within the handler itself."""
@@ -99,13 +104,16 @@ class Registration(Generic[R]):
         """Wait until the handler has seen every object that was there at its beginning. Seconds.
 
         Raises:
-            HandlerFailed: at once: it raised on an initial object. DeadlineError: not in time; the text says how much waits.
+            HandlerFailed: at once: it raised on an initial object. InformerStopped: it was removed, or its informer ended, before.
+            DeadlineError: not in time; the text says how much waits.
         """
         await self._progress.until(self._check, timeout, lambda: f"handler {self.name} has {len(self._buffer)} events waiting")
 
     def _check(self) -> bool:
         if self._failed:
             raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._why}")
+        if self._removed and not self.synced:
+            raise InformerStopped(f"handler {self.name} was removed before it had seen everything")
         return self.synced
 
     # ------------------------------------------------------------------------------------------------- the informer's side
@@ -134,6 +142,7 @@ class Registration(Generic[R]):
                 await self._drain()
         finally:
             self._running = False
+            self._removed = True  # for good: an informer does not start again
             self._buffer.clear()
             self._progress.notify()
 

@@ -6,7 +6,6 @@ Source: Kubernetes pkg/controller/controller_utils.go (ControllerExpectations); 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kubeloop.cache import Informer
@@ -54,10 +53,6 @@ class Expectations:
         del self._expected[owner]
         return True
 
-    def forget(self, owners: Iterable[ObjectKey]) -> None:
-        for owner in owners:
-            self._expected.pop(owner, None)
-
     def _stands(self, uid: str, namespace: str, name: str) -> bool:
         head = self._informer.lister.head(name, namespace)
         return head is not None and head.uid == uid and not head.deleting
@@ -65,5 +60,8 @@ class Expectations:
     def _of(self, owner: ObjectKey) -> _Expected:
         expected = self._expected.get(owner)
         if expected is None:
-            expected = self._expected[owner] = _Expected(self._clock.now())
+            now = self._clock.now()
+            # Owners that are gone are never asked about again.
+            self._expected = {key: one for key, one in self._expected.items() if now - one.since <= GIVE_UP}
+            expected = self._expected[owner] = _Expected(now)
         return expected

@@ -6,12 +6,13 @@ this decides and acts; what the graph does not know is asked from the server bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from kubeloop.cache import Event, EventType, Head, Informers, Registration
+from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Registration
 from kubeloop.client import Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnerStats, Surroundings
@@ -28,6 +29,7 @@ from kubeloop.meta import (
     UnknownKind,
     Unstructured,
 )
+from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
 
@@ -36,15 +38,17 @@ log = logger_with_context(__name__)
 _WORKERS = 10
 #: Never owners nor worth collecting, and the most frequent objects of a cluster (upstream ignores them too).
 _IGNORED = {("", "events"), ("events.k8s.io", "events")}
+#: Seconds for which a resource that ought to be served is looked for; discovery follows definitions with a delay.
+_DISCOVERY = 10.0
 _DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
 class _Watched(NamedTuple):
-    """``informers`` is None where the informer is shared with other controllers."""
+    """``resource`` is its name as definitions have it: ``foos.example.com``."""
 
     registration: Registration[Resource]
     resource: str
-    informers: Informers | None
+    informer: Informer[Resource]
 
 
 class _Finalizers(msgspec.Struct):
@@ -98,15 +102,13 @@ class GarbageCollector:
 
     async def synced(self, timeout: float) -> None:
         for watched in list(self._watched.values()):
-            if watched.informers is not None:
-                await watched.informers.wait_synced(timeout)
-            await watched.registration.wait_synced(timeout)
+            with contextlib.suppress(InformerStopped):  # its definition went meanwhile
+                await watched.registration.wait_synced(timeout)
 
     async def run(self) -> None:
         # A definition established after the kinds were asked for, but before the informer of definitions had its first list, is told to
         # nobody as a change. Looking once more when that list is in closes the gap.
-        self._client.mapper.forget()
-        await self._watch_everything()
+        await self._until_known(self._look)
         if self._workers is not None:
             await self._workers.run()
 
@@ -128,7 +130,7 @@ class GarbageCollector:
         """Watch what is served and not watched yet; ``but`` is a resource (``foos.example.com``) that discovery may still show."""
         for resource in await self._client.mapper.resources():
             if self._is_collectable(resource) and str(resource.gvr.group_resource) != but:
-                await self._watch(resource)
+                self._watch(resource)
 
     def _is_collectable(self, resource: ApiResource) -> bool:
         if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
@@ -136,28 +138,45 @@ class GarbageCollector:
         # One version of a resource is enough: all show the same objects. The preferred one comes first.
         return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
 
-    async def _watch(self, resource: ApiResource) -> None:
-        """Kinds that other controllers use are watched together with them; each other one apart, so that it can end when the kind goes."""
+    def _watch(self, resource: ApiResource) -> None:
         around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
         cls = self._class_of(gvk, plural, resource.namespaced)
-        namespace = around.namespace if resource.namespaced else None
-        own = None if gvk in self._classes else Informers(around.client, clock=around.clock)
-        informer = (own or around.informers).of(cls, namespace=namespace)
+        informer = around.informers.of(cls, namespace=around.namespace if resource.namespaced else None)
         registration = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
-        self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), own)
-        if own is not None:
-            await own.__aenter__()
+        self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), informer)
 
     async def _unwatch(self, gvk: GroupVersionKind) -> None:
         watched = self._watched.pop(gvk)
         watched.registration.remove()
-        if watched.informers is not None:
-            await watched.informers.__aexit__(None, None, None)
+        if gvk not in self._classes:  # those are other controllers' too
+            await self._around.informers.remove(watched.informer)
 
     async def _definition_changed(self, event: Event[Resource]) -> None:
         """A custom kind appeared, changed its versions or has gone: look at what is served now."""
         if event.initial or event.type is EventType.RESYNC:
             return  # ``run`` looks at what is served when all that was there at the beginning is known
+        await self._until_known(lambda: self._look_at(event))
+
+    async def _until_known(self, look: Callable[[], Awaitable[bool]]) -> None:
+        """Look at what is served until the server answers, and shows what it says to serve: it may be a moment behind."""
+        clock = self._around.clock
+        backoff = Backoff(initial=0.1, cap=5.0, clock=clock)
+        until = clock.now() + _DISCOVERY
+        while True:
+            try:
+                if await look() or clock.now() >= until:
+                    return
+            except KubeloopError as error:
+                log.warning("cannot tell what is served: %s; looking again", error)
+            await clock.sleep(backoff.next())
+
+    async def _look(self) -> bool:
+        self._client.mapper.forget()
+        await self._watch_everything()
+        return True
+
+    async def _look_at(self, event: Event[Resource]) -> bool:
+        """Whether all is in order after a definition changed; False: it is established, and its resource does not show yet."""
         name = event.head.name
         deleted = event.type is EventType.DELETED
         self._client.mapper.forget()
@@ -171,6 +190,7 @@ class GarbageCollector:
             for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
                 self._is_gone(uid)
         await self._watch_everything(but=name if deleted else "")
+        return deleted or not _is_established(event.object()) or any(watched.resource == name for watched in self._watched.values())
 
     def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
         known = self._classes.get(gvk)
@@ -247,11 +267,11 @@ class GarbageCollector:
 
     async def _state_of(self, owner: Owner, namespace: str) -> str:
         """``solid``, ``waiting`` (for its dependents to go) or ``gone``."""
-        if self._graph.is_gone(owner.uid):
-            return "gone"
         if not namespace and await self._is_namespaced(owner):
             # Nobody can say in which namespace. Such a reference is never a reason to delete (upstream does not act on it either).
             return "solid"
+        if self._graph.is_gone(owner.uid):
+            return "gone"
         live = await self._read(owner.api_version, owner.kind, namespace, owner.name)
         if live is None or live.metadata.uid != owner.uid:
             self._graph.forget_owner(owner.uid)
@@ -379,6 +399,16 @@ def _node(head: Head, kind: type[Resource]) -> Node:
     return Node(
         Item(head.uid, kind.api_version, kind.kind, head.namespace, head.name), owners, deleting=head.deleting, finalizers=finalizers
     )
+
+
+def _is_established(definition: Resource) -> bool:
+    """Whether a definition ought to show in discovery."""
+    if not isinstance(definition, Unstructured) or definition.metadata.deletion_timestamp is not None:
+        return False
+    if not any(version.get("served") for version in definition.get("spec", "versions", default=None) or []):
+        return False
+    conditions = definition.get("status", "conditions", default=None) or []
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
 
 
 def _guard(live: PartialObject) -> dict[str, object]:

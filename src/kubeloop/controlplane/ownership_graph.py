@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 ORPHAN = "orphan"
@@ -143,13 +144,24 @@ class OwnershipGraph:
         if node.waits and not (before and before.waits):
             for dependent in self.dependents(node.item.uid):
                 yield dependent.item
-        if node.owners and not node.deleting and any(owner.uid not in self._nodes or self._nodes[owner.uid].waits for owner in node.owners):
+        if node.owners and not node.deleting and not all(map(self._is_well, node.owners, repeat(node.item.namespace))):
             yield node.item
         for owner in node.owners:
             if before and before.blocks(owner.uid) and not node.blocks(owner.uid):
                 yield from self._waiting(owner.uid)
         for uid in owners_before - {owner.uid for owner in node.owners}:
             yield from self._waiting(uid)
+
+    def _is_well(self, owner: Owner, namespace: str) -> bool:
+        """Whether an owner is known, stays, and is what the reference says: one that names an object elsewhere, or by another name, refers
+        to nothing (upstream addDependentToOwners).
+        """
+        node = self._nodes.get(owner.uid)
+        if node is None or node.waits:
+            return False
+        item = node.item
+        group = item.api_version.rpartition("/")[0], owner.api_version.rpartition("/")[0]
+        return (item.kind, item.name, group[0]) == (owner.kind, owner.name, group[1]) and item.namespace in ("", namespace)
 
     def _waiting(self, uid: str) -> list[Item]:
         owner = self._nodes.get(uid)

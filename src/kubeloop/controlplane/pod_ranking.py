@@ -45,8 +45,8 @@ def deletion_order(pods: Iterable[Pod], neighbours: dict[str, int], now: datetim
     """The first are to go first: unassigned before assigned, pending before running, not ready before ready, cheap before dear, on
     crowded nodes before lonely ones, lately ready before long ready, restarted before not, young before old.
 
-    ``neighbours`` is how many pods of the same owner run on each node. Ages are compared on a logarithmic scale, as upstream, so that the
-    choice among pods of about one age is left to the uid, which is as good as random.
+    ``neighbours`` is how many pods of the same Deployment, or else ReplicaSet, run on each node. Ages are compared on a logarithmic
+    scale, as upstream, so that the choice among pods of about one age is left to the uid, which is as good as random.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ import msgspec
 from kubeloop.api.apps.v1 import ReplicaSet, ReplicaSetCondition, ReplicaSetStatus
 from kubeloop.api.core.v1 import Pod
 from kubeloop.codec import decode, to_dict
-from kubeloop.controller import Controller, Result, set_controller_reference
+from kubeloop.controller import Controller, Result, controller_of, set_controller_reference
 from kubeloop.controller.controller import OWNER_INDEX
 from kubeloop.controlplane.claims import claim
 from kubeloop.controlplane.expectations import Expectations
@@ -29,7 +29,13 @@ BURST = 500
 _RECHECK = 1.0
 
 
-class ReplicaSetController(Controller[ReplicaSet], owns=[Pod], workers=5, name="replicaset-controller"):
+class ReplicaSetController(
+    Controller[ReplicaSet],
+    owns=[Pod],
+    indexes={ReplicaSet: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}},
+    workers=5,
+    name="replicaset-controller",
+):
     """Creates and deletes pods; adopts pods that match and have no controller."""
 
     async def start(self) -> None:
@@ -94,7 +100,7 @@ class ReplicaSetController(Controller[ReplicaSet], owns=[Pod], workers=5, name="
 
     async def _delete(self, replica_set: ReplicaSet, active: Sequence[Pod], count: int) -> None:
         key = replica_set.object_key(self.cluster)
-        neighbours = Counter(pod.spec.node_name or "" for pod in active)
+        neighbours = Counter(pod.spec.node_name or "" for pod in [*active, *self._active_of_siblings(replica_set)])
         chosen = deletion_order(active, neighbours, self.clock.wall())[:count]
 
         async def one(pod: Pod) -> None:
@@ -111,6 +117,17 @@ class ReplicaSetController(Controller[ReplicaSet], owns=[Pod], workers=5, name="
             if isinstance(outcome, BaseException):
                 self.events.warning(replica_set, "FailedDelete", f"Error deleting: {outcome}")
                 raise outcome
+
+    def _active_of_siblings(self, replica_set: ReplicaSet) -> list[Pod]:
+        """Pods of the other ReplicaSets of the same controller: on a node where a rollout's next version runs, one may go sooner."""
+        owner = controller_of(replica_set)
+        if owner is None:
+            return []
+        siblings = [
+            one.uid for one in self.lister(ReplicaSet).heads_by_index(OWNER_INDEX, owner.uid) if one.uid != replica_set.metadata.uid
+        ]
+        pods = (pod for uid in siblings for pod in self.lister(Pod).by_index(OWNER_INDEX, uid))
+        return [pod for pod in pods if is_active(pod)]
 
     async def _write_status(
         self, replica_set: ReplicaSet, active: Sequence[Pod], terminating: int, failure: KubeloopError | None, reason: str

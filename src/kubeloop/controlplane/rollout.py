@@ -93,6 +93,8 @@ def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
             sizes[one.name] -= unhealthy
             cleanup -= unhealthy
     spare = new.available + sum(one.available for one in oldest_first) - bounds.least_available
+    # A status may still count pods that a set was told to give up (upstream trusts it): never more than sizes allow.
+    spare = min(spare, cleanup)
     for one in oldest_first:
         step = min(sizes[one.name], max(spare, 0))
         sizes[one.name] -= step
