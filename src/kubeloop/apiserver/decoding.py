@@ -30,10 +30,11 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """``problems`` is what strict decoding says: unknown and repeated fields."""
+    """``problems`` is what strict decoding says: unknown and repeated fields. ``sent`` is the body before it was conformed."""
 
     obj: JSONObject
     problems: list[str]
+    sent: JSONObject
 
 
 class _Unreadable(Exception):
@@ -101,7 +102,7 @@ def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, r
         raise refuse(str(fault)) from None
     obj = conformed.obj
     obj["apiVersion"], obj["kind"] = wanted.api_version, wanted.kind
-    return Decoded(obj, conformed.problems)
+    return Decoded(obj, conformed.problems, tree)
 
 
 #: A kind whose ``metadata`` is an ObjectMeta, as every kind's is.
@@ -117,7 +118,7 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
         if name not in obj:
             obj[name] = plain(value)
     problems += [f"unknown field {json.dumps(path)}" for path in resource.strategy.conform(obj)]
-    return Decoded(obj, problems)
+    return Decoded(obj, problems, tree)
 
 
 def _repeated(value: Any, path: str) -> list[str]:

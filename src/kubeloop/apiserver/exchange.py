@@ -20,6 +20,7 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.time import format_time
 from kubeloop.schema import Schemas
 from kubeloop.serving.request import BodyTooLarge, Request
 from kubeloop.timing import Clock
@@ -73,14 +74,16 @@ class Exchange:
         self.context.namespace = self.namespace
         self.context.subresource = self.info.subresource
         self.context.dry_run = dry_run
+        self.context.time = format_time(self.parts.clock.wall())
         return Call(self.resource, self.namespace, name or self.info.name, self.user, self.context, self.info.subresource, dry_run)
 
     def accept_problems(self, decoded: Decoded, options: WriteOptions, kind: str) -> None:
-        """What becomes of unknown and repeated fields: an error (Strict), warnings (Warn), nothing (Ignore).
+        """Keeps what was sent for messages; unknown and repeated fields become an error (Strict), warnings (Warn), nothing (Ignore).
 
         Raises:
             BadRequest
         """
+        self.context.sent = decoded.sent
         if not decoded.problems or options.field_validation == "Ignore":
             return
         if options.field_validation == "Warn":

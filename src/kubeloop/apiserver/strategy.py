@@ -19,13 +19,16 @@ JSONObject = dict[str, Any]
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a strategy may know of the request. ``warnings`` are sent as Warning headers; ``user`` is who asks."""
+    """What a strategy may know of the request. ``warnings`` are sent as Warning headers; ``user`` is who asks, ``time`` when (RFC 3339)."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
     namespace: str = ""
     subresource: str = ""
     dry_run: bool = False
+    time: str = ""
+    #: The body before it was conformed to the kind.
+    sent: Any = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -149,6 +152,10 @@ class Strategy:
     def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
         """The same for an update of the main resource."""
         return self.warnings(context, obj)
+
+    def warnings_on_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        """The same for an update of ``/status``."""
+        return []
 
     def counts_for_generation(self, obj: JSONObject) -> object:
         """What must differ between two states for ``metadata.generation`` to grow, where ``has_generation``."""

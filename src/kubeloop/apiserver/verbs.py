@@ -85,6 +85,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
         nonlocal warned
         patched = sent.apply(old, schema, exchange.parts.schemas)
         decoded = conform_patched(patched, resource, resource.gvk)
+        exchange.context.sent = patched
         if not warned:
             _accept_patched(exchange, decoded, options.field_validation, patched)
             warned = True

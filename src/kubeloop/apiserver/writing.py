@@ -14,6 +14,7 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Admission, Attributes
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.encoding import decode
+from kubeloop.apiserver.explicit_empties import with_explicit_empties
 from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
@@ -106,6 +107,7 @@ class Writer:
         strategy.prepare_create(call.context, obj)
         errors = kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
         if errors:
+            errors = with_explicit_empties(errors, call.context.sent)
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
         await self.admission.validate(call.attributes("CREATE", obj, None))
@@ -224,9 +226,10 @@ class Writer:
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
         errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
+            errors = with_explicit_empties(errors, call.context.sent)
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), call.name, errors)
-        if not status:
-            call.context.warnings += strategy.warnings_on_update(call.context, obj, old)
+        warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
+        call.context.warnings += warn(call.context, obj, old)
         await self.admission.validate(call.attributes("UPDATE", obj, old))
 
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:

@@ -6,21 +6,32 @@ from kubeloop.apiserver.builtin import facts
 from kubeloop.apiserver.builtin.apps.daemon_set import DaemonSetStrategy
 from kubeloop.apiserver.builtin.apps.deployment import DeploymentStrategy, ReplicaSetStrategy
 from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrategy, StatefulSetStrategy
+from kubeloop.apiserver.builtin.autoscaling.strategy import AutoscalerStrategy
 from kubeloop.apiserver.builtin.batch.cron_job import CronJobStrategy
 from kubeloop.apiserver.builtin.batch.job import JobStrategy
-from kubeloop.apiserver.builtin.claims import ClaimStrategy, VolumeStrategy
-from kubeloop.apiserver.builtin.endpoints import EndpointSliceStrategy, EndpointsStrategy
+from kubeloop.apiserver.builtin.claims import ClaimStrategy
+from kubeloop.apiserver.builtin.disruption_budgets import DisruptionBudgetStrategy
+from kubeloop.apiserver.builtin.endpoint_slices import EndpointSliceStrategy
+from kubeloop.apiserver.builtin.endpoints import EndpointsStrategy
 from kubeloop.apiserver.builtin.events import EventStrategy
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.leases import LeaseStrategy
+from kubeloop.apiserver.builtin.limit_ranges import LimitRangeStrategy
 from kubeloop.apiserver.builtin.namespaces import NamespaceStrategy
+from kubeloop.apiserver.builtin.networking.ingress import IngressStrategy
+from kubeloop.apiserver.builtin.networking.ingress_class import IngressClassStrategy
+from kubeloop.apiserver.builtin.networking.network_policy import NetworkPolicyStrategy
 from kubeloop.apiserver.builtin.nodes import NodeStrategy
 from kubeloop.apiserver.builtin.plain import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
+from kubeloop.apiserver.builtin.priority_classes import PriorityClassStrategy
+from kubeloop.apiserver.builtin.quotas import QuotaStrategy
+from kubeloop.apiserver.builtin.roles import RoleBindingStrategy, RoleStrategy
 from kubeloop.apiserver.builtin.services.strategy import ServiceStrategy
+from kubeloop.apiserver.builtin.storage.storage_class import StorageClassStrategy
+from kubeloop.apiserver.builtin.storage.volume import VolumeStrategy
 from kubeloop.apiserver.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
-from kubeloop.meta.names import path_segment
 from kubeloop.schema import ResourceInfo, builtin
 
 #: Groups whose validation knows no standard finalizers: theirs need a domain like everybody's, and are not checked further.
@@ -48,12 +59,20 @@ _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("apps", "deployments"): DeploymentStrategy,
     GroupResource("apps", "replicasets"): ReplicaSetStrategy,
     GroupResource("apps", "statefulsets"): StatefulSetStrategy,
+    GroupResource("", "limitranges"): LimitRangeStrategy,
+    GroupResource("", "resourcequotas"): QuotaStrategy,
+    GroupResource("autoscaling", "horizontalpodautoscalers"): AutoscalerStrategy,
+    GroupResource("networking.k8s.io", "ingressclasses"): IngressClassStrategy,
+    GroupResource("networking.k8s.io", "ingresses"): IngressStrategy,
+    GroupResource("networking.k8s.io", "networkpolicies"): NetworkPolicyStrategy,
+    GroupResource("policy", "poddisruptionbudgets"): DisruptionBudgetStrategy,
+    GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): RoleBindingStrategy,
+    GroupResource("rbac.authorization.k8s.io", "clusterroles"): RoleStrategy,
+    GroupResource("rbac.authorization.k8s.io", "rolebindings"): RoleBindingStrategy,
+    GroupResource("rbac.authorization.k8s.io", "roles"): RoleStrategy,
+    GroupResource("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy,
+    GroupResource("storage.k8s.io", "storageclasses"): StorageClassStrategy,
 }
-
-
-class _PathSegmentNames(BuiltinStrategy):
-    def validate_name(self, name: str, prefix: bool) -> list[str]:
-        return path_segment(name, prefix)
 
 
 def strategies() -> dict[GroupResource, Strategy]:
@@ -63,8 +82,7 @@ def strategies() -> dict[GroupResource, Strategy]:
 
 def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
     group_resource = info.gvr.group_resource
-    plain = _PathSegmentNames if group_resource in facts.PATH_SEGMENT_NAMES else BuiltinStrategy
-    made = _CLASSES.get(group_resource, plain)(GroupKind(info.gvr.group, info.kind))
+    made = _CLASSES.get(group_resource, BuiltinStrategy)(GroupKind(info.gvr.group, info.kind))
     made.has_generation = group_resource in facts.HAS_GENERATION
     made.has_status = any(sub.name == "status" for sub in info.subresources)
     made.allow_create_on_update = group_resource in facts.CREATED_BY_UPDATE

@@ -63,10 +63,3 @@ def _mirror_source(spec: JSONObject) -> None:
         spec["dataSourceRef"] = dict(source)
     elif reference is not None and source is None:
         spec["dataSource"] = dict(reference)
-
-
-class VolumeStrategy(BuiltinStrategy):
-    """Persistent volumes: defaults and status; their sources are not checked."""
-
-    def initial_status(self, obj: JSONObject) -> JSONObject:
-        return {"phase": "Pending"}

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices. Source: ValidateEndpoints, pkg/apis/discovery/validation."""
+"""Endpoints. Source: ValidateEndpoints."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
-from kubeloop.apiserver.builtin.pods.warnings import ip_warnings
 from kubeloop.apiserver.builtin.services.spec import endpoint_ip
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.formats import canonical_ip, each, immutable, ip_address, label_name_field, one_of, subdomain_field
-from kubeloop.meta.field_error import FieldError, duplicate, required
+from kubeloop.apiserver.validation.addresses import ip_warnings
+from kubeloop.apiserver.validation.formats import each, ip_address, label_name_field, one_of, subdomain_field
+from kubeloop.meta.field_error import FieldError, required
 from kubeloop.meta.names import port_number, qualified_name
 
 JSONObject = dict[str, Any]
@@ -76,71 +76,3 @@ def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
         yield from one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
     if port.get("appProtocol") is not None:
         yield from each(f"{path}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
-
-
-class EndpointSliceStrategy(BuiltinStrategy):
-    """What is stored already is not checked again. Metadata is not compared with the old state as other kinds do."""
-
-    metadata_checks_on_update = ("create",)
-
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        return list(_slice(obj, None))
-
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_slice(obj, old), *immutable("addressType", obj.get("addressType"), old.get("addressType"))]
-
-    def counts_for_generation(self, obj: JSONObject) -> object:
-        return super().counts_for_generation(obj), obj["metadata"].get("labels") or {}
-
-
-def _slice(obj: JSONObject, old: JSONObject | None) -> Errors:
-    kind, endpoints = obj.get("addressType", ""), obj.get("endpoints") or []
-    if not kind:
-        yield required("addressType")
-    else:
-        yield from one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
-    yield from _slice_ports(obj.get("ports") or [])
-    if old is not None and endpoints == (old.get("endpoints") or []):
-        return
-    for at, endpoint in enumerate(endpoints):
-        here = f"endpoints[{at}]"
-        if not endpoint.get("addresses"):
-            yield required(f"{here}.addresses", "must contain at least 1 address")
-        yield from _slice_addresses(f"{here}.addresses", endpoint.get("addresses") or [], kind)
-        if endpoint.get("nodeName") is not None:
-            yield from subdomain_field(f"{here}.nodeName", endpoint["nodeName"])
-        if endpoint.get("hostname") is not None:
-            yield from label_name_field(f"{here}.hostname", endpoint["hostname"])
-
-
-def _slice_addresses(path: str, addresses: list[str], kind: str) -> Errors:
-    for at, address in enumerate(addresses):
-        here = f"{path}[{at}]"
-        if kind == "FQDN":
-            yield from subdomain_field(here, address)
-        elif kind in ("IPv4", "IPv6"):
-            faults = ip_address(address) if kind == "IPv4" else canonical_ip(address)
-            yield from each(here, address, faults)
-            if not faults and (":" in address) != (kind == "IPv6"):
-                yield from each(path, address, [f"must be an {kind} address"])
-            if not faults:
-                yield from each(here, address, endpoint_ip(address))
-
-
-def _slice_ports(ports: list[JSONObject]) -> Errors:
-    names: set[str] = set()
-    for at, port in enumerate(ports):
-        here, name = f"ports[{at}]", port.get("name") or ""
-        if name:
-            yield from label_name_field(f"{here}.name", name)
-        if name in names:
-            yield duplicate(f"{here}.name", name)
-        names.add(name)
-        if port.get("port") is not None:
-            yield from each(f"{here}.port", port["port"], port_number(port["port"]))
-        if not port.get("protocol"):
-            yield required(f"{here}.protocol")
-        else:
-            yield from one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)
-        if port.get("appProtocol") is not None:
-            yield from each(f"{here}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))

@@ -56,9 +56,6 @@ CONDITIONAL_UPDATE = (
 #: Dependents are orphaned when a deletion names no policy: a promise of old versions.
 ORPHANS = _of("", "replicationcontrollers") | _of("batch", "jobs")
 
-#: Names that only need to fit into a URL's path.
-PATH_SEGMENT_NAMES = _of(_RBAC, "clusterroles", "clusterrolebindings", "roles", "rolebindings")
-
 #: A deletion that is done answers with the object, not with a Status.
 RETURNS_DELETED = (
     _of("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts")

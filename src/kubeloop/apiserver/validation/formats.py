@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid
+from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, in_range
 
 MAX_INT32 = 2**31 - 1
@@ -65,16 +65,25 @@ def canonical_ip(value: str) -> list[str]:
     return [f'must be in canonical form ("{parsed}")']
 
 
-def cidr(value: str) -> list[str]:
+def sloppy_cidr(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """The network that a CIDR value stands for, as Kubernetes reads them of old. None if it is none."""
     address, slash, length = value.partition("/")
     parsed = sloppy_ip(address)
-    if parsed is None or not slash or not re.fullmatch(r"\d+", length, re.ASCII) or int(length) > parsed.max_prefixlen:
+    if parsed is None or not slash or not re.fullmatch(r"\d{1,6}", length, re.ASCII) or int(length) > parsed.max_prefixlen:
+        return None
+    return ipaddress.ip_network((parsed, int(length)), strict=False)
+
+
+def cidr(value: str) -> list[str]:
+    address, _, length = value.partition("/")
+    parsed, network = sloppy_ip(address), sloppy_cidr(value)
+    if parsed is None or network is None:
         return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
     if str(int(length)) != length or (parsed.version == 4 and str(parsed) != address):
         return ["must not have leading 0s in IP or prefix length"]
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
         return ["must not have an IPv4-mapped IPv6 address"]
-    if ipaddress.ip_network((parsed, int(length)), strict=False).network_address != parsed:
+    if network.network_address != parsed:
         return ["must not have bits set beyond the prefix length"]
     return []
 
@@ -92,6 +101,24 @@ def label_name_field(path: str, value: str) -> Iterator[FieldError]:
 
 def subdomain_field(path: str, value: str) -> Iterator[FieldError]:
     return each(path, value, dns1123_subdomain(value, False))
+
+
+def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[FieldError]:
+    """A domain with at least so many segments; no more than one fault is told. Source: IsFullyQualifiedDomainName, IsFullyQualifiedName."""
+    if not name:
+        yield required(path)
+        return
+    if segments == 2:
+        name = name.removesuffix(".")
+    for part in (name, *(name.split(".") if segments == 2 else ())):
+        faults = dns1123_subdomain(name) if part is name else dns1123_label(part)
+        if faults:
+            yield invalid(path, part, ",".join(faults))
+            return
+        if part is name and name.count(".") < segments - 1:
+            number = {2: "two", 3: "three"}[segments]
+            yield invalid(path, name, f"should be a domain with at least {number} segments separated by dots")
+            return
 
 
 def not_negative(path: str, value: int | None) -> Iterator[FieldError]:

@@ -10,7 +10,8 @@ from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import qualified_name
 
-_COUNTED = {
+#: Resources that are numbers of objects.
+COUNTED = {
     "pods",
     "resourcequotas",
     "services",
@@ -22,7 +23,7 @@ _COUNTED = {
     "services.loadbalancers",
 }
 _STANDARD = {
-    *_COUNTED,
+    *COUNTED,
     *("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"),
     *("limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.storage", "storage"),
 }
@@ -61,7 +62,7 @@ def resource_value(path: str, name: str, text: str) -> Errors:
     value = quantity(text)
     if value < 0:
         yield invalid(path, text, NOT_NEGATIVE)
-    if (name in _COUNTED or is_extended(name)) and value.milli_value() % 1000:
+    if (name in COUNTED or is_extended(name)) and value.milli_value() % 1000:
         yield invalid(path, text, "must be an integer")
 
 

@@ -19,7 +19,7 @@ _QUALIFIED = {
 }
 
 
-def _needs(*names: str) -> Check:
+def needs(*names: str) -> Check:
     def check(path: str, source: JSONObject) -> Errors:
         for name in names:
             if not source.get(name):
@@ -39,7 +39,7 @@ def _partitioned(name: str) -> Check:
 
 
 def _nfs(path: str, source: JSONObject) -> Errors:
-    yield from _needs("server", "path")(path, source)
+    yield from needs("server", "path")(path, source)
     if not source.get("path", "").startswith("/"):
         yield invalid(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
@@ -50,19 +50,20 @@ def _iscsi(path: str, source: JSONObject) -> Errors:
     if not source.get("iqn"):
         yield required(f"{path}.iqn")
     else:
-        yield from _initiator(f"{path}.iqn", source["iqn"])
+        yield from initiator(f"{path}.iqn", source["iqn"])
     lun = source.get("lun", 0)
     yield from each(f"{path}.lun", lun, in_range(lun, 0, 255))
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
         yield required(f"{path}.secretRef")
     if source.get("initiatorName") is not None:
-        yield from _initiator(f"{path}.initiatorname", source["initiatorName"])
+        yield from initiator(f"{path}.initiatorname", source["initiatorName"])
 
 
-def _initiator(path: str, name: str) -> Errors:
+def initiator(path: str, name: str, *, of_volume: bool = False) -> Errors:
+    """``of_volume``: of a persistent volume, of which upstream says less."""
     pattern = _QUALIFIED.get(name[:3])
     if pattern is None:
-        yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
+        yield invalid(path, name, "must be valid format" if of_volume else "must be valid format starting with iqn, eui, or naa")
     elif not (pattern.search(name) if name.startswith("iqn") else pattern.match(name)):
         yield invalid(path, name, "must be valid format")
 
@@ -79,7 +80,7 @@ def _flocker(path: str, source: JSONObject) -> Errors:
 
 def _named_secret(*names: str) -> Check:
     def check(path: str, source: JSONObject) -> Errors:
-        yield from _needs(*names)(path, source)
+        yield from needs(*names)(path, source)
         secret = source.get("secretRef")
         if secret is not None and not secret.get("name"):
             yield required(f"{path}.secretRef.name")
@@ -114,7 +115,7 @@ def _fibre_channel(path: str, source: JSONObject) -> Errors:
             yield from each(f"{path}.lun", lun, in_range(lun, 0, 255))
 
 
-def _flex(path: str, source: JSONObject) -> Errors:
+def flex(path: str, source: JSONObject) -> Errors:
     if not source.get("driver"):
         yield required(f"{path}.driver")
     for key in source.get("options") or {}:
@@ -123,7 +124,7 @@ def _flex(path: str, source: JSONObject) -> Errors:
 
 
 def _azure_disk(path: str, source: JSONObject) -> Errors:
-    yield from _needs("diskName", "diskURI")(path, source)
+    yield from needs("diskName", "diskURI")(path, source)
     uri, kind = source.get("diskURI", ""), source.get("kind")
     if source.get("cachingMode") is not None:
         yield from one_of(f"{path}.cachingMode", source["cachingMode"], ("None", "ReadOnly", "ReadWrite"))
@@ -175,20 +176,20 @@ PLUGINS: dict[str, Check] = {
     "awsElasticBlockStore": _partitioned("volumeID"),
     "nfs": _nfs,
     "iscsi": _iscsi,
-    "glusterfs": _needs("endpoints", "path"),
+    "glusterfs": needs("endpoints", "path"),
     "flocker": _flocker,
-    "rbd": _needs("monitors", "image"),
+    "rbd": needs("monitors", "image"),
     "cinder": _named_secret("volumeID"),
-    "cephfs": _needs("monitors"),
+    "cephfs": needs("monitors"),
     "quobyte": _quobyte,
     "fc": _fibre_channel,
-    "flexVolume": _flex,
-    "azureFile": _needs("secretName", "shareName"),
-    "vsphereVolume": _needs("volumePath"),
-    "photonPersistentDisk": _needs("pdID"),
-    "portworxVolume": _needs("volumeID"),
+    "flexVolume": flex,
+    "azureFile": needs("secretName", "shareName"),
+    "vsphereVolume": needs("volumePath"),
+    "photonPersistentDisk": needs("pdID"),
+    "portworxVolume": needs("volumeID"),
     "azureDisk": _azure_disk,
     "storageos": _storage_os,
-    "scaleIO": _needs("gateway", "system", "volumeName"),
+    "scaleIO": needs("gateway", "system", "volumeName"),
     "csi": _csi,
 }

@@ -127,7 +127,7 @@ def pull_policy(path: str, policy: str) -> Errors:
         yield from one_of(path, policy, ("Always", "IfNotPresent", "Never"))
 
 
-def _host_path(path: str, source: JSONObject) -> Errors:
+def host_path(path: str, source: JSONObject) -> Errors:
     if not source.get("path"):
         yield required(f"{path}.path")
         return
@@ -170,7 +170,7 @@ def _claim(path: str, source: JSONObject) -> Errors:
 
 
 _OWN: dict[str, Callable[[str, JSONObject], Errors]] = {
-    "hostPath": _host_path,
+    "hostPath": host_path,
     "gitRepo": _git_repo,
     "secret": lambda path, source: _files(path, source, "secretName"),
     "configMap": lambda path, source: _files(path, source, "name"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from kubeloop.apiserver.builtin.pods.options import JSONObject, all_containers
 from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import ip_address, sloppy_ip
+from kubeloop.apiserver.validation.addresses import ip_warnings
 
 _ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
@@ -62,6 +61,13 @@ def _node_labels(path: str, spec: JSONObject) -> Iterator[str]:
             yield f"{here}.topologyKey: {key} is {_NODE_LABELS[key]}"
         if constraint.get("labelSelector") is None:
             yield f"{here}.labelSelector: a null labelSelector results in matching no pod"
+
+
+def node_term_warnings(path: str, term: JSONObject) -> Iterator[str]:
+    """Of a term that selects nodes."""
+    for at, expression in enumerate(term.get("matchExpressions") or ()):
+        if (key := expression.get("key", "")) in _NODE_LABELS:
+            yield f"{path}.matchExpressions[{at}].key: {key} is {_NODE_LABELS[key]}"
 
 
 def _annotations(path: str, annotations: dict[str, str]) -> Iterator[str]:
@@ -174,16 +180,3 @@ def _addresses(path: str, spec: JSONObject) -> Iterator[str]:
         yield from ip_warnings(f"{path}.dnsConfig.nameservers[{at}]", server)
     for at, alias in enumerate(spec.get("hostAliases") or ()):
         yield from ip_warnings(f"{path}.hostAliases[{at}].ip", alias.get("ip", ""))
-
-
-def ip_warnings(path: str, value: str) -> list[str]:
-    """Addresses that are accepted but not written as they should be."""
-    found = sloppy_ip(value)
-    if found is None:
-        return []
-    if ip_address(value):
-        plain = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped else found
-        return [f'{path}: non-standard IP address "{value}" is invalid: use "{plain}"']
-    if str(found) != value:
-        return [f'{path}: IPv6 address "{value}" should be in RFC 5952 canonical format ("{found}")']
-    return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.warnings import ip_warnings
 from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ip_changes, family_changes
 from kubeloop.apiserver.builtin.services.facts import (
     externally_accessible,
@@ -17,6 +16,7 @@ from kubeloop.apiserver.builtin.services.facts import (
 )
 from kubeloop.apiserver.builtin.services.spec import Errors, load_balancer_class, service_spec
 from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.addresses import ip_warnings
 from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain

@@ -1,0 +1,55 @@
+"""Horizontal pod autoscalers in both versions. Source: ValidateHorizontalPodAutoscaler, pkg/registry/autoscaling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.autoscaling.behavior import behavior
+from kubeloop.apiserver.builtin.autoscaling.metrics import api_version_fault, metrics, scaled_object
+from kubeloop.apiserver.builtin.conversion import convert_autoscaler
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import not_negative
+from kubeloop.meta.field_error import FieldError, invalid, required
+
+JSONObject = dict[str, Any]
+
+
+class AutoscalerStrategy(BuiltinStrategy):
+    """Whatever the version of a request, it is checked as v2. References that an old state got wrong may stay wrong."""
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_spec(_newest(obj), any_target=False, any_object=False))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        before = _newest(old)
+        any_target = bool(api_version_fault(before.get("scaleTargetRef") or {}, core=False))
+        described = [(one.get("object") or {}).get("describedObject") or {} for one in before.get("metrics") or ()]
+        any_object = any(api_version_fault(one, core=True) for one in described)
+        return list(_spec(_newest(obj), any_target=any_target, any_object=any_object))
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        status = obj.get("status") or {}
+        names = ("currentReplicas", "desiredReplicas")
+        return [error for name in names for error in not_negative(f"status.{name}", status.get(name))]
+
+
+def _newest(obj: JSONObject) -> JSONObject:
+    spec: JSONObject = convert_autoscaler(obj, "v2").get("spec") or {}
+    return spec
+
+
+def _spec(spec: JSONObject, *, any_target: bool, any_object: bool) -> Iterator[FieldError]:
+    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+    if least is not None and least < 1:
+        yield invalid("spec.minReplicas", least, "must be greater than or equal to 1")
+    if most == 0:
+        yield required("spec.maxReplicas", "must be set and greater than 0")
+    elif most < 0:
+        yield invalid("spec.maxReplicas", most, "must be greater than or equal to 1")
+    if least is not None and most < least:
+        yield invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+    yield from scaled_object("spec.scaleTargetRef", spec.get("scaleTargetRef") or {}, core=False, any_version=any_target)
+    yield from metrics("spec.metrics", spec.get("metrics") or [], least, any_version=any_object)
+    yield from behavior("spec.behavior", spec.get("behavior") or {})

@@ -1,0 +1,162 @@
+"""Ingresses. Source: ValidateIngressCreate, ValidateIngressUpdate, pkg/registry/networking/ingress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.networking.references import typed_reference
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.addresses import ip_warnings
+from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip, subdomain_field
+from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain, port_name, port_number, wildcard_dns1123_subdomain
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+CLASS_ANNOTATION = "kubernetes.io/ingress.class"
+_PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
+_NOT_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
+_NOT_AN_ADDRESS = "must be a DNS name, not an IP address"
+
+
+class IngressStrategy(BuiltinStrategy):
+    """What was stored with a secret's name or a wildcard rule of old is not checked for that again."""
+
+    metadata_checks_on_update = ("update", "create")
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        spec, found = obj["spec"], list(_spec(obj["spec"], any_secret=False, any_wildcard=False))
+        annotation = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+        if annotation is not None and spec.get("ingressClassName") not in (None, annotation):
+            path = f"annotations.{CLASS_ANNOTATION}"
+            found.append(invalid(path, annotation, "must match `ingressClassName` when both are specified"))
+        return found
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        before = old["spec"]
+        any_secret = any(list(_secret("", tls)) for tls in before.get("tls") or ())
+        any_wildcard = any("*" in rule.get("host", "") and list(_rule_value("", rule)) for rule in before.get("rules") or ())
+        return list(_spec(obj["spec"], any_secret=any_secret, any_wildcard=any_wildcard))
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        known = {one.get("ip") for one in _addresses(old)}
+        return [error for at, one in enumerate(_addresses(obj)) for error in _address(f"status.loadBalancer.ingress[{at}]", one, known)]
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
+        if not annotated or obj["spec"].get("ingressClassName") is not None:
+            return []
+        return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
+
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        return []
+
+    def warnings_on_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        found = enumerate(_addresses(obj))
+        return [text for at, one in found for text in ip_warnings(f"status.loadBalancer.ingress[{at}]", one.get("ip", ""))]
+
+
+def _addresses(obj: JSONObject) -> list[JSONObject]:
+    return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+
+
+def _address(path: str, one: JSONObject, known: set[str | None]) -> Errors:
+    if (address := one.get("ip")) and address not in known:
+        yield from each(f"{path}.ip", address, ip_address(address))
+    if host := one.get("hostname"):
+        yield from subdomain_field(f"{path}.hostname", host)
+        if sloppy_ip(host) is not None:
+            yield invalid(f"{path}.hostname", host, _NOT_AN_ADDRESS)
+
+
+def _spec(spec: JSONObject, *, any_secret: bool, any_wildcard: bool) -> Errors:
+    rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
+    if not rules and backend is None:
+        yield invalid("spec", spec.get("rules"), "either `defaultBackend` or `rules` must be specified")
+    if backend is not None:
+        yield from _backend("spec.defaultBackend", backend)
+    for at, rule in enumerate(rules):
+        here, host = f"spec.rules[{at}]", rule.get("host", "")
+        if host:
+            if sloppy_ip(host) is not None:
+                yield invalid(f"{here}.host", host, _NOT_AN_ADDRESS)
+            yield from each(f"{here}.host", host, _host(host))
+        if "*" not in host or not any_wildcard:
+            yield from _rule_value(here, rule)
+    for at, tls in enumerate(spec.get("tls") or ()):
+        for host_at, host in enumerate(tls.get("hosts") or ()):
+            yield from each(f"spec.tls[{at}].hosts[{host_at}]", host, _host(host))
+        if not any_secret:
+            yield from _secret(f"spec.tls[{at}].secretName", tls)
+    if spec.get("ingressClassName") is not None:
+        yield from subdomain_field("spec.ingressClassName", spec["ingressClassName"])
+
+
+def _host(name: str) -> list[str]:
+    return wildcard_dns1123_subdomain(name) if "*" in name else dns1123_subdomain(name)
+
+
+def _secret(path: str, tls: JSONObject) -> Errors:
+    if tls.get("secretName"):
+        yield from subdomain_field(path, tls["secretName"])
+
+
+def _rule_value(path: str, rule: JSONObject) -> Errors:
+    if rule.get("http") is None:
+        return
+    paths = rule["http"].get("paths") or []
+    if not paths:
+        yield required(f"{path}.http.paths")
+    for at, one in enumerate(paths):
+        yield from _path(f"{path}.http.paths[{at}]", one)
+
+
+def _path(path: str, one: JSONObject) -> Errors:
+    kind, target = one.get("pathType"), one.get("path", "")
+    if kind is None:
+        yield required(f"{path}.pathType", "pathType must be specified")
+        return
+    literal = kind in ("Exact", "Prefix")
+    if (literal or (kind == "ImplementationSpecific" and target)) and not target.startswith("/"):
+        yield invalid(f"{path}.path", target, "must be an absolute path")
+    if literal:
+        for part in _NOT_IN_PATHS:
+            if part in target:
+                yield invalid(f"{path}.path", target, f"must not contain '{part}'")
+        for end in ("/..", "/."):
+            if target.endswith(end):
+                yield invalid(f"{path}.path", target, f"cannot end with '{end}'")
+    yield from one_of(f"{path}.pathType", kind, _PATH_TYPES)
+    yield from _backend(f"{path}.backend", one.get("backend") or {})
+
+
+def _backend(path: str, backend: JSONObject) -> Errors:
+    resource, service = backend.get("resource"), backend.get("service")
+    if resource is not None and service is not None:
+        yield invalid(path, "", "cannot set both resource and service backends")
+    elif resource is not None:
+        yield from typed_reference(f"{path}.resource", resource)
+    elif service is not None:
+        yield from _service(path, service)
+    else:
+        yield invalid(path, "", "resource or service backend is required")
+
+
+def _service(path: str, service: JSONObject) -> Errors:
+    if not service.get("name"):
+        yield required(f"{path}.service.name")
+    else:
+        yield from each(f"{path}.service.name", service["name"], dns1123_label(service["name"]))
+    port = service.get("port") or {}
+    name, number = port.get("name"), port.get("number")
+    if name and number:
+        yield invalid(path, "", "cannot set both port name & port number")
+    elif name:
+        yield from each(f"{path}.service.port.name", name, port_name(name))
+    elif number:
+        yield from each(f"{path}.service.port.number", number, port_number(number))
+    else:
+        yield required(path, "port name or number is required")

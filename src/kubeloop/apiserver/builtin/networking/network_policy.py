@@ -1,0 +1,119 @@
+"""Network policies. Source: ValidateNetworkPolicy, ValidateNetworkPolicyUpdate."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.addresses import cidr_warnings
+from kubeloop.apiserver.validation.formats import cidr, each, one_of, sloppy_cidr
+from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.names import port_name, port_number
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_DIRECTIONS = (("ingress", "from"), ("egress", "to"))
+
+
+class NetworkPolicyStrategy(BuiltinStrategy):
+    """Blocks of addresses that an old state has are taken as they are."""
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_spec(obj["spec"], known=(), any_value=False))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        any_value = bool(list(label_selector("", old["spec"].get("podSelector"))))
+        known = [text for _, block in _blocks(old["spec"]) for text in (block.get("cidr", ""), *(block.get("except") or ()))]
+        return list(_spec(obj["spec"], known=tuple(known), any_value=any_value))
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        found = []
+        for path, block in _blocks(obj["spec"]):
+            found += cidr_warnings(f"{path}.cidr", block.get("cidr", ""))
+            for at, text in enumerate(block.get("except") or ()):
+                found += cidr_warnings(f"{path}.except[{at}]", text)
+        return found
+
+
+def _blocks(spec: JSONObject) -> Iterator[tuple[str, JSONObject]]:
+    for direction, peers in _DIRECTIONS:
+        for at, rule in enumerate(spec.get(direction) or ()):
+            for peer_at, peer in enumerate(rule.get(peers) or ()):
+                if peer.get("ipBlock") is not None:
+                    yield f"spec.{direction}[{at}].{peers}[{peer_at}].ipBlock", peer["ipBlock"]
+
+
+def _spec(spec: JSONObject, *, known: tuple[str, ...], any_value: bool) -> Errors:
+    yield from label_selector("spec.podSelector", spec.get("podSelector"), any_value=any_value)
+    for direction, peers in _DIRECTIONS:
+        for at, rule in enumerate(spec.get(direction) or ()):
+            here = f"spec.{direction}[{at}]"
+            for port_at, port in enumerate(rule.get("ports") or ()):
+                yield from _port(f"{here}.ports[{port_at}]", port)
+            for peer_at, peer in enumerate(rule.get(peers) or ()):
+                yield from _peer(f"{here}.{peers}[{peer_at}]", peer, known, any_value)
+    types = spec.get("policyTypes") or []
+    if len(types) > len(_DIRECTIONS):
+        yield invalid("spec.policyTypes", types, "may not specify more than two policyTypes")
+        return
+    for at, kind in enumerate(types):
+        yield from one_of(f"spec.policyTypes[{at}]", kind, ("Ingress", "Egress"))
+
+
+def _port(path: str, port: JSONObject) -> Errors:
+    number, end = port.get("port"), port.get("endPort")
+    if port.get("protocol") is not None:
+        yield from one_of(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
+    if isinstance(number, int):
+        yield from each(f"{path}.port", number, port_number(number))
+        if end is not None:
+            if end < number:
+                yield invalid(f"{path}.endPort", number, "must be greater than or equal to `port`")
+            yield from each(f"{path}.endPort", end, port_number(end))
+    elif number is not None:
+        if end is not None:
+            yield invalid(f"{path}.endPort", end, "may not be specified when `port` is non-numeric")
+        yield from each(f"{path}.port", number, port_name(number))
+    elif end is not None:
+        yield invalid(f"{path}.endPort", end, "may not be specified when `port` is not specified")
+
+
+def _peer(path: str, peer: JSONObject, known: tuple[str, ...], any_value: bool) -> Errors:
+    given = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
+    for name in given[:]:
+        if name != "ipBlock":
+            yield from label_selector(f"{path}.{name}", peer[name], any_value=any_value)
+        else:
+            yield from _block(f"{path}.ipBlock", peer["ipBlock"], known)
+    if not given:
+        yield required(path, "must specify a peer")
+    elif len(given) > 1 and "ipBlock" in given:
+        yield forbidden(path, "may not specify both ipBlock and another peer")
+
+
+def _block(path: str, block: JSONObject, known: tuple[str, ...]) -> Errors:
+    whole = block.get("cidr", "")
+    if not whole:
+        yield required(f"{path}.cidr")
+        return
+    if whole not in known:
+        yield from each(f"{path}.cidr", whole, cidr(whole))
+    network = sloppy_cidr(whole)
+    if network is None:
+        return
+    for at, text in enumerate(block.get("except") or ()):
+        here = f"{path}.except[{at}]"
+        if text not in known:
+            yield from each(here, text, cidr(text))
+        part = sloppy_cidr(text)
+        if part is not None and not _strictly_inside(part, network):
+            yield invalid(here, text, "must be a strict subset of `cidr`")
+
+
+def _strictly_inside(part: ipaddress.IPv4Network | ipaddress.IPv6Network, whole: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    return part.network_address in whole and part.prefixlen > whole.prefixlen

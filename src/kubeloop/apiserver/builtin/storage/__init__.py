@@ -1,0 +1,1 @@
+"""Persistent volumes and the kinds of storage.k8s.io."""

@@ -1,0 +1,75 @@
+"""Storage classes. Source: ValidateStorageClass, ValidateStorageClassUpdate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import each, immutable, one_of
+from kubeloop.meta.field_error import FieldError, duplicate, invalid, required, too_long
+from kubeloop.meta.names import qualified_name
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_PARAMETERS = 512
+_PARAMETERS_SIZE = 256 * 1024
+
+
+class StorageClassStrategy(BuiltinStrategy):
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_class(obj))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        names = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+        return [error for name in names for error in immutable(name, obj.get(name), old.get(name))]
+
+
+def _class(obj: JSONObject) -> Errors:
+    provisioner = obj.get("provisioner", "")
+    if not provisioner:
+        yield required("provisioner")
+    else:
+        lower = provisioner.lower()
+        yield from each("provisioner", lower, qualified_name(lower))
+    yield from _parameters(obj.get("parameters") or {})
+    if obj.get("reclaimPolicy"):
+        yield from one_of("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain"))
+    if obj.get("volumeBindingMode") is None:
+        yield required("volumeBindingMode")
+    else:
+        yield from one_of("volumeBindingMode", obj["volumeBindingMode"], ("Immediate", "WaitForFirstConsumer"))
+    yield from _topologies(obj.get("allowedTopologies") or [])
+
+
+def _parameters(parameters: dict[str, str]) -> Errors:
+    if len(parameters) > _PARAMETERS:
+        yield too_long("parameters", _PARAMETERS)
+        return
+    if "" in parameters:
+        yield invalid("parameters", "", "field can not be empty.")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _PARAMETERS_SIZE:
+        yield too_long("parameters", _PARAMETERS_SIZE)
+
+
+def _topologies(terms: list[JSONObject]) -> Errors:
+    seen: list[dict[str, set[str]]] = []
+    for at, term in enumerate(terms):
+        here = f"allowedTopologies[{at}].matchLabelExpressions"
+        keys: dict[str, set[str]] = {}
+        for expression_at, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            path, key, values = f"{here}[{expression_at}]", expression.get("key", ""), expression.get("values") or []
+            if not values:
+                yield required(f"{path}.values")
+            for value_at, value in enumerate(values):
+                if value in values[:value_at]:
+                    yield duplicate(f"{path}.values[{value_at}]", value)
+            yield from each(f"{path}.key", key, qualified_name(key))
+            if key in keys:
+                yield duplicate(f"{path}.key", key)
+            keys[key] = set(values)
+        if keys in seen:
+            yield duplicate(here, "")
+        seen.append(keys)

@@ -1,0 +1,165 @@
+"""Persistent volumes. Source: ValidatePersistentVolume, ValidatePersistentVolumeUpdate, pkg/registry/core/persistentvolume."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.claim_spec import access_modes
+from kubeloop.apiserver.builtin.difference import difference
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
+from kubeloop.apiserver.builtin.quantities import quantity
+from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
+from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_RECLAIM = ("Delete", "Recycle", "Retain")
+_OLD_ANNOTATIONS = {
+    "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
+    "volume.beta.kubernetes.io/mount-options": 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
+_OLD_PLUGINS = {
+    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "storageos": "deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
+    "rbd": "deprecated in v1.28, non-functional in v1.31+",
+}
+
+
+class VolumeStrategy(BuiltinStrategy):
+    """``status.lastPhaseTransitionTime`` follows the phase, unless the writer of a status says when that was."""
+
+    metadata_checks_on_update = ("create",)
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": obj["metadata"]["creationTimestamp"]}
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_spec(obj, any_value=False))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        affinity = (old["spec"].get("nodeAffinity") or {}).get("required")
+        any_value = affinity is not None and bool(list(node_selector("", affinity, False)))
+        return [*_spec(obj, any_value=any_value), *_changes(obj["spec"], old["spec"])]
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        status, before = obj.setdefault("status", {}), old.get("status") or {}
+        moved, known = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+        if status.get("phase") == before.get("phase"):
+            if moved is None and known is not None:
+                status["lastPhaseTransitionTime"] = known
+        elif moved is None or moved == known:
+            status["lastPhaseTransitionTime"] = context.time
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        return list(_warnings(obj))
+
+
+def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
+    spec = obj["spec"]
+    modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
+    if not modes:
+        yield required("spec.accessModes")
+    yield from access_modes("spec.accessModes", modes)
+    if not capacity:
+        yield required("spec.capacity")
+    if set(capacity) != {"storage"}:
+        yield unsupported("spec.capacity", dict(sorted(capacity.items())) or spec.get("capacity"), ("storage",))
+    for name, text in capacity.items():
+        if quantity(text).value() < 0:
+            yield invalid(f"spec.capacity[{name}]", quantity(text).value(), "must be a valid resource quantity")
+        if quantity(text) <= 0:
+            yield invalid(f"spec.capacity[{name}]", text, "must be greater than zero")
+    if spec.get("persistentVolumeReclaimPolicy"):
+        yield from one_of("spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"], _RECLAIM)
+    if spec.get("nodeAffinity") is not None:
+        yield from _affinity("spec.nodeAffinity", spec["nodeAffinity"], any_value)
+    yield from volume_source("spec", spec, obj["metadata"].get("name", ""))
+    path = (spec.get("hostPath") or {}).get("path")
+    if path and posixpath.normpath(path) in ("/", "//") and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        yield forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+    if spec.get("storageClassName"):
+        yield from subdomain_field("spec.storageClassName", spec["storageClassName"])
+    if spec.get("volumeMode") is not None:
+        yield from one_of("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
+    yield from _attributes_class(spec)
+
+
+def _attributes_class(spec: JSONObject) -> Errors:
+    name = spec.get("volumeAttributesClassName")
+    if name is None:
+        return
+    if not name:
+        yield required("spec.volumeAttributesClassName", "an empty string is disallowed")
+    else:
+        yield from subdomain_field("spec.volumeAttributesClassName", name)
+    if spec.get("csi") is None:
+        yield required("spec.csi", "has to be specified when using volumeAttributesClassName")
+
+
+def _affinity(path: str, affinity: JSONObject, any_value: bool) -> Errors:
+    if affinity.get("required") is None:
+        yield required(f"{path}.required", "must specify required node constraints")
+    else:
+        yield from node_selector(f"{path}.required", affinity["required"], any_value)
+
+
+def _changes(spec: JSONObject, old: JSONObject) -> Errors:
+    sources, before = ({name: one[name] for name in SOURCES if one.get(name) is not None} for one in (spec, old))
+    if "csi" in sources and "csi" in before and before["csi"].get("controllerExpandSecretRef") is None:
+        # Volumes made before expansion needed a secret may get one.
+        sources["csi"] = {name: value for name, value in sources["csi"].items() if name != "controllerExpandSecretRef"}
+    if sources != before:
+        text = f"spec.persistentvolumesource is immutable after creation\n{difference(before, sources)}"
+        yield forbidden("spec.persistentvolumesource", text)
+    yield from immutable("volumeMode", spec.get("volumeMode"), old.get("volumeMode"))
+    affinity, known = spec.get("nodeAffinity"), old.get("nodeAffinity")
+    if known is not None and _newest_labels(affinity) != _newest_labels(known):
+        detail = "field is immutable, except for updating from beta label to GA"
+        yield FieldError(FieldErrorType.INVALID, "nodeAffinity", affinity, detail)
+    if old.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
+        yield forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
+
+
+_GA_LABELS = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+
+
+def _newest_labels(tree: Any) -> Any:
+    """A node affinity with the present names of labels."""
+    if isinstance(tree, list):
+        return [_newest_labels(one) for one in tree]
+    if isinstance(tree, dict):
+        return {name: _GA_LABELS.get(value, value) if name == "key" else _newest_labels(value) for name, value in tree.items()}
+    return tree
+
+
+def _warnings(obj: JSONObject) -> Iterator[str]:
+    spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
+    for key, text in _OLD_ANNOTATIONS.items():
+        if key in annotations:
+            yield f"metadata.annotations[{key}]: {text}"
+    if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        advice = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
+        yield f"spec.persistentVolumeReclaimPolicy: {advice}"
+    terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    for at, term in enumerate(terms):
+        yield from node_term_warnings(f"spec.nodeAffinity.required.nodeSelectorTerms[{at}]", term)
+    for name, text in _OLD_PLUGINS.items():
+        if spec.get(name) is not None:
+            yield f"spec.{'storageOS' if name == 'storageos' else name}: {text}"
