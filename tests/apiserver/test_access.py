@@ -102,6 +102,13 @@ async def test_a_certificate_of_another_authority_does_not_get_through_the_hands
             await session.get("/version")
 
 
+async def test_an_expired_certificate_is_unauthorized(api: Api, tmp_path: Path) -> None:
+    certificate = api.server.api.client_certificate("jane", ("system:masters",), days=0)
+    connector = aiohttp.TCPConnector(ssl=client_context(api, certificate, tmp_path))
+    async with aiohttp.ClientSession(api.server.url, connector=connector) as session, session.get("/version") as answer:
+        assert (answer.status, (await answer.json())["message"]) == (401, "Unauthorized")
+
+
 async def test_administrators_may_act_as_others_and_are_then_no_more_than_they(api: Api) -> None:
     answer = await api("POST", REVIEW, {}, Impersonate_User="jane", Impersonate_Group="system:masters", Impersonate_Uid="u-1")
     assert answer.body["status"]["userInfo"] == {"username": "jane", "uid": "u-1", "groups": ["system:masters", "system:authenticated"]}

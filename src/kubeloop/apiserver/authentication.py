@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import csv
 import json
+import ssl
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,14 +39,18 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 class Authenticator:
     """Tells who a request is from: a bearer token counts before a certificate, as in kube-apiserver.
 
-    The certificate was verified by TLS: one of another authority never comes this far.
+    The certificate was verified by TLS, all but its times: one of another authority never comes this far, an expired one does.
     """
 
     def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
         self._tokens = dict(tokens or {})
 
     def authenticate(self, request: Request) -> User:
-        """Raises Unauthorized for a token that nobody knows. No credentials at all, or of an unknown scheme, mean anonymous."""
+        """No credentials at all, or of an unknown scheme, mean anonymous.
+
+        Raises:
+            Unauthorized: a token that nobody knows, or a certificate that is expired.
+        """
         token = _bearer_token(request.header("Authorization"))
         if token:
             user = self._tokens.get(token)
@@ -52,6 +58,8 @@ class Authenticator:
                 raise refusals.unauthorized()
             return user
         if request.peer_certificate:
+            if not _is_valid_now(request.peer_certificate):
+                raise refusals.unauthorized()
             return _certificate_user(request.peer_certificate)
         return ANONYMOUS
 
@@ -89,6 +97,11 @@ def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
 def _bearer_token(header: str) -> str:
     scheme, _, token = header.strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _is_valid_now(certificate: Mapping[str, Any]) -> bool:
+    # Not the server's own clock, which a test may have set to any time: certificates are issued at the real one.
+    return ssl.cert_time_to_seconds(certificate["notBefore"]) <= time.time() < ssl.cert_time_to_seconds(certificate["notAfter"])
 
 
 def _certificate_user(certificate: Mapping[str, Any]) -> User:

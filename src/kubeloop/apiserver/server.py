@@ -140,9 +140,9 @@ class ApiServer:
         """A client certificate for the built-in controllers."""
         return self._authority.issue(CONTROLLERS, client=True)
 
-    def client_certificate(self, user: str, groups: tuple[str, ...] = ()) -> IssuedCertificate:
-        """A client certificate for anybody."""
-        return self._authority.issue(user, groups, client=True)
+    def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
+        """A client certificate for anybody; with 0 days it is expired."""
+        return self._authority.issue(user, groups, client=True, days=days)
 
     def _context(self) -> ssl.SSLContext:
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")

@@ -25,6 +25,9 @@ Handler = Callable[[Request], Awaitable[Answer | Frames]]
 
 _LOG = logging.getLogger(__name__)
 
+#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME (openssl/x509_vfy.h), for which ssl has no name.
+_NO_CHECK_TIME = 0x200000
+
 
 class Listener:
     """Serves ``handler`` at one address until ``close``.
@@ -160,8 +163,9 @@ async def _read(raw: web.BaseRequest, limit: int) -> bytes:
 def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> ssl.SSLContext:
     """TLS for a server that asks for client certificates without insisting.
 
-    Who sends none is anonymous; who sends one of another authority is refused during the handshake. PEM in; the key is in a file of
-    mode 0600 only while it is loaded, since ssl reads files only.
+    Who sends none is anonymous; who sends one of another authority is refused during the handshake. One that is expired comes through, as
+    with kube-apiserver, which answers 401: whoever authenticates must look at its times. PEM in; the key is in a file of mode 0600 only
+    while it is loaded, since ssl reads files only.
     """
     import tempfile
     from pathlib import Path
@@ -169,6 +173,7 @@ def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> s
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= _NO_CHECK_TIME
     context.load_verify_locations(cadata=client_authority.decode())
     with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:  # the folder is 0700, so nobody else can look in
         path = Path(folder, "pair.pem")
