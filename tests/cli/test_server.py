@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from kubeloop.cli.kubeconfig_file import writable_target
 from kubeloop.config import load_config
+from kubeloop.meta import ConfigError
 
 pytestmark = pytest.mark.embedded
 
@@ -142,6 +144,59 @@ def test_with_controllers_it_is_small_says_little_and_takes_bodies_of_any_size(k
     assert pages * resource.getpagesize() < 100 * 2**20
     process.send_signal(signal.SIGTERM)
     assert finish(process) == (0, "", "")
+
+
+OTHER = """\
+kind: Config
+clusters: [{name: prod, cluster: {server: https://prod}}]
+users: [{name: jane, user: {token: secret}}]
+contexts: [{name: prod, context: {cluster: prod, user: jane}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(
+            OTHER, "holds other entries (jane, prod), which would be lost, so it is left as it is", id="a kubeconfig of other clusters"
+        ),
+        pytest.param("my notes", "exists and is no kubeconfig, so it is left as it is; name another file", id="a file of another kind"),
+    ],
+)
+def test_it_does_not_overwrite(kubeconfig: Path, content: str, message: str) -> None:
+    kubeconfig.write_text(content)
+    status, out, err = finish(start("--kubeconfig", str(kubeconfig)))
+    assert (status, out) == (1, "")
+    assert f"Error: {kubeconfig}: {message}" in err
+    assert "Traceback" not in err
+    assert kubeconfig.read_text() == content
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="/dev/null: not a regular file"):
+        writable_target(Path("/dev/null"))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "target")
+    assert writable_target(link) == tmp_path / "target"
+
+
+def test_it_replaces_the_kubeconfig_of_a_former_run(running: subprocess.Popen[str], kubeconfig: Path) -> None:
+    ready(running)
+    before = kubeconfig.read_text()
+    again = start("--kubeconfig", str(kubeconfig))
+    url, _ = ready(again)
+    again.terminate()
+    assert finish(again)[0] == 0
+    assert (load_config(kubeconfig).server, kubeconfig.read_text() != before) == (url, True)
+
+
+def test_without_its_extra_it_says_what_to_install(kubeconfig: Path) -> None:
+    code = "import sys; sys.modules['cryptography'] = None; from kubeloop.cli import main; main()"
+    arguments = [sys.executable, "-c", code, "server", "--kubeconfig", str(kubeconfig)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    told = "Error: the embedded server needs cryptography, which is not installed: pip install 'kubeloop[server]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+    assert not kubeconfig.exists()
 
 
 def test_it_ends_with_the_program_that_started_it(kubeconfig: Path) -> None:

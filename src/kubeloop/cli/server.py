@@ -64,6 +64,10 @@ def server(
     kubeconfig = kubeconfig.absolute()
     try:
         status = asyncio.run(_run(port, kubeconfig, not no_controllers, token_auth_file, exit_with_stdin))
+    except ModuleNotFoundError as error:
+        from kubeloop.testing.extras import not_installed
+
+        raise click.ClickException(str(not_installed(error))) from None
     except (KubeloopError, OSError) as error:
         raise click.ClickException(str(error)) from None
     finally:
@@ -78,13 +82,15 @@ async def _run(port: int, kubeconfig: Path, controllers: bool, tokens: Path | No
     from kubeloop.apiserver.authentication import read_tokens
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
     from kubeloop.apiserver.server import ApiServer, ServerOptions
+    from kubeloop.cli.kubeconfig_file import writable_target
     from kubeloop.pki.files import write_secret
 
+    target = writable_target(kubeconfig)
     api = ApiServer(ServerOptions(port=port, tokens=read_tokens(tokens) if tokens else {}))
     await api.start()
     try:
         try:
-            write_secret(kubeconfig, kubeconfig_text(api.url, api.authority, api.administrator()))
+            write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator()))
         except OSError as fault:
             raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
         print(f"ready {api.url} kubeconfig={kubeconfig}", flush=True)

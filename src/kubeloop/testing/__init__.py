@@ -21,4 +21,10 @@ if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module 'kubeloop.testing' has no attribute {name!r}")
-        return getattr(importlib.import_module(f"kubeloop.testing.{home}"), name)
+        try:
+            module = importlib.import_module(f"kubeloop.testing.{home}")
+        except ModuleNotFoundError as error:
+            from kubeloop.testing.extras import not_installed
+
+            raise not_installed(error) from error
+        return getattr(module, name)
