@@ -133,6 +133,17 @@ def test_after(outcome: Outcome, expected: Step) -> None:
     assert next_step(WATCHING, outcome)[1] == expected
 
 
+def test_a_silent_watch_of_a_server_that_was_down_is_followed_by_a_list_which_tells_whether_it_lost_its_state() -> None:
+    state, step = next_step(WATCHING, WatchFailed(Trouble.REFUSED))
+    assert next_step(state, WatchEnded("4", 1, 400.0))[1] == Watch("4"), "it shows something"
+    state, step = next_step(state, WatchEnded("", 0, 400.0))
+    assert step == List("3", 0)
+    assert next_step(state, ListFailed(Trouble.TOO_LARGE))[1] == List("", PAGE)
+    state, step = next_step(state, Page("3"))
+    state, step = next_step(state, Installed())
+    assert next_step(state, WatchEnded("", 0, 400.0))[1] == Watch("3"), "once is enough"
+
+
 OUTCOMES = st.one_of(
     st.builds(Page, st.just("v"), st.sampled_from(["", "", "token"])),
     st.builds(ListFailed, st.sampled_from(Trouble)),

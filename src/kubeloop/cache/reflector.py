@@ -134,6 +134,8 @@ class State:
     whole: bool = False
     #: Version of the first page's answer: the list's own.
     listed: str = ""
+    #: The server was down since it last showed anything: it may have come back without its state.
+    doubtful: bool = False
 
 
 def begin(page_size: int = 0) -> tuple[State, Step]:
@@ -180,7 +182,7 @@ def _after_page(state: State, page: Page) -> tuple[State, Step]:
         # A continue token carries its version itself; sending both is an error.
         return replace(state, listed=listed), List("", _limit(state, state.asked), token=page.token, fresh=False)
     paged = state.paged or (state.asked == "0" and bool(state.listed))
-    return replace(state, version=listed, paged=paged, unavailable=False, whole=False, listed=""), Install(listed)
+    return replace(state, version=listed, paged=paged, unavailable=False, whole=False, listed="", doubtful=False), Install(listed)
 
 
 def _after_failed_list(state: State, trouble: Trouble) -> tuple[State, Step]:
@@ -196,13 +198,19 @@ def _after_failed_list(state: State, trouble: Trouble) -> tuple[State, Step]:
 def _after_failed_watch(state: State, trouble: Trouble) -> tuple[State, Step]:
     if trouble in (Trouble.REFUSED, Trouble.BUSY):
         # A server that is down or overloaded must not be hit with lists by everyone when it is back. Behaviours B15, B16.
-        return state, Watch(state.version, pause=True)
+        return replace(state, doubtful=state.doubtful or trouble is Trouble.REFUSED), Watch(state.version, pause=True)
     return _list(state, pause=True)
 
 
 def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
     before = state.version
     state = _seen(state, ended.version)
+    if ended.events:
+        state = replace(state, doubtful=False)
+    elif state.doubtful and ended.lasted >= VERY_SHORT:
+        # A server whose versions began anew keeps silent about all that happens below the version asked for, for ever and without an
+        # error. It refuses to list there.
+        return _list(state)
     if ended.lasted < VERY_SHORT:
         if ended.events == 0:
             return _list(state, pause=True)
