@@ -407,7 +407,8 @@ def _quantity(_kind: WireType) -> Decode:
         else:
             text = json.dumps(value)
         try:
-            return str(Quantity(text))
+            # Printed twice, as on its way through a real server: a binary quantity that is no multiple of 1024 turns decimal in between.
+            return str(Quantity(str(Quantity(text))))
         except ValueError as fault:
             raise DecodeError(str(fault)) from None
 
