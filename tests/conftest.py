@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from kubeloop.api.core.v1 import Namespace, ServiceAccount
 from kubeloop.client import Client
@@ -16,6 +17,11 @@ from kubeloop.testing import InLoopServer, LocalCluster
 from tests.servers import ServerUnderTest, server_under_test
 
 _NUMBERS = itertools.count(1)
+
+# The same examples on every run, so that a change is judged by what it changed. To look for new ones: HYPOTHESIS_PROFILE=explore make unit
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.fixture(scope="session")
