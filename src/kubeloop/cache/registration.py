@@ -12,7 +12,7 @@ from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.progress import Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.timing import Clock
-from kubeloop.transport import log_context, logger_with_context
+from kubeloop.transport import log_field, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 #: A plain function runs on the loop and should return soon; an ``async`` one is awaited, in both cases one event after the other.
@@ -135,18 +135,19 @@ class Registration(Generic[R]):
 
     async def run(self) -> None:
         self._running = True
+        about = log_field("key")
         try:
             while not self._removed:
                 await self._wake.wait()
                 self._wake.clear()
-                await self._drain()
+                await self._drain(about)
         finally:
             self._running = False
             self._removed = True  # for good: an informer does not start again
             self._buffer.clear()
             self._progress.notify()
 
-    async def _drain(self) -> None:
+    async def _drain(self, about: Callable[[str], None]) -> None:
         turn = 0
         buffer = self._buffer
         while buffer and not self._removed:
@@ -157,19 +158,20 @@ class Registration(Generic[R]):
                 continue
             handler = self._handlers[event.type]
             if handler is not None:
-                with log_context(key=str(event.key)):
-                    try:
-                        result = handler(event)
-                        if inspect.isawaitable(result):
-                            await result
-                    except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
-                        self._contain(event, error)
-                    except asyncio.CancelledError as error:
-                        task = asyncio.current_task()
-                        if task is None or task.cancelling():
-                            raise
-                        # Something that the handler waited for was cancelled, not the handler: it would vanish without a word.
-                        self._contain(event, error)
+                head = event.head
+                about(f"{head.namespace}/{head.name}" if head.namespace else head.name)
+                try:
+                    result = handler(event)
+                    if inspect.isawaitable(result):
+                        await result
+                except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
+                    self._contain(event, error)
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    # Something that the handler waited for was cancelled, not the handler: it would vanish without a word.
+                    self._contain(event, error)
             turn += 1
             if turn >= TURN:
                 turn = 0

@@ -1,7 +1,7 @@
 """HTTP to one cluster: pooled connections, credentials, retries, errors as exceptions, streams. Knows no kinds."""
 
 from kubeloop.transport.answer import Response
-from kubeloop.transport.log_context import LogContext, log_context, logger_with_context
+from kubeloop.transport.log_context import LogContext, log_context, log_field, logger_with_context
 from kubeloop.transport.transport import Query, Stream, Transport
 
-__all__ = ["LogContext", "Query", "Response", "Stream", "Transport", "log_context", "logger_with_context"]
+__all__ = ["LogContext", "Query", "Response", "Stream", "Transport", "log_context", "log_field", "logger_with_context"]
