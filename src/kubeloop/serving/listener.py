@@ -58,7 +58,9 @@ class Listener:
         """Take the address; connections wait until ``serve``."""
         from aiohttp import web
 
-        server = web.Server(self._serve, access_log=None, keepalive_timeout=75.0, handler_cancellation=True)
+        from kubeloop.serving.malformed import HttpServer
+
+        server = HttpServer(self._serve, access_log=None, keepalive_timeout=75.0, handler_cancellation=True)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
         assert self._runner.server is not None
