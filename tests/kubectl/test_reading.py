@@ -169,6 +169,11 @@ def test_explain_lists_fields_with_their_types(kubectl: Kubectl) -> None:
     assert re.search(r"^  nodeSelector\t<map\[string\]string>$", text, re.MULTILINE)
 
 
+def test_explain_reads_the_older_openapi_document_too(kubectl: Kubectl) -> None:
+    text = kubectl("explain", "deployment.spec", "--output=plaintext-openapiv2")
+    assert re.search(r"^   replicas\t<integer>$", text, re.MULTILINE)
+
+
 def test_kubectl_is_the_pinned_one() -> None:
     shown = subprocess.run([kubectl_binary(), "version", "--client", "-o", "json"], capture_output=True, text=True, check=True)
     assert json.loads(shown.stdout)["clientVersion"]["gitVersion"] == "v1.36.3"

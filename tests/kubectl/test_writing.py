@@ -54,6 +54,12 @@ def test_apply_keeps_what_others_added_and_removes_what_left_the_manifest(kubect
     assert field(kubectl, "deployment", "web", '{.spec.template.spec.containers[?(@.name=="nginx")].ports}') == ""
 
 
+def test_apply_takes_a_list(kubectl: Kubectl) -> None:
+    two = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("a", "b")]
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": two})
+    assert kubectl("apply", "-f", "-", stdin=manifest) == "configmap/a created\nconfigmap/b created\n"
+
+
 @pytest.mark.parametrize(
     ("flag", "patch", "path", "value"),
     [

@@ -134,7 +134,8 @@ def test_an_unchanged_document_is_not_sent_twice(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("path", "accept", "status"),
     [
-        pytest.param("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", 406, id="protobuf is not served"),
+        pytest.param("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", 200, id="v2 has a protobuf form"),
+        pytest.param("/openapi/v3/api/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", 406, id="v3 has none here"),
         pytest.param("/openapi/v2", "application/x-protobuf, application/json", 200, id="who accepts JSON too gets it"),
         pytest.param("/openapi/v3/api/v1", "*/*", 200, id="who accepts anything gets JSON"),
         pytest.param("/openapi/v3/apis/nosuch/v1", "", 404, id="an unknown document is not found"),

@@ -1,6 +1,6 @@
 """Answers at /openapi/v3 (an index, and a document for each group version) and /openapi/v2.
 
-The hash in an index entry lets clients keep a document for ever. Protobuf forms are answered with 406: clients fall back to JSON.
+The hash in an index entry lets clients keep a document for ever. The protobuf form of v3 is answered with 406: clients fall back to JSON.
 Source: kube-openapi handler and handler3.
 """
 
@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver import refusals
+from kubeloop.apiserver.openapi import gnostic
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry import Registry
@@ -33,7 +34,7 @@ class OpenAPI:
         self._registry = registry
         self._clock = clock
         self._documents = Documents(registry)
-        self._v2: tuple[int, bytes] = (-1, b"")
+        self._v2: dict[str, tuple[int, bytes]] = {}
 
     def answer(self, request: Request) -> Answer | None:
         """None when the path is no OpenAPI document.
@@ -49,11 +50,14 @@ class OpenAPI:
         if path == "/openapi/v3":
             return self._index()
         vary = ("Vary", "Accept")
-        if not _accepts_json(request.header("accept")):
+        offered = (*_TYPES, gnostic.MEDIA_TYPE) if path == "/openapi/v2" else _TYPES
+        wanted = _preferred(request.header("accept"), offered)
+        if wanted is None:
             return Answer(406, body=b"", content_type=_JSON, headers=[vary])
         if path == "/openapi/v2":
-            body = self._swagger()
-            return _tagged(request, body, hashlib.sha512(body).hexdigest().upper(), [vary])
+            body = self._swagger(wanted)
+            kind = gnostic.ANSWERED_TYPE if wanted == gnostic.MEDIA_TYPE else _JSON
+            return _tagged(request, body, hashlib.sha512(body).hexdigest().upper(), [vary], kind)
         return self._document(request, path.removeprefix("/openapi/v3/"))
 
     def _index(self) -> Answer:
@@ -76,20 +80,28 @@ class OpenAPI:
             headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
         return _tagged(request, self._documents.body(name), digest, headers)
 
-    def _swagger(self) -> bytes:
-        if self._v2[0] != self._registry.revision:
-            self._v2 = (self._registry.revision, msgspec.json.encode(swagger(self._registry)))
-        return self._v2[1]
+    def _swagger(self, wanted: str) -> bytes:
+        revision, body = self._v2.get(wanted, (-1, b""))
+        if revision != self._registry.revision:
+            revision = self._registry.revision
+            document = swagger(self._registry)
+            body = gnostic.encode(document) if wanted == gnostic.MEDIA_TYPE else msgspec.json.encode(document)
+            self._v2[wanted] = revision, body
+        return body
 
 
-def _accepts_json(header: str) -> bool:
+def _preferred(header: str, offered: tuple[str, ...]) -> str | None:
+    """The first clause that is offered; every wildcard means JSON."""
     clauses = parse_accept(header)
-    return not clauses or any(clause.media_type in _TYPES for clause in clauses)
+    if not clauses:
+        return _JSON
+    found = next((clause.media_type for clause in clauses if clause.media_type in offered), None)
+    return _JSON if found in _TYPES else found
 
 
-def _tagged(request: Request, body: bytes, digest: str, headers: list[tuple[str, str]]) -> Answer:
+def _tagged(request: Request, body: bytes, digest: str, headers: list[tuple[str, str]], kind: str = _JSON) -> Answer:
     tag = f'"{digest}"'
     headers.append(("ETag", tag))
     if tag in [one.strip().removeprefix("W/") for one in request.header("if-none-match").split(",")]:
         return Answer(304, body=b"", content_type=_JSON, headers=headers)
-    return Answer(body=body, content_type=_JSON, headers=headers)
+    return Answer(body=body, content_type=kind, headers=headers)

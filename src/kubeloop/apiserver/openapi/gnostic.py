@@ -1,0 +1,166 @@
+"""/openapi/v2 as protobuf, the only form of it that kubectl asks for: to check a manifest of kind List, or of a kind that is not served.
+
+Source: openapiv2/OpenAPIv2.proto of github.com/google/gnostic-models, whose field numbers these are. What it holds as YAML is JSON here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubeloop.codec.protobuf.wire import EncodeError, varint
+
+MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+#: As kube-apiserver names it in its answer.
+ANSWERED_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+_EXTENSION = "x-*"
+
+#: By message: JSON name to field number and type. A type is a scalar, a message, [type] for many, or {message} for a map: a message whose
+#: entries (name 1, value 2) are its field of the number behind the slash.
+_VALIDATION = "maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern maxItems minItems uniqueItems enum multipleOf"
+_SCALARS = {
+    "maximum": "double", "exclusiveMaximum": "bool", "minimum": "double", "exclusiveMinimum": "bool", "maxLength": "int",
+    "minLength": "int", "pattern": "string", "maxItems": "int", "minItems": "int", "uniqueItems": "bool", "enum": "[any]",
+    "multipleOf": "double", "maxProperties": "int", "minProperties": "int", "required": "bool", "allowEmptyValue": "bool",
+    "items": "PrimitivesItems", "default": "any", _EXTENSION: "extensions",
+}  # fmt: skip
+
+
+def _numbered(names: str, types: Mapping[str, str], start: int = 1) -> dict[str, tuple[int, str]]:
+    """Consecutive numbers; a type that is not given is the scalar of that name, or a string."""
+    return {name: (number, types.get(name) or _SCALARS.get(name, "string")) for number, name in enumerate(names.split(), start)}
+
+
+_SUBSCHEMA = f"type format items collectionFormat default {_VALIDATION} {_EXTENSION}"
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "Document": _numbered(
+        f"swagger info host basePath schemes consumes produces paths definitions parameters responses security securityDefinitions tags "
+        f"externalDocs {_EXTENSION}",
+        {
+            "info": "Info", "schemes": "[string]", "consumes": "[string]", "produces": "[string]", "paths": "{PathItem}/2",
+            "definitions": "{Schema}/1", "parameters": "{Parameter}/1", "responses": "{Response}/1", "security": "[Requirement]",
+            "securityDefinitions": "{Security}/1", "externalDocs": "Documentation",
+        },
+    ),
+    "Documentation": _numbered("description url", {}),
+    "Info": _numbered("title version description termsOfService", {}),
+    "PathItem": _numbered(
+        f"$ref get put post delete options head patch parameters {_EXTENSION}",
+        {**dict.fromkeys(("get", "put", "post", "delete", "options", "head", "patch"), "Operation"), "parameters": "[ParametersItem]"},
+    ),
+    "Operation": _numbered(
+        "tags summary description externalDocs operationId produces consumes parameters responses schemes deprecated security "
+        f"{_EXTENSION}",
+        {
+            "tags": "[string]", "produces": "[string]", "consumes": "[string]", "parameters": "[ParametersItem]",
+            "responses": "{ResponseValue}/1", "schemes": "[string]", "deprecated": "bool", "security": "[Requirement]",
+            "externalDocs": "Documentation",
+        },
+    ),
+    "Body": _numbered(f"description name in required schema {_EXTENSION}", {"schema": "Schema"}),
+    "Header": _numbered(f"required in description name {_SUBSCHEMA}", {}),
+    "Query": _numbered(f"required in description name allowEmptyValue {_SUBSCHEMA}", {}),
+    "PrimitivesItems": _numbered(_SUBSCHEMA, {}),
+    "Response": _numbered("description schema", {"schema": "SchemaItem"}),
+    "Reference": _numbered("$ref description", {}),
+    "ApiKey": _numbered("type name in description", {}),
+    "Schema": _numbered(
+        "$ref format title description default multipleOf maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern "
+        "maxItems minItems uniqueItems maxProperties minProperties required enum additionalProperties type items allOf properties "
+        f"discriminator readOnly xml externalDocs example {_EXTENSION}",
+        {
+            "required": "[string]", "additionalProperties": "Additional", "type": "Types", "items": "Items", "allOf": "[Schema]",
+            "properties": "{Schema}/1", "externalDocs": "Documentation", "readOnly": "bool", "example": "any",
+        },
+    ),
+}  # fmt: skip
+_NON_BODY = {"header": (1, "Header"), "formData": (2, "Query"), "query": (3, "Query"), "path": (4, "Header")}
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """``document``, a JSON tree of OpenAPI v2.
+
+    Raises:
+        EncodeError: it holds what the form has no place for.
+    """
+    return _message("Document", document)
+
+
+def _message(name: str, tree: Mapping[str, Any]) -> bytes:
+    fields = _MESSAGES[name]
+    out = []
+    for key, value in tree.items():
+        if key.startswith("x-"):
+            number, _ = fields[_EXTENSION]
+            out.append((number, _block(number, _string(1, key) + _block(2, _any(value)))))
+            continue
+        if key not in fields:
+            raise EncodeError(f"OpenAPI {name} has no place for {key}")
+        number, kind = fields[key]
+        out.append((number, _field(number, kind, value)))
+    out.sort(key=lambda one: one[0])
+    return b"".join(data for _, data in out)
+
+
+def _field(number: int, kind: str, value: Any) -> bytes:
+    if kind[0] == "[":
+        return b"".join(_field(number, kind[1:-1], one) for one in value)
+    if kind[0] == "{":
+        message, _, entries = kind[1:].partition("}/")
+        return _block(number, b"".join(_block(int(entries), _string(1, key) + _field(2, message, one)) for key, one in value.items()))
+    if kind == "string":
+        return _string(number, value)
+    if kind in ("bool", "int"):
+        return varint(number << 3) + varint(int(value)) if value else b""
+    if kind == "double":
+        return varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
+    choose = _CHOICES.get(kind)
+    return _block(number, choose(value) if choose else _message(kind, value))
+
+
+def _block(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def _string(number: int, text: str) -> bytes:
+    return _block(number, text.encode())
+
+
+def _any(value: Any) -> bytes:
+    return _block(2, msgspec.json.encode(value) + b"\n")
+
+
+def _parameter(value: Mapping[str, Any]) -> bytes:
+    if value["in"] == "body":
+        return _block(1, _message("Body", value))
+    number, message = _NON_BODY[value["in"]]
+    return _block(2, _block(number, _message(message, value)))
+
+
+def _security(value: Mapping[str, Any]) -> bytes:
+    if value["type"] != "apiKey":
+        raise EncodeError(f"OpenAPI security of type {value['type']} has no protobuf form here")
+    return _block(2, _message("ApiKey", value))
+
+
+def _reference_or(message: str, value: Mapping[str, Any]) -> bytes:
+    return _block(2, _message("Reference", value)) if "$ref" in value else _field(1, message, value)
+
+
+#: Messages that hold one of several.
+_CHOICES = {
+    "any": _any,
+    "Additional": lambda value: _field(2, "bool", value) if isinstance(value, bool) else _field(1, "Schema", value),
+    "Items": lambda value: _field(1, "[Schema]", value if isinstance(value, list) else [value]),
+    "Types": lambda value: _field(1, "[string]", value if isinstance(value, list) else [value]),
+    "SchemaItem": lambda value: _field(1, "Schema", value),
+    "Parameter": _parameter,
+    "ParametersItem": lambda value: _reference_or("Parameter", value),
+    "ResponseValue": lambda value: _reference_or("Response", value),
+    "Requirement": lambda value: b"".join(_block(1, _string(1, key) + _block(2, _field(1, "[string]", one))) for key, one in value.items()),
+    "Security": _security,
+}
