@@ -1,0 +1,86 @@
+"""The README's snippets run, and what it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeloop import Informers
+from kubeloop.api.core.v1 import Container, Namespace, Pod, PodSpec
+from kubeloop.client import Client
+from kubeloop.meta import ObjectMeta
+from kubeloop.testing import LocalCluster
+
+pytestmark = pytest.mark.embedded
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PROGRAM, READING, WATCHING, TESTING = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+class EnoughSeen(Exception):
+    """Ends a snippet that would watch for ever."""
+
+
+class Printed(list[str]):
+    """Stands for ``print``; ends the snippet when it tells of the last thing that there is to see."""
+
+    def __call__(self, *values: object) -> None:
+        self.append(" ".join(map(str, values)))
+        if self[-1] == "ADDED web-0":
+            raise EnoughSeen
+
+
+async def run(snippet: str, names: dict[str, Any]) -> dict[str, Any]:
+    """As it stands, with ``await`` outside of functions; the names that it leaves behind."""
+    code = compile(snippet, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await eval(code, names)
+    return names
+
+
+@pytest.fixture
+async def shop(local_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(local_cluster.kubeconfig))
+    async with Client.from_config() as client:
+        await client.create(Namespace(metadata=ObjectMeta(name="shop")))
+        spec = PodSpec(node_name="node-7", containers=[Container(name="web", image="nginx")])
+        await client.create(Pod(metadata=ObjectMeta(name="web-0", namespace="shop", labels={"app": "web"}), spec=spec))
+
+
+async def test_reading_watching_and_testing(local_cluster: LocalCluster, shop: None) -> None:
+    printed = Printed()
+    with pytest.raises(EnoughSeen):
+        await run(READING, {"Client": Client, "Pod": Pod, "print": printed})
+    assert printed == ["web-0 Pending", "ADDED web-0"]
+
+    async with Client.from_config() as client:
+        assert (await client.get(Pod, "web-0", namespace="shop")).metadata.labels == {"app": "web", "seen": "yes"}
+        printed.clear()
+        left = await run(WATCHING, {"Informers": Informers, "Pod": Pod, "client": client, "print": printed})
+        assert printed == ["added shop/web-0"]
+        assert [pod.metadata.name for pod in left["on_node"]] == ["web-0"]
+
+
+def test_the_test_that_it_shows_is_one() -> None:
+    names: dict[str, Any] = {"Client": Client}
+    exec(compile(TESTING, "README.md", "exec"), names)
+    assert callable(names["test_my_controller"])
+
+
+def test_the_controller_that_it_shows_is_the_example() -> None:
+    """Which has a test of its own."""
+    assert (ROOT / "examples" / "greeting" / "greeting.py").read_text() == PROGRAM
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:docs|examples)/[\w./]+|[A-Z]+\.md)`", README))))
+def test_what_it_points_at_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z-]+)", README))))
+def test_what_it_says_to_make_is_a_target(target: str) -> None:
+    assert re.search(rf"^{target}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
