@@ -74,7 +74,7 @@ class TestAgainstAServer:
         assert await names(client.list(ConfigMap, namespace=namespace, **selection)) == ["m1", "m2"]
 
     async def test_without_a_namespace_all_are_listed(self, client: Client, namespace: str) -> None:
-        found = await client.list(ConfigMap, fields={"metadata.name": "other"})
+        found = await client.list(ConfigMap, field_selector={"metadata.name": "other"})
         assert namespace in {one.metadata.namespace for one in found}
 
 

@@ -48,7 +48,7 @@ class Informers:
         *,
         namespace: str | None = None,
         labels: Labels | None = None,
-        fields: Fields | None = None,
+        field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = (),
         page_size: int = 0,
@@ -67,11 +67,11 @@ class Informers:
         info = kind_info(kind)
         if namespace is not None and info.namespaced is False:
             raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {namespace!r} was given")
-        scope: _Scope = (kind, namespace, label_text(labels), field_text(fields))
+        scope: _Scope = (kind, namespace, label_text(labels), field_text(field_selector))
         informer = cast("Informer[R] | None", self._informers.get(scope))
         if informer is None:
             what = _what(info.plural or f"{info.gvk.kind} objects", info.gvk.group, namespace, scope[2], scope[3])
-            options = ListOptions(labels=labels, fields=fields)
+            options = ListOptions(labels=labels, field_selector=field_selector)
             listwatch = ListWatch(self._client, kind, what, namespace, options, self._clock, self._rng, page_size)
             informer = Informer(kind, what, listwatch, namespace, self._client.cluster, self._clock, self._progress, self._resync)
         informer.add_indexes(indexes or {}, paths)

@@ -202,7 +202,7 @@ class ListWatch:
 
     async def _watch(self, version: str, sink: Sink) -> tuple[Outcome, str]:
         seconds = self._rng.randint(*WATCH_SECONDS)
-        options = WatchOptions(labels=self._lists.labels, fields=self._lists.fields, resource_version=version, timeout_seconds=seconds)
+        options = WatchOptions(labels=self._lists.labels, field_selector=self._lists.field_selector, resource_version=version, timeout_seconds=seconds)
         progress = _WatchProgress(self._clock.now())
         loop = asyncio.get_running_loop()
         try:

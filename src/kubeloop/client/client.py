@@ -110,7 +110,7 @@ class Client:
         *,
         namespace: str | None = None,
         labels: Labels | None = None,
-        fields: Fields | None = None,
+        field_selector: Fields | None = None,
         limit: int = PAGE_SIZE,
         resource_version: str | None = None,
         match: Match | None = None,
@@ -119,7 +119,7 @@ class Client:
 
         ``limit`` is the size of the pages asked for, not of the result.
         """
-        options = ListOptions(labels=labels, fields=fields, limit=limit, resource_version=resource_version, match=match)
+        options = ListOptions(labels=labels, field_selector=field_selector, limit=limit, resource_version=resource_version, match=match)
         return self._list_call(kind, namespace, options)
 
     def list_metadata(
@@ -128,7 +128,7 @@ class Client:
         *,
         namespace: str | None = None,
         labels: Labels | None = None,
-        fields: Fields | None = None,
+        field_selector: Fields | None = None,
         limit: int = PAGE_SIZE,
     ) -> ListCall[PartialObject]:
         """As ``list``, metadata only."""
@@ -137,7 +137,7 @@ class Client:
             path = (await self.mapping(kind)).path(namespace)
             return _objects(PartialObject, await self.transport.request("GET", path, query=options.query(), accept=_PARTIAL_LIST))
 
-        return ListCall(fetch, ListOptions(labels=labels, fields=fields, limit=limit))
+        return ListCall(fetch, ListOptions(labels=labels, field_selector=field_selector, limit=limit))
 
     async def list_page(self, kind: type[R], options: ListOptions, *, namespace: str | None = None) -> ObjectList[R]:
         """One page, exactly as ``options`` ask; ``continue_token`` of the answer goes into the options of the next."""
@@ -150,7 +150,7 @@ class Client:
         *,
         namespace: str | None = None,
         labels: Labels | None = None,
-        fields: Fields | None = None,
+        field_selector: Fields | None = None,
         resource_version: str | None = None,
         timeout_seconds: int | None = None,
     ) -> Watch[R]:
@@ -158,7 +158,7 @@ class Client:
 
         ``timeout_seconds`` is after how long the server ends one connection; the watch goes on with another.
         """
-        options = WatchOptions(labels=labels, fields=fields, resource_version=resource_version, timeout_seconds=timeout_seconds)
+        options = WatchOptions(labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds)
 
         async def locate() -> str:
             return (await self.mapping(kind)).path(namespace)
@@ -282,7 +282,7 @@ class Client:
         *,
         namespace: str | None = None,
         labels: Labels | None = None,
-        fields: Fields | None = None,
+        field_selector: Fields | None = None,
         options: DeleteOptions | None = None,
     ) -> ObjectList[R] | Status:
         """Delete all objects of ONE namespace (default: ``client.namespace``) that match; all of them if no selector is given.
@@ -292,7 +292,7 @@ class Client:
         """
         mapping = await self.mapping(kind)
         path = mapping.path(self._namespace_of(mapping, namespace))
-        query = ListOptions(labels=labels, fields=fields, limit=0).query()
+        query = ListOptions(labels=labels, field_selector=field_selector, limit=0).query()
         answer = await self.transport.request("DELETE", path, query=query, body=(options or DeleteOptions()).body())
         return _status(answer) or _objects(kind, answer)
 

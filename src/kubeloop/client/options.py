@@ -58,7 +58,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     labels: Labels | None = None
-    fields: Fields | None = None
+    field_selector: Fields | None = None
     limit: int = PAGE_SIZE
     resource_version: str | None = None
     match: Match | None = None
@@ -70,7 +70,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         first = not self.continue_token
         return {
             "labelSelector": label_text(self.labels) or None,
-            "fieldSelector": field_text(self.fields) or None,
+            "fieldSelector": field_text(self.field_selector) or None,
             "limit": self.limit or None,
             "continue": self.continue_token or None,
             "resourceVersion": self.resource_version if first else None,
@@ -87,7 +87,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     labels: Labels | None = None
-    fields: Fields | None = None
+    field_selector: Fields | None = None
     resource_version: str | None = None
     bookmarks: bool = True
     timeout_seconds: int | None = None
@@ -97,7 +97,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "watch": True,
             "labelSelector": label_text(self.labels) or None,
-            "fieldSelector": field_text(self.fields) or None,
+            "fieldSelector": field_text(self.field_selector) or None,
             "resourceVersion": self.resource_version,
             "resourceVersionMatch": "NotOlderThan" if self.send_initial_events else None,
             "sendInitialEvents": True if self.send_initial_events else None,

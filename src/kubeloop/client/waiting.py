@@ -30,7 +30,7 @@ async def wait_for(client: Client, kind: type[R], name: str, predicate: Callable
             while True:
                 last = None
                 with suppress(Gone):  # the server has forgotten where the watch was: begin anew with what is there
-                    async with client.watch(kind, namespace=namespace, fields={"metadata.name": name}) as events:
+                    async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:
                         async for event in events:
                             last = event.object if event.type != "DELETED" else None
                             if last is not None and predicate(last):
@@ -52,13 +52,13 @@ async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: fl
         async with asyncio.timeout(timeout):
             while True:
                 # A list, not a watch, says that nothing is there.
-                there = await client.list(kind, namespace=namespace, fields={"metadata.name": name})
+                there = await client.list(kind, namespace=namespace, field_selector={"metadata.name": name})
                 last = there[0] if there else None
                 if last is None or (uid and last.metadata.uid != uid):
                     return
                 selected = {"metadata.name": name}
                 with suppress(Gone):
-                    async with client.watch(kind, namespace=namespace, fields=selected, resource_version=there.resource_version) as events:
+                    async with client.watch(kind, namespace=namespace, field_selector=selected, resource_version=there.resource_version) as events:
                         async for event in events:
                             last = event.object
                             if event.type == "DELETED" or (uid and last.metadata.uid != uid):
