@@ -82,6 +82,15 @@ def test_of_a_replacement_the_deletions_come_first_then_the_list_in_its_order() 
     assert into.version == "9"
 
 
+def test_a_replacement_of_one_namespace_leaves_the_others_as_they_are() -> None:
+    into = store()
+    applied(into, Replaced((head("a", 1), head("b", 2, namespace="other")), "2"))
+    told = applied(into, Replaced((head("c", 3), head("stray", 3, namespace="other")), "5", scope="ns"))
+    assert told == [("deleted", "a@1", "1", True), ("added", "c@3", None, False)]
+    assert [(each.namespace, each.name) for each in into.heads()] == [("other", "b"), ("ns", "c")]
+    assert applied(into, Replaced((), "6", scope="empty")) == []
+
+
 def test_after_a_deletion_a_replacement_makes_no_second_one() -> None:
     into = store()
     told = applied(into, Changed(head("a", 1)), Removed(head("a", 2)), Replaced((), "3"))

@@ -23,7 +23,8 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
 
     Guarantees
         When a change is told, the store shows it already. Of a replacement: first what vanished (as tombstones, with the last state
-        known), then the list in its order; an object whose version did not change is no change.
+        known), then the list in its order; an object whose version did not change is no change. A replacement of one namespace
+        leaves the others as they are.
     """
     if type(delta) is Changed:
         head = delta.head
@@ -49,22 +50,27 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
 
 
 def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
-    present = {(head.namespace, head.name) for head in delta.heads}
-    vanished = [head for head in store.heads() if (head.namespace, head.name) not in present]
+    scope = delta.scope
+    # An object of another namespace has no place in the list of one: the next list could never take it away again.
+    heads = delta.heads if scope is None else [head for head in delta.heads if head.namespace == scope]
+    present: dict[str, set[str]] = {}
+    if len(store):
+        for head in heads:
+            present.setdefault(head.namespace, set()).add(head.name)
+    vanished = [head for head in store.heads(scope) if head.name not in present.get(head.namespace, ())]
     for head in vanished:
         store.remove(head.namespace, head.name)
-    changed: list[tuple[Head, Head | None]] = []
-    for head in delta.heads:
-        old = store.put(head)
-        # One update also for an object that was deleted and made again meanwhile: the uids tell (behaviour X1).
-        if old is None or (old is not head and _differ(old, head)):
-            changed.append((head, old))
+    before = [store.put(head) for head in heads]
     store.version = delta.version
     # The whole replacement is done before the first change is told: a reader sees the old list or the new one, never half.
     for head in vanished:
         tell(_DELETED, head, head, True)
-    for head, old in changed:
-        tell(_ADDED if old is None else _UPDATED, head, old)
+    for head, old in zip(heads, before, strict=True):
+        if old is None:
+            tell(_ADDED, head, None)
+        # One update also for an object that was deleted and made again meanwhile: the uids tell (behaviour X1).
+        elif old is not head and _differ(old, head):
+            tell(_UPDATED, head, old)
 
 
 def _differ(old: Head, new: Head) -> bool:

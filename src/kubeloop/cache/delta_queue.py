@@ -26,10 +26,11 @@ class Removed(Struct, frozen=True, gc=False):
 
 
 class Replaced(Struct, frozen=True):
-    """This list, and nothing else, is what there is."""
+    """This list, and nothing else, is what there is: of everything, or of the namespace ``scope``."""
 
     heads: tuple[Head, ...]
     version: str
+    scope: str | None = None
 
 
 class Resync(Struct, frozen=True):
