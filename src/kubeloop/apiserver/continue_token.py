@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.meta.integers import decimal
 
 _VERSION = "meta.k8s.io/v1"
 #: A token with this revision goes on at the newest one: an inconsistent list, asked for knowingly.
@@ -36,7 +37,7 @@ class ContinueToken:
         version, revision, start = tree.get("v") or "", tree.get("rv") or 0, tree.get("start") or ""
         if version != _VERSION:
             raise _refused(f"server does not recognize this encoded version {version}")
-        if not isinstance(revision, int) or revision == 0:
+        if not isinstance(revision, int) or not revision or decimal(str(revision)) is None:
             raise _refused(f"incorrect encoded start resourceVersion (version {_VERSION})")
         if not isinstance(start, str) or not start:
             raise _refused(f"encoded start key empty (version {_VERSION})")

@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/en
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
+from kubeloop.schema.strict_scalars import number_text
 
 JSONObject = dict[str, Any]
 
@@ -87,6 +89,28 @@ def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, r
     Raises:
         ApiError: what ``refuse`` made; BadRequest for another version of the kind.
     """
+    decoded = _conform(tree, met, wanted, resource, refuse)
+    if _nests_deeper(decoded.obj, DEEPEST):
+        raise refuse(f"exceeded max depth of {DEEPEST}")
+    return decoded
+
+
+def _nests_deeper(tree: JSONObject, levels: int) -> bool:
+    """Without recursion, for that is what would fail."""
+    row: list[Any] = [tree]
+    for _ in range(levels):
+        row = [
+            one
+            for holder in row
+            for one in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(one, dict | list) and one
+        ]
+        if not row:
+            return False
+    return True
+
+
+def _conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any) -> Decoded:
     foreign = _foreign(met, wanted, resource)
     if foreign:
         raise refuse(foreign)
@@ -105,6 +129,8 @@ def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, r
     return Decoded(obj, conformed.problems, tree)
 
 
+#: Levels of an object. Far below upstream's 10,000: what is stored is walked by recursion, by whoever lists or watches it.
+DEEPEST = 256
 #: A kind whose ``metadata`` is an ObjectMeta, as every kind's is.
 _META = GroupVersionKind("", "v1", "ConfigMap")
 
@@ -142,6 +168,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(one) for one in value]
     if isinstance(value, float):
+        if math.isinf(value):
+            raise DecodeError(f"json: cannot unmarshal number {number_text(value)} into Go value of type float64")
         return float(value)
     return value
 

@@ -54,11 +54,12 @@ def set_namespace(metadata: JSONObject, namespace: str) -> None:
 
 
 def check_name(metadata: JSONObject, name: str) -> None:
-    """Raises BadRequest when the object has another name than the path; fills it in when it has none."""
+    """Raises BadRequest when the object has another name than the path, or none."""
     given = metadata.get("name") or ""
-    if given and given != name:
+    if not given:
+        raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
         raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-    metadata["name"] = name
 
 
 def fill_new(metadata: JSONObject, now: datetime) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kubeloop.apiserver.encoding import object_form, stored_form, wire_form
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.storage import KeyValue, Storage
+from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
 
 JSONObject = dict[str, Any]
@@ -63,6 +63,12 @@ class Objects:
     async def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject | None:
         kv, _ = await self.storage.get(self.key(resource, namespace, name))
         return None if kv is None else StoredObject(kv, self.tree(resource, kv))
+
+    async def all(self, resource: ServedResource) -> list[JSONObject]:
+        """The shared trees of every object of a resource; for resources of which there are few."""
+        prefix = self.prefix(resource, "")
+        found = await self.storage.range(prefix, prefix_end(prefix))
+        return [self.tree(resource, kv) for kv in found.items]
 
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
         """Create (``expected`` 0) or replace. ``obj`` is in the resource's version; it becomes shared: do not change it afterwards.

@@ -15,11 +15,11 @@ from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.negotiation import PROTOBUF, YAML
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
+from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.serving.request import Request
 
 _MATCH = "resourceVersionMatch"
-_INT64 = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +137,12 @@ def unsupported(name: str, value: Any, supported: list[str]) -> FieldError:
 
 def resource_version_number(text: str) -> int | None:
     """A resourceVersion as a number, None if it is none. Kubernetes' rule: an unsigned 64-bit integer in decimal."""
-    if not text.isascii() or not text.isdigit():
-        return None
-    number = int(text)
-    return number if number < 2**64 else None
+    return decimal(text, signed=False)
 
 
 def parse_uint_fault(text: str) -> str:
     """Go's words for a text that is no unsigned integer."""
-    why = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
+    why = "value out of range" if is_digits(text) else "invalid syntax"
     return f"strconv.ParseUint: parsing {json.dumps(text)}: {why}"
 
 
@@ -253,12 +250,10 @@ def _integer(request: Request, name: str) -> int | None:
     text = request.parameter(name)
     if not text:
         return None
-    digits = text[1:] if text[0] in "+-" else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise refusals.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: invalid syntax")
-    number = int(text)
-    if not -_INT64 <= number < _INT64:
-        raise refusals.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: value out of range")
+    number = decimal(text)
+    if number is None:
+        why = "value out of range" if is_digits(text.removeprefix("+").removeprefix("-")) else "invalid syntax"
+        raise refusals.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: {why}")
     return number
 
 

@@ -67,7 +67,7 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patc
         raise refusals.unsupported_media_type()
     if resource.custom and media_type == STRATEGIC_PATCH:
         # A custom resource has no Go type, hence no merge keys.
-        accepted = f"{JSON_PATCH}, {MERGE_PATCH}"
+        accepted = f"{JSON_PATCH}, {MERGE_PATCH}, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         raise refusals.refusal(415, "UnsupportedMediaType", text)
     try:

@@ -62,6 +62,9 @@ class Pipeline:
             answer = not_found_page()
         except ApiError as refusal:
             answer = status_answer(refusal.status)
+        except RecursionError:
+            # What is stored nests less (see ``decoding``): it is the body of this request that was too deep to be looked at.
+            answer = status_answer(refusals.bad_request("the body of the request exceeded max depth").status)
         except Exception:  # noqa: BLE001 - the last resort: a client gets a Status, the log gets the traceback
             _LOG.exception("%s %s failed", request.method, request.path)
             answer = status_answer(refusals.internal_error("the server met an unexpected condition; its log has the details").status)

@@ -76,6 +76,8 @@ def conflict(resource: GroupResource, name: str, why: str) -> ApiError:
     return refusal(409, "Conflict", f'Operation cannot be fulfilled on {resource} "{name}": {why}', about(resource, name))
 
 
+#: Characters of all causes of a refusal together.
+_CAUSES_SIZE = 1024 * 1024
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -101,10 +103,23 @@ def unprocessable() -> ApiError:
 
 
 def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """Every error is a cause; the message shows equal ones once."""
-    causes = [StatusCause(reason=error.type.value, message=error.body, field=error.field) for error in errors]
-    texts = list(dict.fromkeys(str(error) for error in errors))
-    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    """Every error is a cause; the message shows equal ones once. Beyond 1 MiB of causes it only says how many more there are.
+
+    An error shows the value that it is about, so that errors of a list that each show the whole list would multiply a body by itself.
+    """
+    causes: list[StatusCause] = []
+    texts: dict[str, None] = {}
+    size = 0
+    for error in errors:
+        cause = StatusCause(reason=error.type.value, message=error.body, field=error.field)
+        causes.append(cause)
+        texts[f"{cause.field}: {cause.message}"] = None
+        size += len(cause.message) + len(cause.field)
+        if size > _CAUSES_SIZE:
+            break
+    if len(causes) < len(errors):
+        texts[f"and {len(errors) - len(causes)} more"] = None
+    shown = next(iter(texts)) if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = StatusDetails(name=name, group=kind.group, kind=kind.kind, causes=causes)
     return refusal(422, "Invalid", f'{kind} "{name}" is invalid: {shown}', details)
 

@@ -157,6 +157,10 @@ class Strategy:
         """The same for an update of ``/status``."""
         return []
 
+    def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
+        """The same for a deletion; ``policy_named``: the request says what becomes of dependents."""
+        return []
+
     def counts_for_generation(self, obj: JSONObject) -> object:
         """What must differ between two states for ``metadata.generation`` to grow, where ``has_generation``."""
         apart = {"metadata", "apiVersion", "kind"} | ({"status"} if self.has_status else set())

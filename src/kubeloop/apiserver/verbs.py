@@ -11,7 +11,7 @@ from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.negotiation import JSON
 from kubeloop.apiserver.object_meta import check_name, metadata_of
-from kubeloop.apiserver.options import delete_options, invalid_version, list_options, resource_version_number, write_options
+from kubeloop.apiserver.options import DeleteOptions, delete_options, invalid_version, list_options, resource_version_number, write_options
 from kubeloop.apiserver.patching import conform_patched, read_patch, strict_refusal
 from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.selection import Selection
@@ -99,6 +99,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
 
 async def delete(exchange: Exchange) -> Answer:
     options = delete_options(exchange.request, await exchange.body())
+    _warn_of_deletion(exchange, options)
     deleted = await exchange.parts.deleter.delete(exchange.call(dry_run=options.dry_run), options)
     resource = exchange.resource
     if deleted.gone and not resource.strategy.returns_deleted:
@@ -111,6 +112,7 @@ async def delete_collection(exchange: Exchange) -> Answer:
     options = list_options(exchange.request, watch=False)
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     how = delete_options(exchange.request, await exchange.body())
+    _warn_of_deletion(exchange, how)
     page = await exchange.parts.reader.page(exchange.resource, exchange.namespace, options, selection)
     for kv in page.items:
         metadata = exchange.parts.objects.tree(exchange.resource, kv)["metadata"]
@@ -121,6 +123,11 @@ async def delete_collection(exchange: Exchange) -> Answer:
         except NotFound:
             continue  # somebody else was faster
     return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, Page(page.items, page.revision))
+
+
+def _warn_of_deletion(exchange: Exchange, options: DeleteOptions) -> None:
+    named = options.propagation_policy is not None or options.orphan_dependents is not None
+    exchange.context.warnings += exchange.resource.strategy.warnings_on_delete(policy_named=named)
 
 
 async def _decode(exchange: Exchange) -> Decoded:

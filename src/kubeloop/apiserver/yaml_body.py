@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, Node
 
+from kubeloop.codec.yaml import Loader
+from kubeloop.codec.yaml_limits import DEEPEST, check_limits
 from kubeloop.meta.errors import DecodeError
 from kubeloop.schema.strict import RepeatedKeys
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-
-class _Loader(_Base):  # type: ignore[misc]  # the C loader exists only where libyaml was built in
-    """Safe loader without dates. Resolvers are the class's own."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, Any]]]] = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")]
-        for first, resolvers in _Base.yaml_implicit_resolvers.items()
-    }
-
-
-_BOOLEAN = re.compile(r"^(?:y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("yYnNtTfFoO"))
-
-
-def _construct_bool(loader: Any, node: ScalarNode) -> bool:
-    return str(loader.construct_scalar(node)).lower() in ("y", "yes", "true", "on")
+class _Loader(Loader):
+    """Remembers repeated keys."""
 
 
 def _construct_mapping(loader: Any, node: MappingNode) -> dict[str, Any]:
@@ -61,7 +47,6 @@ def _key(loader: Any, node: Node) -> str:
     raise DecodeError(f"yaml: invalid map key: {value!r}")
 
 
-_Loader.add_constructor("tag:yaml.org,2002:bool", _construct_bool)
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 
 
@@ -71,17 +56,22 @@ def parse_yaml(data: bytes) -> Any:
     Raises:
         DecodeError: not YAML, or something that JSON cannot say; ``yaml: line N: ...``.
     """
-    loader = None
+    scanner = loader = None
     try:
+        scanner = _Loader(data)
+        check_limits(scanner, documents=1)
         loader = _Loader(data)
         return loader.get_data() if loader.check_data() else None
     except yaml.MarkedYAMLError as fault:
         raise DecodeError(f"yaml: {_where(fault)}{fault.problem or fault.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as fault:
+    except RecursionError:
+        raise DecodeError(f"yaml: exceeded max depth of {DEEPEST}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as fault:
         raise DecodeError(f"yaml: {fault}") from None
     finally:
-        if loader is not None:
-            loader.dispose()
+        for one in (scanner, loader):
+            if one is not None:
+                one.dispose()
 
 
 def _where(fault: yaml.MarkedYAMLError) -> str:

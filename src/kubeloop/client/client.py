@@ -158,7 +158,9 @@ class Client:
 
         ``timeout_seconds`` is after how long the server ends one connection; the watch goes on with another.
         """
-        options = WatchOptions(labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds)
+        options = WatchOptions(
+            labels=labels, field_selector=field_selector, resource_version=resource_version, timeout_seconds=timeout_seconds
+        )
 
         async def locate() -> str:
             return (await self.mapping(kind)).path(namespace)

@@ -58,7 +58,9 @@ async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: fl
                     return
                 selected = {"metadata.name": name}
                 with suppress(Gone):
-                    async with client.watch(kind, namespace=namespace, field_selector=selected, resource_version=there.resource_version) as events:
+                    async with client.watch(
+                        kind, namespace=namespace, field_selector=selected, resource_version=there.resource_version
+                    ) as events:
                         async for event in events:
                             last = event.object
                             if event.type == "DELETED" or (uid and last.metadata.uid != uid):

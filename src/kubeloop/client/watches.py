@@ -139,7 +139,9 @@ class Watch(Generic[R]):
     async def _initial(self) -> AsyncGenerator[R, None]:
         """All that is there; afterwards the watch goes on from its version."""
         version = ""
-        async with aclosing(self._list_all(ListOptions(labels=self._options.labels, field_selector=self._options.field_selector)).pages()) as pages:
+        async with aclosing(
+            self._list_all(ListOptions(labels=self._options.labels, field_selector=self._options.field_selector)).pages()
+        ) as pages:
             async for page in pages:
                 # The first page names the snapshot; a page of a newer one must not hide changes made in between.
                 version = version or page.resource_version

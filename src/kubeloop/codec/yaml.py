@@ -12,6 +12,7 @@ from typing import IO, Any, ClassVar
 import msgspec
 import yaml
 
+from kubeloop.codec.yaml_limits import check_limits
 from kubeloop.meta.errors import DecodeError
 
 _TAG = "tag:yaml.org,2002:"
@@ -32,7 +33,9 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BaseDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class _Loader(_Base):  # type: ignore[misc]  # PyYAML's C classes have no stubs
+class Loader(_Base):  # type: ignore[misc]  # PyYAML's C classes have no stubs
+    """Plain values as kubectl and the API server resolve them; nothing but text, numbers, booleans, null, lists and maps comes out."""
+
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
 
@@ -44,7 +47,7 @@ class _Dumper(_BaseDumper):  # type: ignore[misc]  # as above
 
 
 for _name, (_pattern, _first) in _ALTERNATIVES.items():
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
+    Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
     _Dumper.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
 # What other readers of YAML 1.1 would take for a time or a base-60 number is quoted, though it is read as text here.
 _Dumper.add_implicit_resolver(_TAG + "timestamp", re.compile(r"^\d{4}-\d\d?-\d\d?.*$|^[-+]?\d+(?::\d+)+(?:\.\d*)?$"), list("-+0123456789"))
@@ -78,6 +81,10 @@ def _text(loader: Any, node: Any) -> str:
     return str(loader.construct_scalar(node))
 
 
+def _no_such_type(loader: Any, node: Any) -> Any:  # noqa: ARG001 - PyYAML's signature
+    raise yaml.constructor.ConstructorError(None, None, f"a {node.tag} is nothing that JSON knows", node.start_mark)
+
+
 def _mapping(loader: Any, node: Any) -> dict[str, Any]:
     loader.flatten_mapping(node)
     return {_key(loader, key): loader.construct_object(value, deep=True) for key, value in node.value}
@@ -93,13 +100,16 @@ def _key(loader: Any, node: Any) -> str:
     return msgspec.json.encode(key).decode()
 
 
-_Loader.add_constructor(_TAG + "bool", _bool)
-_Loader.add_constructor(_TAG + "int", _int)
-_Loader.add_constructor(_TAG + "float", _float)
-_Loader.add_constructor(_TAG + "timestamp", _text)
-_Loader.add_constructor(_TAG + "binary", _text)
-_Loader.add_constructor(_TAG + "merge", _text)
-_Loader.add_constructor(_TAG + "map", _mapping)
+Loader.add_constructor(_TAG + "bool", _bool)
+Loader.add_constructor(_TAG + "int", _int)
+Loader.add_constructor(_TAG + "float", _float)
+Loader.add_constructor(_TAG + "timestamp", _text)
+Loader.add_constructor(_TAG + "binary", _text)
+Loader.add_constructor(_TAG + "merge", _text)
+Loader.add_constructor(_TAG + "map", _mapping)
+# Tags of YAML 1.1 that JSON has nothing for.
+for _name in ("set", "omap", "pairs"):
+    Loader.add_constructor(_TAG + _name, _no_such_type)
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
@@ -120,7 +130,15 @@ def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> lis
     where = name or str(getattr(text, "name", "")) or "YAML"
     found: list[dict[str, Any]] = []
     try:
-        for number, document in enumerate(yaml.load_all(text, Loader=_Loader), 1):
+        text = text if isinstance(text, str | bytes) else text.read()
+        scanner = Loader(text)
+        try:
+            check_limits(scanner)
+        except DecodeError as error:
+            raise DecodeError(f"{where}: {str(error).removeprefix('yaml: ')}") from None
+        finally:
+            scanner.dispose()
+        for number, document in enumerate(yaml.load_all(text, Loader=Loader), 1):
             if document is None:
                 continue
             if not isinstance(document, dict):

@@ -6,6 +6,8 @@ negative, ``replace`` of a missing member adds it, ``test`` of a missing member 
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.merge.errors import PatchError
@@ -15,23 +17,32 @@ JSON = Any
 
 #: An API server refuses longer patches (k8s.io/apiserver pkg/endpoints/handlers/patch.go).
 MAX_OPERATIONS = 10_000
+#: Bytes that all copies of a patch together may add, as JSON: copying a parent into its child would double it each time.
+MAX_COPIED = 3 * 1024 * 1024
 _MISSING = object()
+
+
+@dataclass(slots=True)
+class _Root:
+    tree: JSON
+    copied: int = 0
 
 
 def json_patch(doc: JSON, patch: JSON) -> JSON:
     """``doc`` with the operations of ``patch`` applied in order; neither is changed, and the result shares nothing with them.
 
     Raises:
-        PatchError: 400 if ``patch`` is no list of operations, 413 if it has more than 10,000, 422 if one does not apply.
+        PatchError: 400 if ``patch`` is no list of operations, 413 if it has more than 10,000, 422 if one does not apply or all copies
+            together add more than 3 MiB.
     """
     operations = _operations(patch)
-    root = [copy_tree(doc)]
+    root = _Root(copy_tree(doc))
     for operation in operations:
         apply = _OPERATIONS.get(operation.get("op") or "unknown")
         if apply is None:
             raise _refuse(f"Unexpected kind: {operation.get('op') or 'unknown'}")
         apply(root, operation)
-    return root[0]
+    return root.tree
 
 
 def _operations(patch: JSON) -> list[dict[str, Any]]:
@@ -56,25 +67,25 @@ def _refuse(message: str) -> PatchError:
     return PatchError(message, 422)
 
 
-def _add(root: list[JSON], operation: dict[str, Any]) -> None:
+def _add(root: _Root, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "add operation failed to decode path: missing value")
     holder, key = _holder(root, path, f'add operation does not apply: doc is missing path: "{path}": missing value')
     _insert(holder, key, copy_tree(operation.get("value")), f"error in add for path: '{path}'")
 
 
-def _remove(root: list[JSON], operation: dict[str, Any]) -> None:
+def _remove(root: _Root, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "remove operation failed to decode path: missing value")
     holder, key = _holder(root, path, f'remove operation does not apply: doc is missing path: "{path}": missing value')
     _delete(holder, key, f"error in remove for path: '{path}'")
 
 
-def _replace(root: list[JSON], operation: dict[str, Any]) -> None:
+def _replace(root: _Root, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "replace operation failed to decode path: operation missing path field: missing value")
     value = copy_tree(operation.get("value"))
     if not path:
         if not isinstance(value, dict | list):
             raise _refuse("replace operation value must be object or array: %!w(<nil>)")
-        root[0] = value
+        root.tree = value
         return
     holder, key = _holder(root, path, f"replace operation does not apply: doc is missing path: {path}: missing value")
     if isinstance(holder, dict):
@@ -86,7 +97,7 @@ def _replace(root: list[JSON], operation: dict[str, Any]) -> None:
         raise _refuse(f"replace operation does not apply: doc is missing key: {path}: missing value") from None
 
 
-def _move(root: list[JSON], operation: dict[str, Any]) -> None:
+def _move(root: _Root, operation: dict[str, Any]) -> None:
     source = _pointer(operation, "from", "move operation failed to decode from: operation, missing from field: missing value")
     holder, key = _holder(root, source, f"move operation does not apply: doc is missing from path: {source}: missing value")
     value = _read(holder, key, f"error in move for path: '{key}'")
@@ -96,20 +107,25 @@ def _move(root: list[JSON], operation: dict[str, Any]) -> None:
     _insert(holder, key, value, f"error in move for path: '{path}'")
 
 
-def _copy(root: list[JSON], operation: dict[str, Any]) -> None:
+def _copy(root: _Root, operation: dict[str, Any]) -> None:
     source = _pointer(operation, "from", "copy operation failed to decode from: operation, missing from field: missing value")
     holder, key = _holder(root, source, f"copy operation does not apply: doc is missing from path: {source}: missing value")
     value = _read(holder, key, f"error in copy for from: '{source}'")
     path = _pointer(operation, "path", "copy operation failed to decode path: missing value")
     holder, key = _holder(root, path, f"copy operation does not apply: doc is missing destination path: {path}: missing value")
-    _insert(holder, key, None if value is _MISSING else copy_tree(value), "error while adding value during copy")
+    value = None if value is _MISSING else value
+    root.copied += len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+    if root.copied > MAX_COPIED:
+        what = f"the accumulated size increase of copy is {root.copied}, exceeding the limit {MAX_COPIED}"
+        raise _refuse(f"Unable to complete the copy, {what}")
+    _insert(holder, key, copy_tree(value), "error while adding value during copy")
 
 
-def _test(root: list[JSON], operation: dict[str, Any]) -> None:
+def _test(root: _Root, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "test operation failed to decode path: operation missing path field: missing value")
     wanted = operation.get("value")
     if not path:
-        found = root[0]
+        found = root.tree
     else:
         holder, key = _holder(root, path, f"test operation does not apply: is missing path: {path}: missing value")
         found = _read(holder, key, f"error in test for path: '{path}'")
@@ -127,12 +143,12 @@ def _pointer(operation: dict[str, Any], name: str, message: str) -> str:
     return value
 
 
-def _holder(root: list[JSON], path: str, message: str) -> tuple[dict[str, JSON] | list[JSON], str]:
+def _holder(root: _Root, path: str, message: str) -> tuple[dict[str, JSON] | list[JSON], str]:
     """The container that a path's last token is in, and the token."""
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
     if not tokens:
         raise _refuse(message)
-    node = root[0]
+    node = root.tree
     for token in tokens[:-1]:
         try:
             node = node[token] if isinstance(node, dict) else node[_index(token, len(node))] if isinstance(node, list) else None

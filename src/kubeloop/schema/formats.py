@@ -14,6 +14,8 @@ from datetime import date
 from email.utils import parseaddr
 from urllib.parse import urlsplit
 
+from kubeloop.meta.integers import decimal
+
 _LETTER = r"[^\W\d_]"
 _HOST = re.compile(rf"(?:[0-9]|{_LETTER})(?:(?:[0-9-]|{_LETTER}){{0,61}}(?:[0-9]|{_LETTER}))?")
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
@@ -90,11 +92,12 @@ def _ip(version: int) -> Callable[[str], bool]:
 
 def _cidr(text: str) -> bool:
     address, slash, bits = text.partition("/")
-    if not slash or not bits.isascii() or not bits.isdigit():
+    length = decimal(bits, signed=False)
+    if not slash or length is None:
         return False
     for version, most in ((4, 32), (6, 128)):
         if _ip(version)(address):
-            return int(bits) <= most
+            return length <= most
     return False
 
 

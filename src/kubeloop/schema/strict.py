@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +22,8 @@ from kubeloop.schema.strict_types import WireField, WireType, wire_types
 
 JSONObject = dict[str, Any]
 
+#: Digits. No integer type holds nearly as many.
+_LONGEST_INTEGER = 1000
 #: Go stops counting unknown and duplicate fields here.
 _MOST_PROBLEMS = 100
 #: A field that is not written at all, as opposed to null.
@@ -46,10 +49,40 @@ class Conformed:
 def parse_json(data: bytes) -> Any:
     """JSON as the server reads it, with repeated keys remembered (``RepeatedKeys``) and fractions as written (``Literal``).
 
+    As Go does it, what is no Unicode inside a text becomes U+FFFD, whether bytes or half of a surrogate pair.
+
     Raises:
-        ValueError: not JSON, or not UTF-8.
+        ValueError: not JSON.
+        RecursionError: nested too deep.
     """
-    return json.loads(data, object_pairs_hook=_pairs, parse_float=Literal)
+    if b"\\ud" in data or b"\\uD" in data:
+        data = _ESCAPE.sub(_paired, data)
+    text = data.decode(errors="replace")
+    try:
+        return json.loads(text, object_pairs_hook=_pairs, parse_float=Literal, parse_constant=_no_number)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # An integer of thousands of digits. Asked for only then, for it makes every other number slower.
+        return json.loads(text, object_pairs_hook=_pairs, parse_float=Literal, parse_constant=_no_number, parse_int=_long_integer)
+
+
+#: An escape of a text: half a surrogate pair by itself, or anything else.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def _paired(found: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if found["half"] else found[0]
+
+
+def _no_number(name: str) -> Any:
+    raise json.JSONDecodeError(f"{name} is no JSON", name, 0)
+
+
+def _long_integer(text: str) -> int | Literal:
+    return int(text) if len(text) < _LONGEST_INTEGER else Literal(text)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The plug-ins of admission that a default server runs for built-in kinds, in upstream's order.
 
-Not among them: those that need webhooks, policies, quotas, limit ranges or default classes.
+Not among them: those that need webhooks, policies, quotas, limit ranges or default storage classes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from kubeloop.apiserver.builtin.pods.admission import DefaultTolerations, Priori
 from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
-from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 
 _PROTECTED = {
     GroupResource("", "persistentvolumes"): "kubernetes.io/pv-protection",
     GroupResource("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
 }
+_INGRESSES = GroupResource("networking.k8s.io", "ingresses")
+_CLASS_ANNOTATION = "kubernetes.io/ingress.class"
+_DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
 _NODES = GroupResource("", "nodes")
 
 
@@ -56,6 +59,31 @@ class StorageProtection:
         """Nothing is left to check."""
 
 
+class DefaultIngressClass:
+    """An ingress that names no class gets the default one: the newest, of equally new ones the first by name."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if not _created(attributes) or attributes.resource.gvr.group_resource != _INGRESSES:
+            return
+        assert attributes.obj is not None
+        spec, annotations = attributes.obj.setdefault("spec", {}), attributes.obj["metadata"].get("annotations") or {}
+        if spec.get("ingressClassName") is not None or _CLASS_ANNOTATION in annotations:
+            return
+        classes = self._registry.get(GroupVersionResource(_INGRESSES.group, "v1", "ingressclasses"))
+        found = [] if classes is None else await self._objects.all(classes)
+        defaults = [one["metadata"] for one in found if (one["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"]
+        if defaults:
+            newest = max(metadata["creationTimestamp"] for metadata in defaults)
+            spec["ingressClassName"] = min(metadata["name"] for metadata in defaults if metadata["creationTimestamp"] == newest)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
 def builtin_plugins(registry: Registry, objects: Objects, *, default_account_may_lack: bool = False) -> list[Plugin]:
     """What comes after the namespace lifecycle. ``ServiceAddresses`` is no plug-in upstream but happens at the same moment."""
     return [
@@ -64,5 +92,6 @@ def builtin_plugins(registry: Registry, objects: Objects, *, default_account_may
         Priority(registry, objects),
         DefaultTolerations(),
         StorageProtection(),
+        DefaultIngressClass(registry, objects),
         ServiceAddresses(registry, objects),
     ]

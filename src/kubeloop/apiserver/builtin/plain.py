@@ -58,7 +58,7 @@ def _config_map(obj: JSONObject) -> Errors:
     for key in binary:
         yield from each(f"binaryData[{key}]", key, config_key(key))
     if sum(len(value.encode()) for value in data.values()) + sum(map(_size, binary.values())) > _LIMIT:
-        yield too_long("", _LIMIT)
+        yield too_long("[]", _LIMIT)  # how upstream prints the path of a whole object
 
 
 class SecretStrategy(BuiltinStrategy):

@@ -20,6 +20,7 @@ from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, not_negative, unsupported
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector
 from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.integers import decimal
 
 JSONObject = dict[str, Any]
 
@@ -51,7 +52,7 @@ class DaemonSetStrategy(TemplateStrategy):
 
 def _template_generation(obj: JSONObject) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "0")
-    return int(text) if text.isdecimal() else 0
+    return decimal(text) or 0
 
 
 def _set_template_generation(obj: JSONObject, number: int) -> None:

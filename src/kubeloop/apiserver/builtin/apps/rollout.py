@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kubeloop.apiserver.validation.formats import each, not_negative
 from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.integers import decimal
 from kubeloop.meta.names import percent
 
 
@@ -18,7 +18,7 @@ def int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
 
 
 def at_most_all(path: str, value: int | str) -> Iterator[FieldError]:
-    if isinstance(value, str) and not percent(value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and not percent(value) and (decimal(value[:-1]) or 0) > 100:
         yield invalid(path, value, "must not be greater than 100%")
 
 
@@ -26,4 +26,4 @@ def amount(value: int | str) -> int:
     """The number, or that of a percentage; text that is neither counts as Go's Atoi does: zero."""
     if isinstance(value, int):
         return value
-    return int(value.rstrip("%")) if re.fullmatch(r"[+-]?\d+%?", value, re.ASCII) else 0
+    return decimal(value.removesuffix("%")) or 0

@@ -23,6 +23,11 @@ _UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-nam
 _OLD_UID, _OLD_NAME = "controller-uid", "job-name"
 _MANY_COMPLETIONS = 100_000
 
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+
 
 class JobStrategy(TemplateStrategy):
     """Not guaranteed: a status is checked for negative counts only."""
@@ -36,6 +41,9 @@ class JobStrategy(TemplateStrategy):
             _generate_selector(obj)
         # What was stored is defaulted once more when it is read, and then the template has labels.
         self.default(obj)
+
+    def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
+        return [] if policy_named else [_PODS_STAY]
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_job(obj, template_options(None)))

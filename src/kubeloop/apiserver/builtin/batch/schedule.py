@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from kubeloop.meta.integers import decimal
+
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 #: Lowest and highest value of minute, hour, day of the month, month, day of the week, and names of values.
@@ -106,6 +108,8 @@ def _bounds_fault(part: str, start: int, end: int, step: int, low: int, high: in
 
 def _number(text: str) -> int | str:
     """The number, or what is wrong with it."""
-    if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-        return int(text) if int(text) >= 0 else f"negative number ({int(text)}) not allowed: {text}"
-    return f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax'
+    number = decimal(text)
+    if number is not None:
+        return number if number >= 0 else f"negative number ({number}) not allowed: {text}"
+    why = "value out of range" if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else "invalid syntax"
+    return f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": {why}'

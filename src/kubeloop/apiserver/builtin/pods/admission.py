@@ -13,8 +13,6 @@ from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import JSONObject
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.storage.protocol import prefix_end
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 
@@ -95,16 +93,11 @@ class Priority:
             if name in _SYSTEM_CLASSES:
                 return name, _SYSTEM_CLASSES[name], "PreemptLowerPriority"
             raise _refused(attributes, f"no PriorityClass with name {name} was found")
-        listed = await self._all(classes) if classes else []
+        listed = await self._objects.all(classes) if classes else []
         chosen = min((one for one in listed if one.get("globalDefault")), key=lambda one: int(one.get("value", 0)), default=None)
         if chosen is None:
             return "", 0, "PreemptLowerPriority"
         return chosen["metadata"]["name"], chosen.get("value", 0), chosen.get("preemptionPolicy", "PreemptLowerPriority")
-
-    async def _all(self, classes: ServedResource) -> list[JSONObject]:
-        prefix = self._objects.prefix(classes, "")
-        found = await self._objects.storage.range(prefix, prefix_end(prefix))
-        return [self._objects.tree(classes, kv) for kv in found.items]
 
     async def validate(self, attributes: Attributes) -> None:
         """Nothing is left to check."""

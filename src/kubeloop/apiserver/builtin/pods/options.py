@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.integers import decimal, is_digits
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
@@ -30,9 +31,9 @@ def deletion_cost_fits(annotations: dict[str, str]) -> bool:
     if text is None:
         return True
     digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdigit() or (digits[0] == "0" and text != "0"):
+    if not is_digits(digits) or (digits[0] == "0" and text != "0"):
         return False
-    return -(2**31) <= int(text) < 2**31
+    return decimal(text, bits=32) is not None
 
 
 def all_containers(spec: JSONObject, path: str) -> Iterator[tuple[JSONObject, str]]:

@@ -55,21 +55,24 @@ def _parameters(parameters: dict[str, str]) -> Errors:
 
 
 def _topologies(terms: list[JSONObject]) -> Errors:
-    seen: list[dict[str, set[str]]] = []
+    seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for at, term in enumerate(terms):
         here = f"allowedTopologies[{at}].matchLabelExpressions"
-        keys: dict[str, set[str]] = {}
+        keys: dict[str, frozenset[str]] = {}
         for expression_at, expression in enumerate(term.get("matchLabelExpressions") or ()):
             path, key, values = f"{here}[{expression_at}]", expression.get("key", ""), expression.get("values") or []
             if not values:
                 yield required(f"{path}.values")
+            known: set[str] = set()
             for value_at, value in enumerate(values):
-                if value in values[:value_at]:
+                if value in known:
                     yield duplicate(f"{path}.values[{value_at}]", value)
+                known.add(value)
             yield from each(f"{path}.key", key, qualified_name(key))
             if key in keys:
                 yield duplicate(f"{path}.key", key)
-            keys[key] = set(values)
-        if keys in seen:
+            keys[key] = frozenset(known)
+        whole = frozenset(keys.items())
+        if whole in seen:
             yield duplicate(here, "")
-        seen.append(keys)
+        seen.add(whole)
