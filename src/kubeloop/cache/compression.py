@@ -56,6 +56,10 @@ class Codec:
     def decompress(self, blob: bytes) -> bytes:
         return zstd.decompress(blob, zstd_dict=self._dictionary)
 
+    def size(self, blob: bytes) -> int:
+        """Bytes of the document, read off the blob's first bytes. Source: RFC 8878, section 3.1.1.1.4."""
+        return zstd.get_frame_info(blob).decompressed_size or 0
+
 
 class Plain(Codec):
     """Keeps the document as it is."""
@@ -70,6 +74,9 @@ class Plain(Codec):
 
     def decompress(self, blob: bytes) -> bytes:
         return blob
+
+    def size(self, blob: bytes) -> int:
+        return len(blob)
 
 
 PLAIN = Plain()

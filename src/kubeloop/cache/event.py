@@ -27,6 +27,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
     ``head`` is the new state; of a deleted object the last one known. ``old`` is the state before, None for an added object.
     ``initial``: the object was there when the handler's view of the cache began.
     ``tombstone``: the deletion itself was not seen (the watch was down), so the last known state may not have been the final one.
+    ``received``: when the cache took it in, monotonic seconds of the informer's clock.
 
     Reading ``head`` and ``old`` decodes nothing; ``object()`` decodes afresh on each call (about 30 us for a Pod);
     the caller owns the result.
@@ -38,6 +39,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
     view: View[R]
     initial: bool = False
     tombstone: bool = False
+    received: float = 0.0
 
     @property
     def key(self) -> ObjectKey:

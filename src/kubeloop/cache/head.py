@@ -71,6 +71,11 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return len(self._packed.blob)
 
     @property
+    def raw_bytes(self) -> int:
+        """What its document takes unpacked; unpacks nothing."""
+        return self._packed.codec.size(self._packed.blob)
+
+    @property
     def deleting(self) -> bool:
         return bool(self._deletion)
 

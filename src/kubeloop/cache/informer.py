@@ -6,6 +6,7 @@ It wires the parts and decides nothing: what to ask is the reflector's, what cha
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Generic, TypeVar
 
@@ -88,7 +89,13 @@ class Informer(Generic[R]):
         self._registrations: list[Registration[R]] = []
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
-        self._events = 0
+        #: Changes told since the start, by what they were.
+        self._counts = dict.fromkeys(EventType, 0)
+        #: Failed requests since the start, by the name of the error.
+        self._failures: Counter[str] = Counter()
+        self._now = clock.now()
+        #: When the server last showed that the cache is as it has things: by a list, an event or a bookmark. None: never yet.
+        self._heard: float | None = None
         self.lister: Lister[R] = Lister(self._view, scope)
 
     # ------------------------------------------------------------------------------------------------------------- for users
@@ -109,7 +116,7 @@ class Informer(Generic[R]):
         return InformerStats(
             objects=len(self._store),
             stored_bytes=sum(head.stored_bytes for head in self._store.heads()),
-            events=self._events,
+            events=sum(self._counts.values()),
             pending=max((registration.pending for registration in self._registrations), default=0),
             resource_version=self.resource_version,
             reconnects=self.reconnects,
@@ -144,7 +151,7 @@ class Informer(Generic[R]):
         if self.synced:
             # Between this line and the last no delta is applied: what is in the store is told here, what comes later comes as an event.
             for head in self._view.heads(None):
-                registration.offer(Event(EventType.ADDED, head, None, self._view, initial=True))
+                registration.offer(Event(EventType.ADDED, head, None, self._view, initial=True, received=self._clock.now()))
             registration.initial_end()
         self._registrations = [*(each for each in self._registrations if each.active), registration]
         if self._tasks is not None:
@@ -235,7 +242,7 @@ class Informer(Generic[R]):
             if self.synced:
                 # Through the queue, so that a resync never shows a state older than an event before it.
                 self._queue.push(Resync(registration))
-                self.flush()
+                self._apply()
 
     def _typed(self, function: Callable[[R], IndexValues]) -> Callable[[Head], IndexValues]:
         return lambda head: function(self._view.decode(head))
@@ -272,10 +279,19 @@ class Informer(Generic[R]):
 
     def failed(self, error: Exception) -> None:
         self.failure = error
+        self._failures[type(error).__name__] += 1
         self._progress.notify()
 
     def flush(self) -> None:
+        """A batch came from the server: apply it."""
+        heard = bool(self._queue)  # an error alone shows nothing of what the server has
+        self._apply()
+        if heard:
+            self._heard = self._now
+
+    def _apply(self) -> None:
         """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
+        self._now = self._clock.now()
         queue, store, tell = self._queue, self._store, self._tell
         while queue:
             delta = queue.pop()
@@ -286,9 +302,9 @@ class Informer(Generic[R]):
             self._shared.sweep(store.heads())
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
-        self._events += 1
+        self._counts[kind] += 1
         if self._registrations:
-            event = Event(kind, head, old, self._view, not self.synced, tombstone)
+            event = Event(kind, head, old, self._view, not self.synced, tombstone, self._now)
             for registration in self._registrations:
                 if handler is None or handler is registration:
                     registration.offer(event)

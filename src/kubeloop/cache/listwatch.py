@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -16,6 +17,7 @@ import msgspec
 from kubeloop.cache import reflector
 from kubeloop.cache.failures import trouble_of
 from kubeloop.cache.head import Head, HeadReader
+from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.reflector import Install, Installed, List, ListFailed, Outcome, Page, Step, Trouble, WatchEnded, WatchError, WatchFailed
 from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.codec.frames import FrameCutter
@@ -27,8 +29,6 @@ from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
 
-#: Watches are asked to end after a random time in this range, so that those which began together do not all come back together.
-WATCH_SECONDS = (300, 600)
 #: A stream that outlives its own timeout by this much has lost its server, whatever TCP says.
 GRACE = 5.0
 #: A list from which nothing comes for so long is given up.
@@ -89,7 +89,7 @@ class ListWatch:
         lists: ListOptions,
         clock: Clock,
         rng: random.Random,
-        page_size: int = 0,
+        policy: WatchPolicy | None = None,
     ) -> None:
         """``lists`` carries the selectors. ``what`` names the objects to a person: ``pods in namespace "shop"``."""
         self._client = client
@@ -103,6 +103,9 @@ class ListWatch:
         self._backoff = Backoff(clock=clock, rng=rng)
         #: How often a watch was opened again.
         self.reconnects = 0
+        #: Watches that the server answered, and whether one is open now.
+        self.watches = 0
+        self.watching = False
 
     async def run(self, sink: Sink) -> None:
         state, step = reflector.begin(self._page_size)
@@ -124,6 +127,7 @@ class ListWatch:
                 if step.fresh:
                     heads.clear()
                     sink.listing()
+                    self.lists["initial"] += 1
                 try:
                     return await self._list(step, sink, heads), ""
                 except KubeloopError as error:
@@ -201,8 +205,10 @@ class ListWatch:
     # --------------------------------------------------------------------------------------------------------------- watch
 
     async def _watch(self, version: str, sink: Sink) -> tuple[Outcome, str]:
-        seconds = self._rng.randint(*WATCH_SECONDS)
-        options = WatchOptions(labels=self._lists.labels, field_selector=self._lists.field_selector, resource_version=version, timeout_seconds=seconds)
+        seconds = self._rng.randint(*self._policy.watch_seconds)
+        options = WatchOptions(
+            labels=self._lists.labels, field_selector=self._lists.field_selector, resource_version=version, timeout_seconds=seconds
+        )
         progress = _WatchProgress(self._clock.now())
         loop = asyncio.get_running_loop()
         try:
@@ -211,7 +217,8 @@ class ListWatch:
                 overdue = self._clock.call_later(seconds + GRACE, lambda: scope.reschedule(loop.time()))
                 try:
                     async with self._client.transport.stream("GET", path, query=options.query()) as stream:
-                        progress.opened = True
+                        progress.opened = self.watching = True
+                        self.watches += 1
                         sink.watching()
                         cutter = FrameCutter()
                         async for chunk in stream.chunks():
@@ -219,6 +226,7 @@ class ListWatch:
                             if frames:
                                 self._frames(frames, sink, progress)
                 finally:
+                    self.watching = False
                     overdue.cancel()
         except TimeoutError:
             # The server, or something between, lost the stream without closing it.
@@ -238,7 +246,7 @@ class ListWatch:
         return self._ended(progress), ""
 
     def _ended(self, progress: _WatchProgress) -> Outcome:
-        self.reconnects += 1
+        self.restarts["ended"] += 1
         lasted = self._clock.now() - progress.began
         _log.debug(
             "%s: the watch ended after %.0f s and %d events, at version %s", self._what, lasted, progress.events, progress.version or "-"

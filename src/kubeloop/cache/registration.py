@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kubeloop.cache.event import Event, EventType
+from kubeloop.cache.handler_meter import HandlerMeter
 from kubeloop.cache.progress import Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.timing import Clock
@@ -70,6 +71,7 @@ class Registration(Generic[R]):
         self._failed = ""
         self._why = ""
         self.synced = False
+        self.meter = HandlerMeter(name)
         #: What makes its resyncs; ends with it.
         self.timer: asyncio.Task[None] | None = None
 
@@ -77,6 +79,11 @@ class Registration(Generic[R]):
     def pending(self) -> int:
         """Events that wait for the handler."""
         return len(self._buffer)
+
+    def oldest(self, now: float) -> float:
+        """Seconds that the event at the front has waited; 0 if none waits."""
+        first = next((event for event in self._buffer if event is not None), None)
+        return 0.0 if first is None else max(0.0, now - first.received)
 
     @property
     def failed(self) -> str:
@@ -149,7 +156,7 @@ class Registration(Generic[R]):
 
     async def _drain(self, about: Callable[[str], None]) -> None:
         turn = 0
-        buffer = self._buffer
+        buffer, meter, now = self._buffer, self.meter, self._clock.now
         while buffer and not self._removed:
             event = buffer.popleft()
             if event is None:
@@ -159,10 +166,14 @@ class Registration(Generic[R]):
             handler = self._handlers[event.type]
             if handler is not None:
                 head = event.head
-                about(f"{head.namespace}/{head.name}" if head.namespace else head.name)
+                meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
+                about(key)
+                meter.began = now()
+                plain = True
                 try:
                     result = handler(event)
                     if inspect.isawaitable(result):
+                        plain = False
                         await result
                 except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
                     self._contain(event, error)
@@ -172,6 +183,8 @@ class Registration(Generic[R]):
                         raise
                     # Something that the handler waited for was cancelled, not the handler: it would vanish without a word.
                     self._contain(event, error)
+                finally:
+                    meter.done(now(), plain)
             turn += 1
             if turn >= TURN:
                 turn = 0
@@ -180,6 +193,7 @@ class Registration(Generic[R]):
             self._warned = False
 
     def _contain(self, event: Event[R], error: BaseException) -> None:
+        self.meter.failures += 1
         if event.initial and not self._failed:
             self._failed = str(event.key)
             self._why = f"{type(error).__name__}: {error}"
