@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, cast
 
 from kubeloop.cache.informer import IndexSource, Informer
 from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import InformerStopped
 from kubeloop.cache.tasks import Tasks
@@ -72,7 +73,7 @@ class Informers:
         if informer is None:
             what = _what(info.plural or f"{info.gvk.kind} objects", info.gvk.group, namespace, scope[2], scope[3])
             options = ListOptions(labels=labels, field_selector=field_selector)
-            listwatch = ListWatch(self._client, kind, what, namespace, options, self._clock, self._rng, page_size)
+            listwatch = ListWatch(self._client, kind, what, namespace, options, self._clock, self._rng, WatchPolicy(page_size=page_size))
             informer = Informer(kind, what, listwatch, namespace, self._client.cluster, self._clock, self._progress, self._resync)
         informer.add_indexes(indexes or {}, paths)
         self._informers[scope] = informer

@@ -138,8 +138,10 @@ class State:
     doubtful: bool = False
 
 
-def begin(page_size: int = 0) -> tuple[State, Step]:
-    """The first step of a reflector. (A streaming initial list, KEP-3157, would be another first step: ``Watch`` with initial events.)"""
+def begin(page_size: int = 0, *, watch_list: bool = True, resume_from: str = "") -> tuple[State, Step]:
+    """The first step of a reflector. ``resume_from``: the store holds the state at this version already, so it begins with the watch."""
+    if resume_from:
+        return State(page_size=page_size, version=resume_from), Watch(resume_from)
     return _list(State(page_size=page_size))
 
 
