@@ -99,16 +99,24 @@ class ListWatch:
         self._lists = lists
         self._clock = clock
         self._rng = rng
-        self._page_size = page_size
-        self._backoff = Backoff(clock=clock, rng=rng)
-        #: How often a watch was opened again.
-        self.reconnects = 0
+        self._policy = policy or WatchPolicy()
+        self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
+        #: How often everything was asked for, by reason.
+        self.lists: Counter[str] = Counter()
+        #: How often a watch was opened again, by reason.
+        self.restarts: Counter[str] = Counter()
         #: Watches that the server answered, and whether one is open now.
         self.watches = 0
         self.watching = False
 
-    async def run(self, sink: Sink) -> None:
-        state, step = reflector.begin(self._page_size)
+    @property
+    def reconnects(self) -> int:
+        """How often a watch was opened again."""
+        return self.restarts.total()
+
+    async def run(self, sink: Sink, resume_from: str = "") -> None:
+        """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them."""
+        state, step = reflector.begin(self._policy.page_size, watch_list=self._policy.watch_list, resume_from=resume_from)
         heads: list[Head] = []
         reason = ""
         while True:

@@ -17,8 +17,8 @@ class WatchPolicy:
 
     ``watch_list``: the first state comes as a stream (KEP-3157) where the server can; False asks for lists only.
     ``page_size``: objects per page of every list; 0 leaves it to the protocol. Streams have no pages.
-    ``min_watch_timeout``: watches are asked to end after a random time between this and twice this, in seconds; less than 300 is raised to 300.
-    ``internal_error_retry``: for so many seconds a watch that ends with the server's internal errors is only opened again; 0: it lists at once.
+    ``min_watch_timeout``: watches are asked to end after a random time between this and twice this, in seconds; less is raised to 300.
+    ``internal_error_retry``: for so many seconds a watch that the server's internal errors end is only opened again; 0: a list at once.
     ``backoff``: makes the delays between failures, one for each informer; None: 0.8 s doubling to 30 s with jitter, forgotten after 2 min.
     ``on_error``: is told each failure of a list or watch, beside the log. What it raises is logged and changes nothing.
     ``check_consistency``: each streamed state is compared with a list at exactly its version; a difference is an error. For tests: it costs
