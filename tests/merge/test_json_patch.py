@@ -215,3 +215,10 @@ def test_removing_and_adding_back_gives_the_document_again(doc: dict[str, Any], 
         {"op": "add", "path": path, "value": doc[name]},
     ]
     assert json_patch(doc, patch) == doc
+
+
+def test_copies_of_a_patch_add_three_mebibytes_at_most() -> None:
+    doc = {"a": {"text": "x" * 1024}}
+    with pytest.raises(PatchError, match="exceeding the limit 3145728"):
+        json_patch(doc, [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(20)])
+    assert doc == {"a": {"text": "x" * 1024}}

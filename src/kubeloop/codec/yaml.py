@@ -5,6 +5,7 @@ Source: sigs.k8s.io/yaml over go.yaml.in/yaml/v2 resolve.go: YAML 1.1 booleans, 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import IO, Any, ClassVar
@@ -53,6 +54,10 @@ for _name, (_pattern, _first) in _ALTERNATIVES.items():
 _Dumper.add_implicit_resolver(_TAG + "timestamp", re.compile(r"^\d{4}-\d\d?-\d\d?.*$|^[-+]?\d+(?::\d+)+(?:\.\d*)?$"), list("-+0123456789"))
 
 
+#: Characters of a 64-bit integer, with its base and some zeros; digits of the largest float.
+_LONGEST_INTEGER, _LONGEST_FLOAT = 70, 309
+
+
 def _bool(loader: Any, node: Any) -> bool:
     text = loader.construct_scalar(node)
     if text in _TRUE or text in _FALSE:
@@ -60,17 +65,21 @@ def _bool(loader: Any, node: Any) -> bool:
     raise yaml.constructor.ConstructorError(None, None, f"cannot decode !!str `{text}` as a !!bool", node.start_mark)
 
 
-def _int(loader: Any, node: Any) -> int | float:
-    text = loader.construct_scalar(node).replace("_", "")
-    sign, digits = (text[:1], text[1:]) if text[:1] in "+-" else ("", text)
-    lower = digits.lower()
-    if lower.startswith(("0x", "0b", "0o")):
-        value = int(lower, 0)
-    elif lower.startswith("0") and len(lower) > 1:
-        value = int(lower, 8)
-    else:
-        value = int(lower)
-    return -value if sign == "-" else value
+def _int(loader: Any, node: Any) -> int | float | str:
+    """What no 64-bit integer holds is a float where it is written in digits, and otherwise text. Source: gopkg.in/yaml.v2 resolve.go."""
+    written = str(loader.construct_scalar(node))
+    text = written.replace("_", "")
+    sign, digits = (text[:1], text[1:].lower()) if text[:1] in "+-" else ("", text.lower())
+    based = digits.startswith(("0x", "0b", "0o"))
+    if len(digits) <= _LONGEST_INTEGER:
+        value = int(digits, 0) if based else int(digits, 8 if digits.startswith("0") and len(digits) > 1 else 10)
+        value = -value if sign == "-" else value
+        if -(2**63) <= value < 2**64:
+            return value
+    number = math.inf if based or len(digits) > _LONGEST_FLOAT else float(digits)
+    if math.isinf(number):
+        return written
+    return -number if sign == "-" else number
 
 
 def _float(loader: Any, node: Any) -> float:
