@@ -178,8 +178,10 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
             errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
         if match != "NotOlderThan":
             errors.append(unsupported(_MATCH, match, ["NotOlderThan"]))
-        if options.continue_token:
-            errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    # A watch that says neither, from no version or "0", stands for one that asks for its initial events: upstream fills both in first.
+    streamed = options.send_initial_events is None and options.resource_version in ("", "0")
+    if options.continue_token and (match or streamed):
+        errors.append(forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
     return errors
 
 
