@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, defstruct
 
 from kubeloop.cache.compression import Archive, Packed
+from kubeloop.cache.keeping import LEAN, Keep, Keeper
 from kubeloop.codec.projection import Projected, Projection
 from kubeloop.meta.time import parse_time
 
@@ -158,18 +159,25 @@ def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
 
 
 class HeadReader:
-    """Makes heads of projected objects: shares what is alike, packs the document.
+    """Makes heads of projected objects: shares what is alike, packs what is kept of the document.
 
     ``paths`` are read beside the head's own fields; each becomes a field of the head's class, so that none costs a container.
+
+    Raises
+        ValueError: a path is malformed, or names what ``keep`` does not keep (constructor).
     """
 
-    def __init__(self, api_version: str, kind: str, paths: tuple[str, ...], archive: Archive, shared: Shared) -> None:
+    def __init__(self, api_version: str, kind: str, paths: tuple[str, ...], archive: Archive, shared: Shared, keep: Keep = LEAN) -> None:
+        keep.check(paths)
+        self.keeper = Keeper(keep, api_version, kind)
+        self.expects = self.keeper.expects
+        self._document = self.keeper.document
+        self._transforms = self.keeper.transforms
         self.projection = Projection(paths)
         self.archive = archive
         self.shared = shared
         self.api_version = api_version
         self.kind = kind
-        self._opening = f'{{"kind":"{kind}","apiVersion":"{api_version}",'.encode()
         #: Path to the attribute of a head that holds its value. Stays valid when paths are added behind these.
         self.attributes = names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
         made = defstruct(
@@ -185,17 +193,18 @@ class HeadReader:
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
         """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
+        kept = self._document(projected, document)
+        if self._transforms:
+            projected = self.projection.object(kept)
         metadata = projected.metadata
         shared = self.shared
-        # Items of a list carry neither kind nor apiVersion (they are the list's); at rest every document is alike.
-        whole = document if projected.kind else b"".join((self._opening, document[1:]))
         if before is None:
             name, uid, namespace = metadata.name, metadata.uid, shared.string(metadata.namespace)
-            packed = self.archive.pack(whole, namespace)
+            packed = self.archive.pack(kept, namespace)
         else:
             name, namespace = before.name, before.namespace
             uid = before.uid if before.uid == metadata.uid else metadata.uid
-            packed = self.archive.pack(whole, namespace, before._packed)
+            packed = self.archive.pack(kept, namespace, before._packed)
         return self._make(
             namespace,
             name,

@@ -33,6 +33,7 @@ class ProjectedMetadata(Struct, gc=False, frozen=True):
     labels: Raw = _NOTHING
     owner_references: Raw = field(default=_NOTHING, name="ownerReferences")
     deletion_timestamp: str | None = field(default=None, name="deletionTimestamp")
+    managed_fields: Raw = field(default=_NOTHING, name="managedFields")
 
 
 class Projected(Struct, gc=False, frozen=True):

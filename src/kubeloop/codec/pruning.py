@@ -1,0 +1,125 @@
+"""Pruning: cuts an object down to some paths, in one pass over its bytes; values stay as the server wrote them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, defstruct, field
+
+from kubeloop.codec.paths import EACH, Each, Segment, parse_path
+from kubeloop.meta.errors import DecodeError
+
+Buffer = bytes | memoryview
+
+_NOTHING = Raw(b"")
+_HERE = ""
+
+#: All of ObjectMeta but managedFields. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go.
+_METADATA = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
+    *("deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers"),
+)
+
+Tree = dict[Segment, Any]
+
+
+def covers(kept: Iterable[str], path: str) -> bool:
+    """Whether all that lies at ``path`` is kept when ``kept`` is.
+
+    Raises:
+        ValueError: a path is malformed.
+    """
+    wanted = parse_path(path)
+    if wanted in (("apiVersion",), ("kind",)):
+        return True
+    return any(wanted[: len(each)] == each for each in map(parse_path, kept))
+
+
+class Pruning:
+    """Compiled once per set of paths.
+
+    Guarantees
+        The result holds what lies at the paths, byte for byte, and nothing else. ``kind`` and ``apiVersion`` are left out.
+        A part of another type than the path wants is left out; the object is not refused for it.
+        ``metadata`` is always there, if only empty.
+
+    Raises
+        ValueError: a path is malformed (constructor). DecodeError: not a JSON object.
+    """
+
+    def __init__(self, paths: Iterable[str], *, managed_fields: bool = False) -> None:
+        """``managed_fields`` False: a path that is all of ``metadata`` does not bring them; one that names them does."""
+        tree: Tree = {"metadata": {}}
+        for path in paths:
+            segments = parse_path(path)
+            if segments == ("metadata",):
+                names = (*_METADATA, "managedFields") if managed_fields else _METADATA
+                tree["metadata"].update({name: {_HERE: {}} for name in names})
+                continue
+            node = tree
+            for segment in segments:
+                node = node.setdefault(segment, {})
+            node[_HERE] = {}
+        tree.pop("apiVersion", None)
+        tree.pop("kind", None)
+        self._tree = tree
+        metadata = _struct("Metadata", tree["metadata"])
+        rest = {segment: node for segment, node in tree.items() if segment != "metadata"}
+        pruned = defstruct("Pruned", [("metadata", metadata), *_fields(rest)], gc=False, omit_defaults=True)
+        self._decode: Callable[[Buffer], Struct] = msgspec.json.Decoder(pruned).decode
+        self._encode: Callable[[Struct], bytes] = msgspec.json.Encoder().encode
+
+    def apply(self, document: Buffer) -> bytes:
+        try:
+            return self._encode(self._decode(document))
+        except msgspec.ValidationError:
+            return self._tolerant(document)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"not JSON: {error}") from None
+
+    def _tolerant(self, document: Buffer) -> bytes:
+        tree = msgspec.json.decode(document)
+        if not isinstance(tree, dict):
+            raise DecodeError(f"wanted an object, got {bytes(document[:80])!r}")
+        kept = _cut(tree, self._tree) or {}
+        if not isinstance(kept.get("metadata"), dict):
+            kept = {"metadata": {}} | {name: value for name, value in kept.items() if name != "metadata"}
+        return msgspec.json.encode(kept)
+
+
+def _struct(name: str, tree: Tree) -> type[Struct]:
+    return defstruct(name, _fields(tree), gc=False, omit_defaults=True)
+
+
+def _fields(tree: Tree) -> list[tuple[str, Any, Any]]:
+    found: list[tuple[str, Any, Any]] = []
+    for number, (segment, node) in enumerate(tree.items()):
+        if segment != _HERE:
+            kind = _kind(node)
+            found.append((f"f{number}_", kind, field(default=_NOTHING if kind is Raw else None, name=str(segment))))
+    return found
+
+
+def _kind(node: Tree) -> Any:
+    if _HERE in node:
+        return Raw
+    if EACH not in node:
+        return _struct("Part", node) | None
+    if len(node) > 1:
+        raise ValueError("two paths disagree whether a field is a list ([*]) or an object")
+    item = _kind(node[EACH])
+    return Raw if item is Raw else types.GenericAlias(list, (item,)) | None
+
+
+def _cut(value: Any, node: Tree) -> Any:
+    if _HERE in node:
+        return value
+    if EACH in node:
+        return [kept for item in value if (kept := _cut(item, node[EACH])) is not None] if isinstance(value, list) else None
+    if not isinstance(value, dict):
+        return None
+    cut = {name: _cut(value[name], below) for name, below in node.items() if not isinstance(name, Each) and name in value}
+    return {name: kept for name, kept in cut.items() if kept is not None or _HERE in node[name]}
