@@ -7,6 +7,7 @@ from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import DeleteOptions, Fields, Labels, ListOptions, Propagation, WatchOptions, WriteOptions
 from kubeloop.client.watches import Event, Watch
+from kubeloop.client.writes import Write
 
 __all__ = [
     "Client",
@@ -22,6 +23,7 @@ __all__ = [
     "ResourceMapping",
     "Watch",
     "WatchOptions",
+    "Write",
     "WriteOptions",
     "retry_on_conflict",
 ]

@@ -18,6 +18,7 @@ from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import PAGE_SIZE, DeleteOptions, Fields, Labels, ListOptions, Match, Propagation, WatchOptions, WriteOptions
 from kubeloop.client.waiting import wait_for, wait_gone
 from kubeloop.client.watches import Watch
+from kubeloop.client.writes import Listener, Verb, WriteListeners, dry
 from kubeloop.codec import decode, decode_list, encode, require_document
 from kubeloop.config import load_config
 from kubeloop.meta import PartialObject, Resource, Status
@@ -61,6 +62,7 @@ class Client:
         self.namespace = namespace or transport.config.namespace
         self.mapper = Mapper(transport)
         self._clock: Clock = clock or SystemClock()
+        self._writes = WriteListeners()
 
     @classmethod
     def from_config(cls, kubeconfig: str | Path | None = None, context: str | None = None) -> Self:
@@ -85,6 +87,13 @@ class Client:
     async def close(self) -> None:
         """Close all connections; running calls and watches end with ``TransportError``."""
         await self.transport.close()
+
+    def on_write(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` with a ``Write`` after each write that the server has stored, before the write returns to its caller.
+
+        Returns what removes it. While nobody listens, writes pay nothing. What a listener raises is logged, not raised.
+        """
+        return self._writes.add(listener)
 
     async def mapping(self, kind: type[Resource]) -> ResourceMapping:
         """Resource and scope of a kind: from its class, or from the server's discovery where the class does not know.
@@ -178,7 +187,8 @@ class Client:
         """
         mapping = await self.mapping(type(obj))
         path = mapping.path(self._namespace_of(mapping, namespace or obj.metadata.namespace))
-        return decode(type(obj), (await self.transport.request("POST", path, query=_query(options), body=encode(obj))).body)
+        answer = await self.transport.request("POST", path, query=_query(options), body=encode(obj))
+        return await self._stored("create", decode(type(obj), answer.body), options)
 
     async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
         """Replace an object by ``obj``: the document that it was read from, with the caller's changes; unknown fields survive.
@@ -219,7 +229,7 @@ class Client:
         path = await self._path(kind, name, namespace, subresource)
         body = patch if isinstance(patch, bytes) else msgspec.json.encode(patch)
         answer = await self.transport.request("PATCH", path, query=_query(options), body=body, content_type=_PATCHES[type])
-        return decode(kind, answer.body)
+        return await self._stored("patch", decode(kind, answer.body), options)
 
     @overload
     async def delete(
@@ -276,7 +286,11 @@ class Client:
             options = msgspec.structs.replace(options, grace_period=grace_period)
         path = await self._path(kind, name, namespace)
         answer = await self.transport.request("DELETE", path, body=options.body())
-        return _deleted(kind, answer)
+        gone = _deleted(kind, answer)
+        if self._writes and not options.dry_run:
+            mapping = await self.mapping(kind)
+            self._writes.deleted(mapping, self._namespace_of(mapping, namespace) or "", name, options.uid, gone)
+        return gone
 
     async def delete_collection(
         self,
@@ -373,7 +387,14 @@ class Client:
 
     async def _put(self, obj: R, namespace: str | None, options: WriteOptions | None, subresource: str | None) -> R:
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
-        return decode(type(obj), (await self.transport.request("PUT", path, query=_query(options), body=require_document(obj))).body)
+        answer = await self.transport.request("PUT", path, query=_query(options), body=require_document(obj))
+        return await self._stored("update", decode(type(obj), answer.body), options)
+
+    async def _stored(self, verb: Verb, obj: R, options: WriteOptions | None) -> R:
+        """Tell the listeners what was written. The answer was decoded as its kind: so it is the object, not a subresource's own kind."""
+        if self._writes and not dry(options):
+            self._writes.stored(await self.mapping(type(obj)), verb, obj)
+        return obj
 
     async def _path(self, kind: type[Resource], name: str, namespace: str | None, subresource: str | None = None) -> str:
         mapping = await self.mapping(kind)

@@ -1,0 +1,120 @@
+"""Own writes: tells who asked what this client has just written, so that caches need not wait for the watch to bring it back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.options import WriteOptions
+from kubeloop.meta import Resource, Status
+from kubeloop.meta.resource import source_of
+
+log = logging.getLogger("kubeloop.client")
+
+Verb: TypeAlias = Literal["create", "update", "patch", "delete"]
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """One write that the server has confirmed.
+
+    Guarantees
+        It was stored: no dry run, nothing that was refused, nothing whose answer was lost.
+        ``document`` is the whole object as the server answered, None if the answer was a ``Status`` (most deletions).
+        ``uid`` and ``resource_version`` are "" where the answer does not say them.
+
+    Not guaranteed
+        That it is still so: somebody else may have written since. That the object exists: see ``gone``.
+        Writes that answer something else than the object are not told: scale, eviction, binding, deletion of a collection.
+    """
+
+    mapping: ResourceMapping
+    verb: Verb
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    document: bytes | None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the write ended the object's life: a deletion that waits for nothing, or a change that took its last finalizer.
+
+        A server deletes an object that is marked so as soon as it has no finalizer and no grace period left
+        (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers).
+        """
+        if self.document is None:
+            return True
+        metadata = _MARKS.decode(self.document).metadata
+        if not metadata.deletion_timestamp:
+            return self.verb == "delete"
+        return not metadata.finalizers and not metadata.deletion_grace_period_seconds
+
+
+class _Marks(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+
+
+class _Marked(msgspec.Struct):
+    metadata: _Marks
+
+
+_MARKS = msgspec.json.Decoder(_Marked)
+
+Listener: TypeAlias = Callable[[Write], object]
+
+
+class WriteListeners:
+    """Who hears of the writes of one client, in the order in which they asked. False while there is nobody."""
+
+    __slots__ = ("_listeners",)
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Returns what removes it again; twice does nothing."""
+        listeners = self._listeners
+        listeners.append(listener)
+
+        def remove() -> None:
+            if listener in listeners:
+                listeners.remove(listener)
+
+        return remove
+
+    def stored(self, mapping: ResourceMapping, verb: Verb, obj: Resource) -> None:
+        """The server answered a write with ``obj``."""
+        source = source_of(obj)
+        if source is not None:
+            metadata = obj.metadata
+            self._tell(Write(mapping, verb, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version, source.document))
+
+    def deleted(self, mapping: ResourceMapping, namespace: str, name: str, uid: str, answer: Resource | Status) -> None:
+        """The server answered a deletion. ``uid`` is what the deletion was bound to, "" if to nothing."""
+        if isinstance(answer, Status):
+            named = answer.details.uid if answer.details else ""
+            self._tell(Write(mapping, "delete", namespace, name, named or uid, "", None))
+        else:
+            self.stored(mapping, "delete", answer)
+
+    def _tell(self, write: Write) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(write)
+            except Exception:
+                # The write is done, whatever a listener makes of it: its caller must not take it for failed.
+                log.exception("a listener failed on %s of %s %s/%s", write.verb, write.mapping.kind, write.namespace, write.name)
+
+
+def dry(options: WriteOptions | None) -> bool:
+    """Whether a write was only tried."""
+    return options is not None and options.dry_run

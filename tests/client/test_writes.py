@@ -1,0 +1,158 @@
+"""``client.on_write``: what listeners are told of a client's own writes, and what they are not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.client import Client, DeleteOptions, Write, WriteOptions
+from kubeloop.meta import Conflict, NotFound, ObjectMeta, Unstructured
+
+pytestmark = pytest.mark.server
+
+FINALIZER = "example.com/hold"
+
+
+class Told:
+    def __init__(self, client: Client) -> None:
+        self.writes: list[Write] = []
+        self.remove = client.on_write(self.writes.append)
+
+    @property
+    def last(self) -> Write:
+        return self.writes[-1]
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"{write.verb} {write.name}{' (gone)' if write.gone else ''}" for write in self.writes]
+
+
+@pytest.fixture
+async def told(client: Client) -> AsyncIterator[Told]:
+    told = Told(client)
+    yield told
+    told.remove()
+
+
+def config_map(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name), data=data)
+
+
+def deployment(name: str) -> Deployment:
+    container = {"name": "c", "image": "nginx"}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, Deployment)
+
+
+async def test_each_stored_write_is_told_with_the_document_that_the_server_answered(client: Client, told: Told, namespace: str) -> None:
+    created = await client.create(config_map("a", x="1"))
+    created.data["x"] = "2"
+    await client.update(created)
+    await client.patch(ConfigMap, "a", {"data": {"x": "3"}})
+    assert told.lines == ["create a", "update a", "patch a"]
+    assert [msgspec.json.decode(write.document or b"")["data"]["x"] for write in told.writes] == ["1", "2", "3"]
+    write = told.last
+    stored = (await client.get(ConfigMap, "a")).metadata
+    assert (write.namespace, write.name, write.uid, write.resource_version) == (namespace, "a", stored.uid, stored.resource_version)
+    assert (write.mapping.gvr.resource, write.mapping.namespaced) == ("configmaps", True)
+
+
+async def test_a_status_write_is_told_as_the_whole_object(client: Client, told: Told) -> None:
+    await client.create(deployment("web"))
+    current = await client.get(Deployment, "web")
+    assert current.status is not None
+    current.status.observed_generation = 7
+    await client.update_status(current)
+    document = msgspec.json.decode(told.last.document or b"")
+    assert (told.last.verb, document["kind"], document["status"]["observedGeneration"]) == ("update", "Deployment", 7)
+    assert document["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx"
+
+
+async def test_an_answer_that_is_not_the_object_is_not_told(client: Client, told: Told) -> None:
+    await client.create(deployment("web"))
+    told.writes.clear()
+    await client.set_scale(Deployment, "web", 0)
+    await client.delete_collection(Deployment)
+    assert told.writes == []
+
+
+async def test_a_write_that_is_only_tried_is_not_told(client: Client, told: Told) -> None:
+    await client.create(config_map("a"))
+    told.writes.clear()
+    dry = WriteOptions(dry_run=True)
+    await client.create(config_map("b"), options=dry)
+    await client.patch(ConfigMap, "a", {"data": {"x": "3"}}, options=dry)
+    await client.update(await client.get(ConfigMap, "a"), options=dry)
+    await client.delete(ConfigMap, "a", options=DeleteOptions(dry_run=True))
+    assert told.writes == []
+
+
+async def test_a_write_that_is_refused_is_not_told(client: Client, told: Told) -> None:
+    old = await client.create(config_map("a"))
+    await client.patch(ConfigMap, "a", {"data": {"x": "1"}})
+    told.writes.clear()
+    old.data["x"] = "2"
+    with pytest.raises(Conflict):
+        await client.update(old)
+    with pytest.raises(NotFound):
+        await client.delete(ConfigMap, "nobody")
+    assert told.writes == []
+
+
+async def test_a_deletion_that_is_done_names_the_object_that_is_gone(client: Client, told: Told, namespace: str) -> None:
+    uid = (await client.create(config_map("a"))).metadata.uid
+    await client.delete(ConfigMap, "a")
+    write = told.last
+    assert (write.verb, write.namespace, write.name, write.uid, write.document, write.gone) == ("delete", namespace, "a", uid, None, True)
+
+
+async def test_a_deletion_that_waits_for_a_finalizer_is_a_change_and_taking_the_finalizer_ends_the_object(
+    client: Client, told: Told
+) -> None:
+    held = config_map("a")
+    held.metadata.finalizers = [FINALIZER]
+    await client.create(held)
+    await client.delete(ConfigMap, "a")
+    await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
+    assert told.lines == ["create a", "delete a", "patch a (gone)"]
+
+
+async def test_a_pod_with_a_grace_period_goes_on_existing_and_one_without_is_gone(client: Client, told: Told) -> None:
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "nginx"}]}
+    await client.create(msgspec.convert({"metadata": {"name": "a"}, "spec": spec}, Pod))
+    await client.delete(Pod, "a", grace_period=30)
+    await client.delete(Pod, "a", grace_period=0)
+    assert told.lines == ["create a", "delete a", "delete a (gone)"]
+
+
+async def test_writes_of_kinds_without_a_class_are_told_alike(client: Client, told: Told, namespace: str) -> None:
+    kind = Unstructured.of("v1", "ConfigMap")
+    obj = await client.create(kind.from_dict({"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "1"}}))
+    obj["data"]["x"] = "2"
+    await client.update(obj)
+    await client.delete(obj)
+    assert told.lines == ["create a", "update a", "delete a (gone)"]
+    assert told.last.mapping.gvr.resource == "configmaps"
+
+
+async def test_a_listener_that_was_removed_hears_nothing_and_one_that_raises_fails_no_write(
+    client: Client, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(write: Write) -> None:
+        raise RuntimeError("no")
+
+    heard: list[str] = []
+    removals = [client.on_write(broken), client.on_write(lambda write: heard.append(write.name))]
+    with caplog.at_level(logging.ERROR, "kubeloop.client"):
+        await client.create(config_map("a"))
+    assert f"a listener failed on create of ConfigMap {namespace}/a" in caplog.text
+    for remove in removals * 2:
+        remove()
+    await client.create(config_map("b"))
+    assert heard == ["a"]
