@@ -1,40 +1,37 @@
-"""Informer: one list and watch, one store, any number of handlers. Made by ``Informers.of``; never by hand.
+"""Informer: a local copy of one kind, kept equal to what servers have, and any number of handlers. Made by ``Informers.of``; never by hand.
 
-It wires the parts and decides nothing: what to ask is the reflector's, what changed is ``apply``'s, who hears it the registrations'.
+It wires the parts and decides nothing: what to ask is the reflector's, what changed is ``apply``'s, who hears it the fan-out's.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from kubeloop.cache.apply import apply
 from kubeloop.cache.compression import Archive
-from kubeloop.cache.delta_queue import Bookmark, Changed, DeltaQueue, Removed, Replaced, Resync
+from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
 from kubeloop.cache.event import Event, EventType
-from kubeloop.cache.failures import HOPELESS
+from kubeloop.cache.fanout import Around, Fanout
+from kubeloop.cache.feed import Feed
 from kubeloop.cache.head import Head, HeadReader, Shared
 from kubeloop.cache.index import Index, IndexValues, by_function, by_path
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
-from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import Handler, InformerStopped, Registration
+from kubeloop.cache.scope import Scope
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Store
 from kubeloop.cache.tasks import Tasks
 from kubeloop.cache.view import View
 from kubeloop.meta import Resource
-from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 IndexSource = str | Callable[[R], IndexValues]
 """A path (``spec.nodeName``), which costs nothing; or a function of the typed object, which decodes it at each change."""
-
-#: A handler that asks for resyncs more often gets them this often, in seconds.
-MIN_RESYNC = 1.0
 
 _log = logger_with_context("kubeloop.cache")
 
@@ -57,58 +54,67 @@ class Informer(Generic[R]):
         About 2 KiB and no parsed object per cached Pod; reading decodes a fresh one, about 30 us.
     """
 
-    def __init__(
-        self,
-        kind: type[R],
-        what: str,
-        listwatch: ListWatch,
-        scope: str | None,
-        cluster: str,
-        clock: Clock,
-        progress: Progress,
-        resync: float,
-    ) -> None:
-        self.kind = kind
+    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around) -> None:
+        """``sources``: one for each of ``scope.feeds``, in their order."""
+        self.scope = scope
+        self.kind = scope.kind
         #: The objects in words: ``pods in namespace "shop"``.
-        self.what = what
+        self.what = scope.what()
         self.synced = False
         self.stopped = False
-        #: Why the last request failed; None while all is well.
-        self.failure: Exception | None = None
-        self._listwatch = listwatch
-        self._cluster = cluster
-        self._clock = clock
-        self._progress = progress
-        self._resync_period = resync
+        self._around = around
         self._store = Store()
-        self._queue = DeltaQueue()
+        self._queue = scope.queue()
         self._archive = Archive()
         self._shared = Shared()
-        self._reader = HeadReader(kind.api_version, kind.kind, (), self._archive, self._shared)
-        self._view: View[R] = View(self._store, kind, cluster)
-        self._registrations: list[Registration[R]] = []
+        self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared)
+        self._view: View[R] = View(self._store, self.kind, around.cluster)
+        self._fanout: Fanout[R] = Fanout(self.what, around, self._resync)
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
         #: Changes told since the start, by what they were.
         self._counts = dict.fromkeys(EventType, 0)
         #: Failed requests since the start, by the name of the error.
         self._failures: Counter[str] = Counter()
-        self._now = clock.now()
-        #: When the server last showed that the cache is as it has things: by a list, an event or a bookmark. None: never yet.
+        self._now = around.clock.now()
+        #: When a server last showed that the cache is as it has things: by a list, an event or a bookmark. None: never yet.
         self._heard: float | None = None
-        self.lister: Lister[R] = Lister(self._view, scope)
+        #: What is applied now belongs to the first list of a feed.
+        self._initial = False
+        #: Put a delta behind all others; ``flush`` applies them.
+        self.push: Callable[[Changed | Removed | Bookmark], None] = self._queue.push
+        self.lister: Lister[R] = Lister(self._view, scope.namespaces)
+        self.feeds = tuple(
+            Feed(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
+        )
 
     # ------------------------------------------------------------------------------------------------------------- for users
 
     @property
     def resource_version(self) -> str:
-        """What the cache is at: the version of the list, an event or a bookmark; "" before the first list."""
-        return self._store.version
+        """What the cache is at: the version of the list, an event or a bookmark; "" before the first list.
+
+        Of several namespaces, which are watched apart, the lowest: everything up to it is here.
+        """
+        if len(self.feeds) == 1:
+            return self._store.version
+        versions = [feed.version for feed in self.feeds]
+        return "" if "" in versions else min(versions, key=lambda version: (len(version), version))
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last request failed, of one that did; None while all is well."""
+        return next((feed.failure for feed in self.feeds if feed.failure is not None), None)
 
     @property
     def reconnects(self) -> int:
-        """How often the watch ended and was opened again."""
-        return self._listwatch.reconnects
+        """How often a watch ended and was opened again."""
+        return sum(feed.listwatch.reconnects for feed in self.feeds)
+
+    @property
+    def registrations(self) -> list[Registration[R]]:
+        """The handlers that have not been removed."""
+        return self._fanout.registrations
 
     @property
     def stats(self) -> InformerStats:
@@ -117,7 +123,7 @@ class Informer(Generic[R]):
             objects=len(self._store),
             stored_bytes=sum(head.stored_bytes for head in self._store.heads()),
             events=sum(self._counts.values()),
-            pending=max((registration.pending for registration in self._registrations), default=0),
+            pending=self._fanout.pending,
             resource_version=self.resource_version,
             reconnects=self.reconnects,
             synced=self.synced,
@@ -143,19 +149,12 @@ class Informer(Generic[R]):
         """
         if self.stopped:
             raise InformerStopped(f"the informer of {self.what} has stopped; handlers must be added before")
-        first = next((handler for handler in (added, updated, deleted) if handler is not None), None)
-        name = name or str(getattr(first, "__qualname__", first))
-        period = self._resync_period if resync is None else resync
-        period = max(period, MIN_RESYNC) if period > 0 else 0.0
-        registration = Registration(name, self._clock, self._progress, period, added, updated, deleted)
+        registration = self._fanout.add(added, updated, deleted, resync, name)
+        # Between this line and the last no delta is applied: what is in the store is told here, what comes later comes as an event.
+        for head in self._view.heads(None):
+            registration.offer(Event(EventType.ADDED, head, None, self._view, initial=True, received=self._around.clock.now()))
         if self.synced:
-            # Between this line and the last no delta is applied: what is in the store is told here, what comes later comes as an event.
-            for head in self._view.heads(None):
-                registration.offer(Event(EventType.ADDED, head, None, self._view, initial=True, received=self._clock.now()))
             registration.initial_end()
-        self._registrations = [*(each for each in self._registrations if each.active), registration]
-        if self._tasks is not None:
-            self._start_handler(self._tasks, registration)
         return registration
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
@@ -191,23 +190,21 @@ class Informer(Generic[R]):
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
         """
-        if self.synced:
-            return True
-        if isinstance(self.failure, HOPELESS):
-            raise self.failure
-        return False
+        # Each is looked at, so that a hopeless one is reported even while another is merely slow.
+        return sum(feed.check() for feed in self.feeds) == len(self.feeds)
 
     def waiting_for(self) -> str:
-        return f"{self.what} ({self.failure or 'no answer from the server yet'})"
+        """What has not synced, and why."""
+        return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
 
     def start(self, tasks: Tasks) -> None:
         """List and watch, until the tasks are closed. Starting again does nothing."""
         if self._tasks is not None or self.stopped:
             return
         self._tasks = tasks
-        self._create(tasks, self._run(), f"kubeloop informer of {self.what}")
-        for registration in self._registrations:
-            self._start_handler(tasks, registration)
+        for feed in self.feeds:
+            self._create(self._run(feed), f"kubeloop informer of {feed.what}")
+        self._fanout.start(self._create)
 
     async def stop(self) -> None:
         """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers."""
@@ -217,37 +214,27 @@ class Informer(Generic[R]):
         if self._own:
             await asyncio.wait(set(self._own))
 
-    def _create(self, tasks: Tasks, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-        task = tasks.create(work, name)
+    def _create(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        task = self._tasks.create(work, name)
         self._own.add(task)
         task.add_done_callback(self._own.discard)
         return task
 
-    async def _run(self) -> None:
-        with log_context(cluster=self._cluster, informer=self.what):
-            await self._listwatch.run(self)
+    async def _run(self, feed: Feed) -> None:
+        with log_context(cluster=self._around.cluster, informer=feed.what):
+            await feed.listwatch.run(feed)
 
-    def _start_handler(self, tasks: Tasks, registration: Registration[R]) -> None:
-        self._create(tasks, self._handle(registration), f"kubeloop handler {registration.name} of {self.what}")
-        if registration.resync:
-            registration.timer = self._create(tasks, self._resync(registration), f"kubeloop resync of {self.what}")
-
-    async def _handle(self, registration: Registration[R]) -> None:
-        with log_context(cluster=self._cluster, informer=self.what, handler=registration.name):
-            await registration.run()
-
-    async def _resync(self, registration: Registration[R]) -> None:
-        while registration.active:
-            await self._clock.sleep(registration.resync)
-            if self.synced:
-                # Through the queue, so that a resync never shows a state older than an event before it.
-                self._queue.push(Resync(registration))
-                self._apply()
+    def _resync(self, registration: Registration[R]) -> None:
+        if self.synced:
+            # Through the queue, so that a resync never shows a state older than an event before it.
+            self._queue.push(Resync(registration))
+            self._apply()
 
     def _typed(self, function: Callable[[R], IndexValues]) -> Callable[[Head], IndexValues]:
         return lambda head: function(self._view.decode(head))
 
-    # --------------------------------------------------------------------------------------- for list and watch: the sink
+    # ------------------------------------------------------------------------------------------------------------ for the feeds
 
     @property
     def reader(self) -> HeadReader:
@@ -259,28 +246,27 @@ class Informer(Generic[R]):
     def listing(self) -> None:
         self._archive.listing()
 
-    def replace(self, heads: list[Head], version: str) -> None:
+    def replace(self, feed: Feed, heads: list[Head], version: str) -> None:
+        """This is all there is, in the feed's namespace if it has one."""
         self._archive.settle()
         reader = self._reader
-        self._queue.push(Replaced(tuple(head if reader.made(head) else reader.again(head) for head in heads), version))
+        current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
+        self._queue.push(Replaced(current, version, feed.namespace if len(self.feeds) > 1 else None))
+        self._initial = not feed.synced
         self.flush()
-
-    def change(self, head: Head) -> None:
-        self._queue.push(Changed(head))
-
-    def remove(self, head: Head) -> None:
-        self._queue.push(Removed(head))
-
-    def bookmark(self, version: str) -> None:
-        self._queue.push(Bookmark(version))
-
-    def watching(self) -> None:
-        self.failure = None
+        self._initial = False
+        if not feed.synced:
+            feed.synced = True
+            _log.info("%s: synced, %d objects at version %s", feed.what, len(current), version)
+            if all(each.synced for each in self.feeds):
+                self.synced = True
+                self._fanout.initial_end()
+            self._around.progress.notify()
 
     def failed(self, error: Exception) -> None:
-        self.failure = error
+        """A request of a feed failed."""
         self._failures[type(error).__name__] += 1
-        self._progress.notify()
+        self._around.progress.notify()
 
     def flush(self) -> None:
         """A batch came from the server: apply it."""
@@ -291,28 +277,13 @@ class Informer(Generic[R]):
 
     def _apply(self) -> None:
         """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
-        self._now = self._clock.now()
+        self._now = self._around.clock.now()
         queue, store, tell = self._queue, self._store, self._tell
         while queue:
-            delta = queue.pop()
-            apply(store, delta, tell)
-            if not self.synced and type(delta) is Replaced:
-                self._has_synced()
+            apply(store, queue.pop(), tell)
         if self._shared.full:
             self._shared.sweep(store.heads())
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
         self._counts[kind] += 1
-        if self._registrations:
-            event = Event(kind, head, old, self._view, not self.synced, tombstone, self._now)
-            for registration in self._registrations:
-                if handler is None or handler is registration:
-                    registration.offer(event)
-
-    def _has_synced(self) -> None:
-        self.synced = True
-        self.failure = None
-        for registration in self._registrations:
-            registration.initial_end()
-        _log.info("%s: synced, %d objects at version %s", self.what, len(self._store), self._store.version)
-        self._progress.notify()
+        self._fanout.tell(Event(kind, head, old, self._view, self._initial, tombstone, self._now), handler)

@@ -6,26 +6,27 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
+from kubeloop.cache.fanout import Around
 from kubeloop.cache.informer import IndexSource, Informer
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import InformerStopped
+from kubeloop.cache.scope import Scope
 from kubeloop.cache.tasks import Tasks
-from kubeloop.client import Client, ListOptions
-from kubeloop.client.options import Fields, Labels, field_text, label_text
-from kubeloop.meta import Resource, kind_info
+from kubeloop.client import Client
+from kubeloop.client.options import Fields, Labels
+from kubeloop.meta import Resource
 from kubeloop.timing import Clock, SystemClock
 
 R = TypeVar("R", bound=Resource)
-_Scope = tuple[type[Resource], str | None, str | None, str | None]
 
 
 class Informers:
     """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
-        Who asks for the same kind, namespace and selectors gets the same informer: one list and watch, one copy in memory.
+        Who asks for the same (see ``Scope``) gets the same informer: one list and watch, one copy in memory.
         After the block nothing of it runs: no task, no open request.
 
     Errors
@@ -35,11 +36,11 @@ class Informers:
     def __init__(self, client: Client, *, resync: float = 0.0, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         """``resync``: period in seconds of handlers that name none; 0 is never."""
         self._client = client
-        self._resync = resync
         self._clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
-        self._informers: dict[_Scope, Informer[Any]] = {}
+        self._around = Around(client.cluster, self._clock, self._progress, resync)
+        self._informers: dict[Scope[Any], Informer[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
 
@@ -47,15 +48,16 @@ class Informers:
         self,
         kind: type[R],
         *,
-        namespace: str | None = None,
+        namespace: str | Iterable[str] | None = None,
         labels: Labels | None = None,
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = (),
         page_size: int = 0,
     ) -> Informer[R]:
-        """The informer of a kind: of all namespaces, or one; of all objects, or those that match. Started with, or after, the block.
+        """The informer of a kind: of all namespaces, one, or several; of all objects, or those that match.
 
+        Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
         Both are added to an informer that exists. ``page_size`` counts for its first caller; 0 leaves it to the protocol.
 
@@ -65,16 +67,12 @@ class Informers:
         """
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
-        info = kind_info(kind)
-        if namespace is not None and info.namespaced is False:
-            raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {namespace!r} was given")
-        scope: _Scope = (kind, namespace, label_text(labels), field_text(field_selector))
+        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector)
         informer = cast("Informer[R] | None", self._informers.get(scope))
         if informer is None:
-            what = _what(info.plural or f"{info.gvk.kind} objects", info.gvk.group, namespace, scope[2], scope[3])
-            options = ListOptions(labels=labels, field_selector=field_selector)
-            listwatch = ListWatch(self._client, kind, what, namespace, options, self._clock, self._rng, WatchPolicy(page_size=page_size))
-            informer = Informer(kind, what, listwatch, namespace, self._client.cluster, self._clock, self._progress, self._resync)
+            policy = WatchPolicy(page_size=page_size)
+            sources = [ListWatch(self._client, scope, each, self._clock, self._rng, policy) for each in scope.feeds]
+            informer = Informer(scope, sources, self._around)
         informer.add_indexes(indexes or {}, paths)
         self._informers[scope] = informer
         if self._tasks is not None:
@@ -133,10 +131,3 @@ class Informers:
 
     def _missing(self) -> str:
         return "not synced: " + "; ".join(informer.waiting_for() for informer in self._informers.values() if not informer.synced)
-
-
-def _what(plural: str, group: str, namespace: str | None, labels: str | None, fields: str | None) -> str:
-    name = f"{plural}.{group}" if group else plural
-    where = "in all namespaces" if namespace is None else f'in namespace "{namespace}"'
-    chosen = [f'{what} "{selector}"' for what, selector in (("labels", labels), ("fields", fields)) if selector]
-    return " ".join([name, where, *(["with", " and ".join(chosen)] if chosen else [])])

@@ -35,7 +35,8 @@ class Lister(Generic[R]):
 
     __slots__ = ("_scope", "_view")
 
-    def __init__(self, view: View[R], scope: str | None) -> None:
+    def __init__(self, view: View[R], scope: tuple[str, ...]) -> None:
+        """``scope``: the namespaces that the informer watches, none for all."""
         self._view = view
         self._scope = scope
 
@@ -71,14 +72,13 @@ class Lister(Generic[R]):
         """What is kept decoded of one object.
 
         Raises:
-            ValueError: the kind is namespaced, the informer watches all namespaces, and none is given.
+            ValueError: the kind is namespaced, the informer watches several namespaces, and none is given.
         """
         if namespace is None:
-            if self._scope is None and kind_info(self._view.kind).namespaced:
-                raise ValueError(
-                    f'a namespace is needed to name one {self._view.kind.__name__} ("{name}"): this informer watches all of them'
-                )
-            namespace = self._scope or ""
+            if len(self._scope) != 1 and kind_info(self._view.kind).namespaced:
+                watched = f"this informer watches {', '.join(self._scope) or 'all of them'}"
+                raise ValueError(f'a namespace is needed to name one {self._view.kind.__name__} ("{name}"): {watched}')
+            namespace = self._scope[0] if self._scope else ""
         self._check(namespace)
         return self._view.get(namespace, name)
 
@@ -101,9 +101,10 @@ class Lister(Generic[R]):
         return len(self._view)
 
     def _check(self, namespace: str | None) -> None:
-        if self._scope is not None and namespace is not None and namespace != self._scope:
+        if self._scope and namespace is not None and namespace not in self._scope:
+            watched = ", ".join(f'"{name}"' for name in self._scope)
             raise OutsideScope(
-                f'this informer watches {self._view.kind.__name__} objects of namespace "{self._scope}" only, not of "{namespace}"; '
+                f'this informer watches {self._view.kind.__name__} objects of namespace {watched} only, not of "{namespace}"; '
                 "make one with informers.of(..., namespace=...)"
             )
 

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,7 +19,8 @@ from kubeloop.cache.failures import trouble_of
 from kubeloop.cache.head import Head, HeadReader
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.reflector import Install, Installed, List, ListFailed, Outcome, Page, Step, Trouble, WatchEnded, WatchError, WatchFailed
-from kubeloop.client import Client, ListOptions, WatchOptions
+from kubeloop.cache.scope import Scope
+from kubeloop.client import Client, WatchOptions
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.projection import Projected
@@ -83,20 +84,18 @@ class ListWatch:
     def __init__(
         self,
         client: Client,
-        kind: type[Resource],
-        what: str,
+        scope: Scope[Any],
         namespace: str | None,
-        lists: ListOptions,
         clock: Clock,
         rng: random.Random,
         policy: WatchPolicy | None = None,
     ) -> None:
-        """``lists`` carries the selectors. ``what`` names the objects to a person: ``pods in namespace "shop"``."""
+        """Of a scope's namespaces it takes one, None for all that there are."""
         self._client = client
-        self._kind = kind
-        self._what = what
+        self._kind: type[Resource] = scope.kind
+        self._what = scope.what(namespace)
         self._namespace = namespace
-        self._lists = lists
+        self._lists = scope.list_options
         self._clock = clock
         self._rng = rng
         self._policy = policy or WatchPolicy()

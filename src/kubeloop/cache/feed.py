@@ -1,0 +1,104 @@
+"""Feed: what one list and watch brings, on its way into an informer. An informer of several namespaces has one for each."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubeloop.cache.delta_queue import Bookmark, Changed, Removed
+from kubeloop.cache.failures import HOPELESS
+from kubeloop.cache.head import Head, HeadReader
+from kubeloop.cache.listwatch import ListWatch
+
+
+class Fed(Protocol):
+    """The informer, as its feeds know it."""
+
+    @property
+    def reader(self) -> HeadReader:
+        """Makes the heads."""
+
+    def before(self, namespace: str, name: str) -> Head | None:
+        """The state that the cache has of an object."""
+
+    def listing(self) -> None:
+        """A list begins."""
+
+    def replace(self, feed: Feed, heads: list[Head], version: str) -> None:
+        """This is all there is in this feed's namespace."""
+
+    def push(self, delta: Changed | Removed | Bookmark, /) -> None:
+        """Something happened."""
+
+    def flush(self) -> None:
+        """A batch is complete: apply it."""
+
+    def failed(self, error: Exception) -> None:
+        """A request failed; it will be tried again."""
+
+
+class Feed:
+    """The sink of one list and watch: forwards to its informer, and knows how far it is itself.
+
+    Each feed syncs, fails and relists by itself: the others do not notice.
+    """
+
+    def __init__(self, informer: Fed, listwatch: ListWatch, namespace: str | None, what: str) -> None:
+        self.namespace = namespace
+        #: The objects in words: ``pods in namespace "shop"``.
+        self.what = what
+        self.listwatch = listwatch
+        self.synced = False
+        #: The version that it is at: of the list, an event or a bookmark; "" before the first list.
+        self.version = ""
+        #: Why the last request failed; None while all is well.
+        self.failure: Exception | None = None
+        self._informer = informer
+        self._push = informer.push
+        self.before = informer.before
+        self.listing = informer.listing
+        self.flush = informer.flush
+
+    def check(self) -> bool:
+        """Whether it has synced.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
+        """
+        if self.synced:
+            return True
+        if isinstance(self.failure, HOPELESS):
+            raise self.failure
+        return False
+
+    def waiting_for(self) -> str:
+        return f"{self.what} ({self.failure or 'no answer from the server yet'})"
+
+    # --------------------------------------------------------------------------------------------- for list and watch: the sink
+
+    @property
+    def reader(self) -> HeadReader:
+        return self._informer.reader
+
+    def replace(self, heads: list[Head], version: str) -> None:
+        self.failure = None
+        self.version = version
+        self._informer.replace(self, heads, version)
+
+    def change(self, head: Head) -> None:
+        self.version = head.resource_version or self.version
+        self._push(Changed(head))
+
+    def remove(self, head: Head) -> None:
+        self.version = head.resource_version or self.version
+        self._push(Removed(head))
+
+    def bookmark(self, version: str) -> None:
+        self.version = version or self.version
+        self._push(Bookmark(version))
+
+    def watching(self) -> None:
+        self.failure = None
+
+    def failed(self, error: Exception) -> None:
+        self.failure = error
+        self._informer.failed(error)

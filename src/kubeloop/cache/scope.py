@@ -1,0 +1,83 @@
+"""Scope: everything that makes two informers different, in one value. Equal scopes share one informer: one list and watch, one copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from kubeloop.cache.delta_queue import DeltaQueue
+from kubeloop.client import ListOptions
+from kubeloop.client.options import Fields, Labels, field_text, label_text
+from kubeloop.meta import Resource, kind_info
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope(Generic[R]):
+    """Which objects an informer has, and through which queue they come.
+
+    Two are equal, and hash alike, when their informers would be interchangeable; functions are compared by identity.
+    ``namespaces`` empty means all of them; several are sorted, each once.
+    """
+
+    kind: type[R]
+    namespaces: tuple[str, ...] = ()
+    labels: str | None = None
+    field_selector: str | None = None
+    #: Makes the queue between list and watch and the store.
+    queue: Callable[[], DeltaQueue] = field(default=DeltaQueue)
+
+    @classmethod
+    def of(
+        cls,
+        kind: type[R],
+        *,
+        namespace: str | Iterable[str] | None = None,
+        labels: Labels | None = None,
+        field_selector: Fields | None = None,
+        queue: Callable[[], DeltaQueue] = DeltaQueue,
+    ) -> Scope[R]:
+        """From what ``Informers.of`` was asked for, however it was spelt.
+
+        Raises:
+            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, or a selector that selects nothing.
+            UnknownKind: the class names no kind.
+        """
+        info = kind_info(kind)
+        if namespace is None:
+            namespaces: tuple[str, ...] = ()
+        else:
+            namespaces = (namespace,) if isinstance(namespace, str) else tuple(sorted(set(namespace)))
+            if info.namespaced is False:
+                given = ", ".join(map(repr, namespaces)) or "an empty list"
+                raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
+            if not all(namespaces) or not namespaces:
+                raise ValueError(f"namespace={namespace!r} names no namespace; leave it out, or give None, for all of them")
+        return cls(kind=kind, namespaces=namespaces, labels=label_text(labels), field_selector=field_text(field_selector), queue=queue)
+
+    @property
+    def list_options(self) -> ListOptions:
+        """What each list and watch of it selects."""
+        return ListOptions(labels=self.labels, field_selector=self.field_selector)
+
+    @property
+    def feeds(self) -> tuple[str | None, ...]:
+        """The namespaces that are listed and watched, each by itself; (None,) is one watch of all of them."""
+        return self.namespaces or (None,)
+
+    def what(self, namespace: str | None = None) -> str:
+        """The objects in words, ``pods in namespace "shop"``: all, or those of one of its namespaces."""
+        info = kind_info(self.kind)
+        plural = info.plural or f"{info.gvk.kind} objects"
+        words = [f"{plural}.{info.gvk.group}" if info.gvk.group else plural]
+        names = self.namespaces if namespace is None else (namespace,)
+        if not names:
+            words.append("in all namespaces")
+        else:
+            words.append(f"in namespace{'s' if len(names) > 1 else ''} " + ", ".join(f'"{name}"' for name in names))
+        chosen = [f'{what} "{selector}"' for what, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
+        if chosen:
+            words += ["with", " and ".join(chosen)]
+        return " ".join(words)
