@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit test-real conformance bench generate lock clean
+.PHONY: help setup demo test lint types layers unit test-real conformance bench million soak generate lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,12 @@ conformance: $(STAMP)  ## replay what a real server answered and print the score
 
 bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 	@$(BIN)/python -m bench
+
+million: $(STAMP)  ## an informer with a million pods: memory, time per event
+	@$(BIN)/python -m bench million
+
+soak: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
+	@$(BIN)/python -m tests.soak $(SOAK)
 
 generate: $(STAMP)  ## regenerate models and schemas: make generate OPENAPI=DIR
 	@$(BIN)/kubeloop generate models --openapi $(OPENAPI)
