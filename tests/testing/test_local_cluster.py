@@ -12,7 +12,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver import refusals
 from kubeloop.client import Client
-from kubeloop.meta import ConfigError, Expired, Forbidden, ObjectMeta
+from kubeloop.meta import ConfigError, ConnectionRefused, Expired, Forbidden, ObjectMeta
 from kubeloop.testing import InLoopServer, LocalCluster
 from kubeloop.transport import Transport
 
@@ -96,3 +96,39 @@ async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: InLoopServ
         assert time.monotonic() - began < 5
         let_go()
         await asyncio.wait_for(listing, 5)
+
+
+async def test_a_cluster_that_was_killed_comes_back_at_its_address_for_the_same_clients_with_versions_that_begin_anew() -> None:
+    async with LocalCluster(controllers=False) as cluster:
+        for name in "abc":
+            made = await cluster.client.create(ConfigMap(metadata=ObjectMeta(name=name)))
+        before = cluster.pid
+        cluster.kill()
+        with pytest.raises(ConnectionRefused):
+            await cluster.client.get(ConfigMap, "a")
+        await asyncio.to_thread(cluster.restart)
+        assert not alive(before)
+        listed = await cluster.client.list(ConfigMap)
+        assert [one.metadata.name for one in listed if one.metadata.namespace == "default"] == []
+        assert int(listed.metadata.resource_version) < int(made.metadata.resource_version)
+
+
+async def test_a_cluster_keeps_no_more_history_than_it_was_told() -> None:
+    async with LocalCluster(controllers=False, history_revisions=4) as cluster:
+        versions = [(await cluster.client.create(ConfigMap(metadata=ObjectMeta(name=f"n{n}")))).metadata.resource_version for n in range(9)]
+        async with cluster.client.watch(ConfigMap, resource_version=versions[-4]) as events:
+            assert (await anext(aiter(events))).object.metadata.name == "n6"
+        with pytest.raises(Expired):
+            async with cluster.client.watch(ConfigMap, resource_version=versions[0]) as events:
+                await anext(aiter(events))
+
+
+@pytest.mark.parametrize("forget", [False, True], ids=["with its store", "without it"])
+async def test_a_server_in_the_loop_comes_back_after_a_crash(in_loop_server: InLoopServer, forget: bool) -> None:
+    async with Client(Transport(in_loop_server.config)) as client:
+        made = await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+        await in_loop_server.restart(forget=forget)
+        listed = await client.list(ConfigMap, namespace="default")
+        assert [one.metadata.name for one in listed] == ([] if forget else ["a"])
+        if not forget:
+            assert listed[0].metadata.resource_version == made.metadata.resource_version

@@ -1,4 +1,4 @@
-"""Forgetting history: every five minutes all that is older than five minutes, as kube-apiserver asks of etcd; and on request.
+"""Forgetting history: all that is older than some minutes, as kube-apiserver asks of etcd, or than some revisions; and on request.
 
 Source: kube-apiserver --etcd-compaction-interval.
 """
@@ -26,23 +26,31 @@ PATH = "/debug/compact"
 
 
 class Compactor:
-    """Compacts storage and watch cache together."""
+    """Compacts storage and watch cache together.
 
-    def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL) -> None:
+    Guarantees
+        History of the last ``interval`` seconds is kept, and none that is older than twice that.
+        With ``revisions``: the last so many revisions are kept, and no more than one and a half times as many, whatever their age.
+    """
+
+    def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL, revisions: int = 0) -> None:
         self._storage = storage
         self._cache = cache
         self._clock = clock
         self._interval = interval
-        self._task: asyncio.Task[None] | None = None
+        self._revisions = revisions
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="compaction")
+        self._tasks.append(asyncio.create_task(self._by_age(), name="compaction by age"))
+        if self._revisions:
+            self._tasks.append(asyncio.create_task(self._by_revisions(self._revisions), name="compaction by revisions"))
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
 
     async def compact(self, revision: int) -> None:
         """Forget what is older than ``revision``; nothing happens when it is forgotten already.
@@ -69,7 +77,12 @@ class Compactor:
             raise refusals.bad_request(str(fault)) from None
         return Answer(object={"compacted": revision or self._cache.oldest})
 
-    async def _run(self) -> None:
+    async def _by_revisions(self, kept: int) -> None:
+        while True:
+            await self._cache.reached(self._cache.oldest + kept + max(kept // 2, 1))
+            await self.compact(self._cache.revision - kept)
+
+    async def _by_age(self) -> None:
         before = 0
         while True:
             await self._clock.sleep(self._interval)

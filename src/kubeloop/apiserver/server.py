@@ -14,8 +14,8 @@ from kubeloop.apiserver.authorization import CONTROLLERS
 from kubeloop.apiserver.bootstrap import SERVICE_IP, SYSTEM, bootstrap
 from kubeloop.apiserver.builtin.admission import builtin_plugins
 from kubeloop.apiserver.builtin_resources import builtin_registry
+from kubeloop.apiserver.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.compaction import PATH as COMPACTION_PATH
-from kubeloop.apiserver.compaction import Compactor
 from kubeloop.apiserver.crd.keeper import DefinitionKeeper
 from kubeloop.apiserver.deleting import Deleter
 from kubeloop.apiserver.discovery import Discovery
@@ -49,12 +49,19 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a server is to be. ``port`` 0 takes any that is free; ``wrap`` stands between listener and pipeline, for tests."""
+    """How a server is to be. ``port`` 0 takes any that is free; ``wrap`` stands between listener and pipeline, for tests.
+
+    ``history`` (seconds) and ``history_revisions`` (a number, 0: any) say what watches and lists can go back to; beyond it is 410.
+    ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
+    """
 
     port: int = 0
     tokens: Mapping[str, User] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     wrap: Callable[[Handler], Handler] | None = None
+    history: float = INTERVAL
+    history_revisions: int = 0
+    authority: CertificateAuthority | None = None
 
 
 class ApiServer:
@@ -83,10 +90,10 @@ class ApiServer:
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
         self.writer = Writer(self.objects, self.admission, clock)
         self.deleter = Deleter(self.writer)
-        self.compactor = Compactor(self.storage, self.cache, clock)
+        self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance)
         self._health = Health()
-        self._authority = CertificateAuthority.create("kubeloop-ca")
+        self._authority = self.options.authority or CertificateAuthority.create("kubeloop-ca")
         parts = Parts(
             schemas=schemas,
             registry=self.registry,

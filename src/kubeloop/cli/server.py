@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,36 @@ _TLS_READ_SIZE = 32 * 1024
 @click.option("--kubeconfig", type=_FILE, help="Where to write an administrator's kubeconfig (mode 0600). Default: a temporary file.")
 @click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
 @click.option("--token-auth-file", type=_FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
+@click.option(
+    "--cert-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the certificate authority here (ca.crt, ca.key): kubeconfigs of one run hold for the next. Default: a new one each time.",
+)
+@click.option(
+    "--history",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds of history that watches and lists can go back to; what is older is answered with 410 Expired.",
+)
+@click.option(
+    "--history-revisions",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Keep only so many of the newest changes, whatever their age; 0: as many as come.",
+)
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
 def server(
-    port: int, kubeconfig: Path | None, no_controllers: bool, token_auth_file: Path | None, verbose: bool, exit_with_stdin: bool
+    port: int,
+    kubeconfig: Path | None,
+    no_controllers: bool,
+    token_auth_file: Path | None,
+    cert_dir: Path | None,
+    history: float,
+    history_revisions: int,
+    verbose: bool,
+    exit_with_stdin: bool,
 ) -> None:
     """Run the embedded Kubernetes API server on 127.0.0.1, over TLS, in memory.
 
@@ -63,7 +90,8 @@ def server(
         kubeconfig = Path(folder, "kubeconfig")
     kubeconfig = kubeconfig.absolute()
     try:
-        status = asyncio.run(_run(port, kubeconfig, not no_controllers, token_auth_file, exit_with_stdin))
+        settings = _Settings(port, kubeconfig, not no_controllers, token_auth_file, cert_dir, history, history_revisions, exit_with_stdin)
+        status = asyncio.run(_run(settings))
     except ModuleNotFoundError as error:
         from kubeloop.testing.extras import not_installed
 
@@ -76,17 +104,39 @@ def server(
     sys.exit(status)
 
 
-async def _run(port: int, kubeconfig: Path, controllers: bool, tokens: Path | None, exit_with_stdin: bool) -> int:
-    ending = _ending(exit_with_stdin)  # before the imports, which take most of the start: whatever is made is cleaned up
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The command line."""
+
+    port: int
+    kubeconfig: Path
+    controllers: bool
+    tokens: Path | None
+    cert_dir: Path | None
+    history: float
+    history_revisions: int
+    exit_with_stdin: bool
+
+
+async def _run(settings: _Settings) -> int:
+    ending = _ending(settings.exit_with_stdin)  # before the imports, which take most of the start: whatever is made is cleaned up
 
     from kubeloop.apiserver.authentication import read_tokens
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
     from kubeloop.apiserver.server import ApiServer, ServerOptions
     from kubeloop.cli.kubeconfig_file import writable_target
-    from kubeloop.pki.files import write_secret
+    from kubeloop.pki.files import kept_authority, write_secret
 
+    kubeconfig = settings.kubeconfig
     target = writable_target(kubeconfig)
-    api = ApiServer(ServerOptions(port=port, tokens=read_tokens(tokens) if tokens else {}))
+    options = ServerOptions(
+        port=settings.port,
+        tokens=read_tokens(settings.tokens) if settings.tokens else {},
+        history=settings.history,
+        history_revisions=settings.history_revisions,
+        authority=kept_authority(settings.cert_dir, "kubeloop-ca") if settings.cert_dir else None,
+    )
+    api = ApiServer(options)
     await api.start()
     try:
         try:
@@ -97,7 +147,7 @@ async def _run(port: int, kubeconfig: Path, controllers: bool, tokens: Path | No
         # What was made up to here stays until the end; the collector need not look at it again and again.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        return await _until(ending, _controllers(api) if controllers else None)
+        return await _until(ending, _controllers(api) if settings.controllers else None)
     finally:
         await api.stop()
 

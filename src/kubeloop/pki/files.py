@@ -1,10 +1,13 @@
-"""Files that hold secrets: readable by their owner only, and never half-written."""
+"""Files that hold secrets: readable by their owner only, and never half-written; among them an authority that outlives its process."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+
+from kubeloop.meta.errors import ConfigError
+from kubeloop.pki.authority import CertificateAuthority
 
 
 def write_secret(path: Path, content: bytes) -> None:
@@ -23,3 +26,24 @@ def write_secret(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
+    """The authority in ``folder`` (``ca.crt`` and ``ca.key``); made and written there, mode 0600, the first time.
+
+    Raises:
+        ConfigError: the files hold no authority; the text names them. OSError: they cannot be read or written.
+    """
+    certificate, key = folder / "ca.crt", folder / "ca.key"
+    if certificate.exists() and key.exists():
+        try:
+            return CertificateAuthority.load(certificate.read_bytes(), key.read_bytes())
+        except ValueError as error:
+            raise ConfigError(
+                f"{certificate} and {key} are no certificate authority: {error}; remove both, and new ones are made"
+            ) from None
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = CertificateAuthority.create(common_name)
+    write_secret(key, made.key)
+    write_secret(certificate, made.certificate)
+    return made

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.kubeconfig import kubeconfig_text
 from kubeloop.apiserver.server import ApiServer, ServerOptions
+from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.pki import CertificateAuthority
 from kubeloop.testing.faults import Faults
 from kubeloop.timing import Clock, SystemClock
 
@@ -17,9 +20,16 @@ from kubeloop.timing import Clock, SystemClock
 class InLoopServer:
     """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command."""
 
-    def __init__(self, *, clock: Clock | None = None, tokens: Mapping[str, User] | None = None) -> None:
+    def __init__(self, *, clock: Clock | None = None, tokens: Mapping[str, User] | None = None, history_revisions: int = 0) -> None:
         self.faults = Faults()
-        self.api = ApiServer(ServerOptions(tokens=tokens or {}, clock=clock or SystemClock(), wrap=self.faults.wrap))
+        self._options = ServerOptions(
+            tokens=tokens or {},
+            clock=clock or SystemClock(),
+            wrap=self.faults.wrap,
+            history_revisions=history_revisions,
+            authority=CertificateAuthority.create("kubeloop-ca"),
+        )
+        self.api = ApiServer(self._options)
 
     async def __aenter__(self) -> Self:
         await self.api.start()
@@ -27,6 +37,28 @@ class InLoopServer:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.api.stop()
+
+    async def restart(self, *, forget: bool = False) -> None:
+        """End as a crash does and start again at the same address, with the same authority. ``await crash()`` and later ``come_back``
+        are its two halves.
+
+        ``forget``: without what was stored, so that versions begin anew. Else with it, but, as a real server, unable to resume watches
+        from versions before the restart (410).
+        """
+        await self.crash()
+        await self.come_back(forget=forget)
+
+    async def crash(self) -> None:
+        """Streams break off, connections are refused."""
+        self.faults.cut_streams()
+        await self.api.stop()
+
+    async def come_back(self, *, forget: bool = False) -> None:
+        """After ``crash``. Raises ConfigError when the port was taken meanwhile."""
+        port = int(self.api.url.rpartition(":")[2])
+        storage = MemoryStorage(self._options.clock) if forget else self.api.storage
+        self.api = ApiServer(replace(self._options, port=port), storage)
+        await self.api.start()
 
     @property
     def url(self) -> str:

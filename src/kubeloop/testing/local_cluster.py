@@ -33,18 +33,32 @@ class LocalCluster:
         When it is entered, the server answers. When it is left, the process has ended and its files are gone, whatever happened.
         If this program dies, the server ends by itself.
 
+    Not guaranteed
+        That anything outlives ``kill`` and ``restart`` but address and certificate authority: the store is in memory, versions begin anew.
+
     Args:
         controllers: run the built-in controllers too (Deployments get pods, namespaces end ...).
         token_auth_file: bearer tokens, see ``kubeloop server --help``.
+        history: seconds of history that the server keeps; None: five minutes. What is older is answered with 410.
+        history_revisions: the server keeps only so many of the newest changes; None: all within ``history``.
         timeout: seconds to wait for the server to answer.
 
     Raises:
         ConfigError: it did not start; the text holds the end of its log.
     """
 
-    def __init__(self, controllers: bool = True, *, token_auth_file: Path | None = None, timeout: float = 30.0) -> None:
-        self._controllers = controllers
-        self._token_auth_file = token_auth_file
+    def __init__(
+        self,
+        controllers: bool = True,
+        *,
+        token_auth_file: Path | None = None,
+        history: float | None = None,
+        history_revisions: int | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        options = {"--token-auth-file": token_auth_file, "--history": history, "--history-revisions": history_revisions}
+        self._options = ["--no-controllers"] * (not controllers)
+        self._options += [text for name, value in options.items() if value is not None for text in (name, str(value))]
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -74,6 +88,22 @@ class LocalCluster:
             await self._client.close()
             self._client = None
         await asyncio.to_thread(self._stop)
+
+    def kill(self) -> None:
+        """End the server's process as a crash does: connections break, nothing is answered. ``restart`` brings it back."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """A new process at the same address, which the same clients trust; without anything that was stored. Kills the old one if it runs.
+
+        Raises:
+            ConfigError: as on entering, or the port was taken meanwhile.
+        """
+        self.kill()
+        self._end_process()
+        self._launch(int(self._url.rpartition(":")[2]))
 
     @contextlib.asynccontextmanager
     async def closing(self) -> AsyncIterator[Self]:
@@ -131,16 +161,16 @@ class LocalCluster:
 
     def _start(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="kubeloop-cluster-"))
-        command = [sys.executable, "-m", "kubeloop", "server", "--port", "0", "--exit-with-stdin", "--kubeconfig", str(self.kubeconfig)]
-        if not self._controllers:
-            command.append("--no-controllers")
-        if self._token_auth_file is not None:
-            command += ["--token-auth-file", str(self._token_auth_file)]
+        self._launch(0)
+
+    def _launch(self, port: int) -> None:
+        command = [sys.executable, "-m", "kubeloop", "server", "--port", str(port), "--exit-with-stdin"]
+        command += ["--kubeconfig", str(self.kubeconfig), "--cert-dir", str(self._path("authority")), *self._options]
         # The server is this very kubeloop, wherever it was imported from.
         package = str(Path(kubeloop.__file__).parent.parent)
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
         try:
-            with self._path("server.log").open("wb") as log:
+            with self._path("server.log").open("ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - this very Python, and arguments made above
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env={**os.environ, "PYTHONPATH": path}
                 )
@@ -177,6 +207,12 @@ class LocalCluster:
         return "\n".join(self.log.splitlines()[-30:])
 
     def _stop(self) -> None:
+        self._end_process()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _end_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -188,6 +224,3 @@ class LocalCluster:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,66 @@
+"""How far back a server remembers, by age and by number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kubeloop.apiserver.compaction import Compactor
+from kubeloop.apiserver.storage import MemoryStorage
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.timing import FakeClock
+
+
+class History:
+    def __init__(self, storage: MemoryStorage, cache: WatchCache) -> None:
+        self.storage = storage
+        self.cache = cache
+
+    async def write(self, count: int) -> None:
+        for _ in range(count):
+            revision = await self.storage.revision()
+            await self.storage.write(f"/registry/core/configmaps/default/n{revision}", b"{}", expected=0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    @property
+    def kept(self) -> int:
+        return self.cache.revision - self.cache.oldest
+
+
+@asynccontextmanager
+async def history(clock: FakeClock, seconds: float, revisions: int) -> AsyncIterator[History]:
+    storage = MemoryStorage(clock)
+    cache = WatchCache(storage)
+    await cache.start()
+    compactor = Compactor(storage, cache, clock, seconds, revisions)
+    compactor.start()
+    await asyncio.sleep(0)
+    yield History(storage, cache)
+    await compactor.stop()
+    await cache.stop()
+    await storage.close()
+
+
+async def test_history_of_the_last_period_is_kept_and_none_older_than_two() -> None:
+    clock = FakeClock()
+    async with history(clock, 10, 0) as past:
+        await past.write(5)
+        await clock.advance(10)
+        assert past.kept == 6
+        await past.write(3)
+        await clock.advance(9)
+        assert past.kept == 9
+        await clock.advance(1)
+        assert past.kept == 3
+
+
+@pytest.mark.parametrize("revisions", [1, 2, 10])
+async def test_no_more_changes_are_kept_than_one_and_a_half_times_the_number_and_no_fewer_than_it(revisions: int) -> None:
+    async with history(FakeClock(), 300, revisions) as past:
+        for _ in range(40):
+            await past.write(1)
+            assert min(revisions, past.cache.revision) <= past.kept <= revisions + max(revisions // 2, 1)
