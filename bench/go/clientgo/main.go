@@ -1,8 +1,9 @@
 // Command clientgo measures client-go's informer of pods, with an index by node. See ../../README.md for the line protocol.
 //
-//	clientgo -server URL -count N -last-rv RV [-content protobuf]
+//	clientgo -server URL -count N -last-rv RV [-content protobuf] [-strip]
 //	clientgo -server URL -get NAMESPACE/NAME
 //
+// -strip: a transform drops managedFields before the store takes an object.
 // The initial list is streamed (the default since 1.35) unless KUBE_FEATURE_WatchListClient=false.
 package main
 
@@ -38,6 +39,7 @@ func main() {
 	count := flag.Int("count", 0, "")
 	lastRV := flag.String("last-rv", "", "")
 	content := flag.String("content", "json", "")
+	strip := flag.Bool("strip", false, "")
 	get := flag.String("get", "", "")
 	flag.Parse()
 
@@ -66,6 +68,14 @@ func main() {
 	check(err)
 	informer := informers.NewSharedInformerFactory(clients, 0).Core().V1().Pods().Informer()
 	check(informer.AddIndexers(cache.Indexers{"node": func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }}))
+	if *strip {
+		check(informer.SetTransform(func(obj any) (any, error) {
+			if pod, ok := obj.(*corev1.Pod); ok {
+				pod.ManagedFields = nil
+			}
+			return obj, nil
+		}))
+	}
 	var updates atomic.Int64
 	seen := make(chan struct{})
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -1,6 +1,6 @@
 // Command server replays what pack wrote as a Kubernetes API server would send it: pods only, list and watch.
 //
-//	server -data DIR -listen 127.0.0.1:0 -tls 127.0.0.1:0
+//	server -data DIR [-copies N] -listen 127.0.0.1:0 -tls 127.0.0.1:0
 //
 // It prints one line, "ready HTTP-ADDRESS HTTPS-ADDRESS", when it answers.
 //
@@ -81,9 +81,8 @@ type shape struct {
 	pods, events *records
 }
 
-// added is the ADDED frame of pod i.
-func (s *shape) added(buf []byte, i int) []byte {
-	item := s.pods.slice(i, i+1)
+// added is the ADDED frame of a pod, given as an item of a list.
+func (s *shape) added(buf, item []byte) []byte {
 	if !s.protobuf {
 		item = item[:len(item)-1]
 		buf = append(buf, `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`...)
@@ -151,6 +150,9 @@ type server struct {
 	rvs    []uint64
 	listRV string
 	first  string
+	copies int
+	// Of the packed pods, by number.
+	namespaces []string
 
 	mu     sync.Mutex
 	events int
@@ -168,7 +170,7 @@ func (s *server) negotiate(accept string) *shape {
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	sh := s.negotiate(r.Header.Get("Accept"))
 	q := r.URL.Query()
-	start, n := 0, sh.pods.len()
+	start, n := 0, s.count()
 	end := n
 	if token := q.Get("continue"); token != "" {
 		b, _ := base64.RawURLEncoding.DecodeString(token)
@@ -184,32 +186,40 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 		remaining := int64(n - end)
 		meta.RemainingItemCount = &remaining
 	}
-	body := sh.pods.slice(start, end)
 	var head, tail []byte
 	if sh.protobuf {
 		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
 		b, err := meta.Marshal()
 		check(err)
 		b = field(nil, 1, b)
-		head = append(envelopeHead("v1", "PodList", len(b)+len(body)), b...)
+		length := len(b)
+		for i := start; i < end; i++ {
+			base := i % len(s.namespaces)
+			length += len(sh.pods.slice(base, base+1))
+		}
+		head = append(envelopeHead("v1", "PodList", length), b...)
 		tail = []byte{0x1a, 0, 0x22, 0}
 	} else {
 		w.Header().Set("Content-Type", "application/json")
 		b, err := json.Marshal(meta)
 		check(err)
 		head = []byte(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":%s,"items":[`, b))
-		body = bytes.TrimSuffix(body, []byte(","))
 		tail = []byte("]}\n")
 	}
-	w.Write(head)
-	for len(body) > 0 {
-		k := min(len(body), 256<<10)
-		if _, err := w.Write(body[:k]); err != nil {
-			return
+	buf := append(make([]byte, 0, 320<<10), head...)
+	for i := start; i < end; i++ {
+		buf = s.item(buf, sh, i)
+		if i == end-1 && !sh.protobuf {
+			buf = buf[:len(buf)-1] // no comma behind the last item
 		}
-		body = body[k:]
+		if len(buf) >= 256<<10 {
+			if _, err := w.Write(buf); err != nil {
+				return
+			}
+			buf = buf[:0]
+		}
 	}
-	w.Write(tail)
+	w.Write(append(buf, tail...))
 }
 
 func (s *server) watch(w http.ResponseWriter, r *http.Request) {
@@ -236,9 +246,10 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	initial := q.Get("sendInitialEvents")
 	if initial == "true" || initial == "1" || (initial == "" && rv == 0) {
 		rv, _ = strconv.ParseUint(s.listRV, 10, 64)
-		var buf []byte
-		for i := range sh.pods.len() {
-			buf = sh.added(buf[:0], i)
+		var buf, item []byte
+		for i := range s.count() {
+			item = s.item(item[:0], sh, i)
+			buf = sh.added(buf[:0], item)
 			if !send(buf) {
 				return
 			}
@@ -259,8 +270,10 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-run:
 			run = nil
+			var buf []byte
 			for i := sort.Search(events, func(i int) bool { return s.rvs[i] > rv }); i < events; i++ {
-				if !send(sh.events.slice(i, i+1)) {
+				buf = s.event(buf[:0], sh, i)
+				if !send(buf) {
 					return
 				}
 				last = strconv.FormatUint(s.rvs[i], 10)
@@ -343,7 +356,7 @@ func (s *server) handler() http.Handler {
 		var usage syscall.Rusage
 		check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 		cpu := float64(usage.Utime.Sec+usage.Stime.Sec) + float64(usage.Utime.Usec+usage.Stime.Usec)/1e6
-		answer := info{Pods: s.shapes["json"].pods.len(), Events: s.events, ListRV: s.listRV, LastRV: s.listRV, PodKey: s.first, CPU: fmt.Sprintf("%.3f", cpu)}
+		answer := info{Pods: s.count(), Events: s.events, ListRV: s.listRV, LastRV: s.listRV, PodKey: s.first, CPU: fmt.Sprintf("%.3f", cpu)}
 		if s.events > 0 {
 			answer.LastRV = strconv.FormatUint(s.rvs[s.events-1], 10)
 		}
@@ -367,7 +380,7 @@ func (s *server) selfCheck() {
 	check(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(pod, &b))
 	event := &metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: b.Bytes()}}
 	check(protobuf.NewRawSerializer(scheme.Scheme, scheme.Scheme).Encode(event, protobuf.LengthDelimitedFramer.NewFrameWriter(&want)))
-	if got := sh.added(nil, 0); !bytes.Equal(got, want.Bytes()) {
+	if got := sh.added(nil, item); !bytes.Equal(got, want.Bytes()) {
 		log.Fatalf("hand-made watch frame differs: %d bytes, want %d", len(got), want.Len())
 	}
 }
@@ -382,17 +395,24 @@ func selfSigned() tls.Certificate {
 }
 
 func main() {
+	copies := flag.Int("copies", 1, "serve each pod so many times")
 	data, listen, listenTLS := flag.String("data", "", ""), flag.String("listen", "127.0.0.1:0", ""), flag.String("tls", "127.0.0.1:0", "")
 	flag.Parse()
 	metav1.AddToGroupVersion(scheme.Scheme, metav1.SchemeGroupVersion)
-	s := &server{shapes: map[string]*shape{}, keys: map[string]int{}, run: make(chan struct{}), ended: make(chan struct{})}
+	if *copies < 1 || *copies > maxCopies {
+		log.Fatalf("-copies must be 1 to %d", maxCopies)
+	}
+	s := &server{copies: *copies, shapes: map[string]*shape{}, keys: map[string]int{}, run: make(chan struct{}), ended: make(chan struct{})}
 	for _, name := range []string{"json", "pb"} {
 		sh := &shape{protobuf: name == "pb", pods: load(*data, "pods."+name), events: load(*data, "events."+name)}
 		s.shapes[name] = sh
 	}
 	keys, rvs := load(*data, "pods.keys"), load(*data, "events.rv")
 	for i := range keys.len() {
-		s.keys[strings.TrimSpace(string(keys.slice(i, i+1)))] = i
+		key := strings.TrimSpace(string(keys.slice(i, i+1)))
+		namespace, _, _ := strings.Cut(key, "/")
+		s.keys[key] = i
+		s.namespaces = append(s.namespaces, namespace)
 	}
 	s.first = strings.TrimSpace(string(keys.slice(0, 1)))
 	for i := range rvs.len() {
