@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from kubeloop.cache.head import Head
 from kubeloop.cache.view import View
-from kubeloop.meta import ObjectKey, Resource
+from kubeloop.meta import ObjectKey, Resource, Unstructured
 
 R = TypeVar("R", bound=Resource)
 
@@ -52,6 +52,10 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
             DecodeError: the object does not fit its type.
         """
         return self.view.decode(self.head)
+
+    def unstructured(self) -> Unstructured:
+        """The object as ``head`` has it, as a tree: also one that does not fit its type."""
+        return self.view.unstructured(self.head)
 
     def old_object(self) -> R | None:
         """The object as ``old`` has it.

@@ -67,8 +67,8 @@ class Informer(Generic[R]):
         self._queue = scope.queue()
         self._archive = Archive()
         self._shared = Shared()
-        self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared)
-        self._view: View[R] = View(self._store, self.kind, around.cluster)
+        self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared, scope.keep)
+        self._view: View[R] = View(self._store, self.kind, around.cluster, scope.keep)
         self._fanout: Fanout[R] = Fanout(self.what, around, self._resync)
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
@@ -161,7 +161,7 @@ class Informer(Generic[R]):
         """More indexes, complete at once, and more ``paths`` that heads carry. Objects that are cached are read again (15 us each).
 
         Raises:
-            ValueError: an index of that name is there with another source, or a path is malformed.
+            ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
         """
         present = self._store.indexes
         for name, source in indexes.items():
@@ -170,7 +170,7 @@ class Informer(Generic[R]):
         new = {name: source for name, source in indexes.items() if name not in present}
         wanted = (*self._reader.projection.paths, *(source for source in new.values() if isinstance(source, str)), *paths)
         if set(wanted) - set(self._reader.projection.paths):
-            self._reader = HeadReader(self.kind.api_version, self.kind.kind, wanted, self._archive, self._shared)
+            self._reader = HeadReader(self.kind.api_version, self.kind.kind, wanted, self._archive, self._shared, self.scope.keep)
             for head in self._store.heads():
                 self._store.put(self._reader.again(head))
         for name, source in new.items():

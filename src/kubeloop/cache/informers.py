@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, cast
 
 from kubeloop.cache.fanout import Around
 from kubeloop.cache.informer import IndexSource, Informer
+from kubeloop.cache.keeping import Keep, Transform
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.progress import Progress
@@ -16,7 +17,7 @@ from kubeloop.cache.scope import Scope
 from kubeloop.cache.tasks import Tasks
 from kubeloop.client import Client
 from kubeloop.client.options import Fields, Labels
-from kubeloop.meta import Resource
+from kubeloop.meta import PartialObject, Resource
 from kubeloop.timing import Clock, SystemClock
 
 R = TypeVar("R", bound=Resource)
@@ -53,21 +54,52 @@ class Informers:
         field_selector: Fields | None = None,
         indexes: Mapping[str, IndexSource[R]] | None = None,
         paths: Iterable[str] = (),
+        fields: Iterable[str] = (),
+        transform: Transform | None = None,
+        managed_fields: bool = False,
         page_size: int = 0,
     ) -> Informer[R]:
         """The informer of a kind: of all namespaces, one, or several; of all objects, or those that match.
 
         Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
-        Both are added to an informer that exists. ``page_size`` counts for its first caller; 0 leaves it to the protocol.
+        ``fields``, ``transform``, ``managed_fields``: what is kept of each object, all but managedFields unless told (see ``Keep``); what
+        is read from an informer with ``fields`` or ``transform`` is refused by ``client.update``, which would erase the rest.
+        ``indexes`` and ``paths`` are added to an informer that exists. ``page_size`` counts for its first caller (0: the usual one).
 
         Raises:
             ValueError: a namespace for a cluster-scoped kind, a malformed path, or an index that exists with another source.
             UnknownKind: the class names no kind. InformerStopped: the block has ended.
         """
+        if isinstance(fields, str):
+            raise TypeError(f"fields={fields!r} is text; give a list of paths: fields=[{fields!r}] (a selector is field_selector=...)")
+        keep = Keep(managed_fields, False, tuple(dict.fromkeys(fields)), transform)
+        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
+        return self._of(scope, indexes, paths, page_size)
+
+    def metadata(
+        self,
+        kind: type[Resource],
+        *,
+        namespace: str | Iterable[str] | None = None,
+        labels: Labels | None = None,
+        field_selector: Fields | None = None,
+        indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
+        paths: Iterable[str] = (),
+        managed_fields: bool = False,
+        page_size: int = 0,
+    ) -> Informer[PartialObject]:
+        """The informer of a kind's metadata, and of nothing else: that is all a server is asked for. Else as ``of``.
+
+        Source: Kubernetes API concepts, "Metadata-only fetches".
+        """
+        keep = Keep(managed_fields, True)
+        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
+        return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
+
+    def _of(self, scope: Scope[R], indexes: Mapping[str, IndexSource[R]] | None, paths: Iterable[str], page_size: int) -> Informer[R]:
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector)
         informer = cast("Informer[R] | None", self._informers.get(scope))
         if informer is None:
             policy = WatchPolicy(page_size=page_size)

@@ -34,6 +34,9 @@ IDENTITY = tuple(
 #: What a server answers with when asked for metadata alone. Source: k8s.io/apimachinery pkg/apis/meta/v1 (PartialObjectMetadata).
 PARTIAL = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
 
+_AS = "application/json;as="
+_JSON = ";g=meta.k8s.io;v=v1,application/json"
+
 
 class Keep(Struct, frozen=True, gc=False):
     """What is kept of each object. Equal ones may share an informer; so a transform is the same only if it is the same function.
@@ -65,6 +68,15 @@ class Keep(Struct, frozen=True, gc=False):
         if self.transform is not None:
             return "its informer keeps what a transform made of it (transform=...)"
         return ""
+
+    @property
+    def accept(self) -> str:
+        """The media types to ask for. A server that cannot send metadata alone may send whole objects."""
+        return f"{_AS}PartialObjectMetadata{_JSON}" if self.metadata_only else "application/json"
+
+    @property
+    def accept_list(self) -> str:
+        return f"{_AS}PartialObjectMetadataList{_JSON}" if self.metadata_only else "application/json"
 
     @property
     def form(self) -> str:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from kubeloop.cache.head import Head
 from kubeloop.cache.index import index_key
 from kubeloop.cache.view import View
-from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, kind_info, parse_label_selector, selector_from_labels
+from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info, parse_label_selector, selector_from_labels
 
 R = TypeVar("R", bound=Resource)
 Labels = str | Mapping[str, str] | Selector
@@ -44,6 +44,11 @@ class Lister(Generic[R]):
         """One object; None if it is not in the cache. Cluster-scoped kinds and informers of one namespace need no ``namespace``."""
         head = self.head(name, namespace)
         return None if head is None else self._view.decode(head)
+
+    def unstructured(self, name: str, namespace: str | None = None) -> Unstructured | None:
+        """One object as the tree that is kept of it: also one that does not fit its type. None if it is not in the cache."""
+        head = self.head(name, namespace)
+        return None if head is None else self._view.unstructured(head)
 
     def by_key(self, key: ObjectKey) -> R | None:
         """The object that a key names; the key's cluster is not looked at."""

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
@@ -20,13 +20,13 @@ from kubeloop.cache.head import Head, HeadReader
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.reflector import Install, Installed, List, ListFailed, Outcome, Page, Step, Trouble, WatchEnded, WatchError, WatchFailed
 from kubeloop.cache.scope import Scope
-from kubeloop.client import Client, WatchOptions
+from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.projection import Projected
 from kubeloop.meta import ApiError, ConfigError, DecodeError, KubeloopError, Resource, Status, TransportError
 from kubeloop.timing import Backoff, Clock
-from kubeloop.transport import logger_with_context
+from kubeloop.transport import Stream, logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
 
@@ -95,6 +95,7 @@ class ListWatch:
         self._kind: type[Resource] = scope.kind
         self._what = scope.what(namespace)
         self._namespace = namespace
+        self._keep = scope.keep
         self._lists = scope.list_options
         self._clock = clock
         self._rng = rng
@@ -154,6 +155,9 @@ class ListWatch:
         except ValueError as error:
             raise ConfigError(str(error)) from None
 
+    def _stream(self, path: str, options: ListOptions | WatchOptions, accept: str) -> AbstractAsyncContextManager[Stream]:
+        return self._client.transport.stream("GET", path, query=options.query(), accept=accept)
+
     # ---------------------------------------------------------------------------------------------------------------- list
 
     async def _list(self, step: List, sink: Sink, heads: list[Head]) -> Outcome:
@@ -162,7 +166,7 @@ class ListWatch:
         version = None if step.token or not step.version else step.version
         options = msgspec.structs.replace(self._lists, limit=step.limit, resource_version=version, continue_token=step.token)
         path = await self._path()
-        async with self._silence(LIST_SILENCE) as heard, self._client.transport.stream("GET", path, query=options.query()) as stream:
+        async with self._silence(LIST_SILENCE) as heard, self._stream(path, options, self._keep.accept_list) as stream:
             async for chunk in stream.chunks():
                 heard()
                 for projected, document in splitter.feed(chunk):
@@ -175,7 +179,7 @@ class ListWatch:
         return Page(metadata.resource_version, metadata.continue_)
 
     def _take(self, projected: Projected, document: memoryview, reader: HeadReader, sink: Sink, heads: list[Head]) -> None:
-        if (projected.kind and not self._expected(projected)) or not projected.metadata.name:
+        if (projected.kind and not reader.expects(projected)) or not projected.metadata.name:
             _skip(self._what, projected)
             return
         metadata = projected.metadata
@@ -223,7 +227,7 @@ class ListWatch:
             async with asyncio.timeout(None) as scope:
                 overdue = self._clock.call_later(seconds + GRACE, lambda: scope.reschedule(loop.time()))
                 try:
-                    async with self._client.transport.stream("GET", path, query=options.query()) as stream:
+                    async with self._stream(path, options, self._keep.accept) as stream:
                         progress.opened = self.watching = True
                         self.watches += 1
                         sink.watching()
@@ -262,8 +266,7 @@ class ListWatch:
 
     def _frames(self, frames: list[memoryview], sink: Sink, progress: _WatchProgress) -> None:
         reader = sink.reader
-        read, make, before = reader.projection.event, reader.head, sink.before
-        expected, api_version = self._kind.kind, self._kind.api_version
+        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
         try:
             for frame in frames:
                 kind, projected, document = read(frame)
@@ -271,7 +274,7 @@ class ListWatch:
                 if kind == "ERROR":
                     raise _ErrorEvent(_status(document))
                 metadata = projected.metadata
-                if projected.kind != expected or projected.api_version != api_version or not (metadata.name or kind == "BOOKMARK"):
+                if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
                     _skip(self._what, projected)
                     continue
                 if kind == "BOOKMARK":
@@ -285,9 +288,6 @@ class ListWatch:
                 progress.version = metadata.resource_version or progress.version
         finally:
             sink.flush()
-
-    def _expected(self, projected: Projected) -> bool:
-        return projected.kind == self._kind.kind and projected.api_version == self._kind.api_version
 
 
 class _WatchProgress:

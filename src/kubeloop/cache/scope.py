@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from kubeloop.cache.delta_queue import DeltaQueue
+from kubeloop.cache.keeping import LEAN, Keep
 from kubeloop.client import ListOptions
 from kubeloop.client.options import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info
@@ -26,6 +27,8 @@ class Scope(Generic[R]):
     namespaces: tuple[str, ...] = ()
     labels: str | None = None
     field_selector: str | None = None
+    #: What is kept of a document.
+    keep: Keep = LEAN
     #: Makes the queue between list and watch and the store.
     queue: Callable[[], DeltaQueue] = field(default=DeltaQueue)
 
@@ -37,6 +40,7 @@ class Scope(Generic[R]):
         namespace: str | Iterable[str] | None = None,
         labels: Labels | None = None,
         field_selector: Fields | None = None,
+        keep: Keep = LEAN,
         queue: Callable[[], DeltaQueue] = DeltaQueue,
     ) -> Scope[R]:
         """From what ``Informers.of`` was asked for, however it was spelt.
@@ -55,7 +59,8 @@ class Scope(Generic[R]):
                 raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
             if not all(namespaces) or not namespaces:
                 raise ValueError(f"namespace={namespace!r} names no namespace; leave it out, or give None, for all of them")
-        return cls(kind=kind, namespaces=namespaces, labels=label_text(labels), field_selector=field_text(field_selector), queue=queue)
+        selectors = {"labels": label_text(labels), "field_selector": field_text(field_selector)}
+        return cls(kind=kind, namespaces=namespaces, keep=keep, queue=queue, **selectors)
 
     @property
     def list_options(self) -> ListOptions:
@@ -77,6 +82,8 @@ class Scope(Generic[R]):
             words.append("in all namespaces")
         else:
             words.append(f"in namespace{'s' if len(names) > 1 else ''} " + ", ".join(f'"{name}"' for name in names))
+        if self.keep.metadata_only:
+            words[0] = f"metadata of {words[0]}"
         chosen = [f'{what} "{selector}"' for what, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
         if chosen:
             words += ["with", " and ".join(chosen)]
