@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from kubeloop.cache.event import Event
+from kubeloop.cache.buffer import Replay
+from kubeloop.cache.event import Event, EventType
+from kubeloop.cache.head import Head
 from kubeloop.cache.progress import Progress
-from kubeloop.cache.registration import Handler, Registration
+from kubeloop.cache.registration import Callbacks, Registration
+from kubeloop.cache.view import View
 from kubeloop.meta import Resource
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
@@ -34,12 +37,16 @@ class Around:
 
 
 class Fanout(Generic[R]):
-    """The handlers of one informer."""
+    """The handlers of one informer. Their names are unique: a second "web" is "web#2"."""
 
-    def __init__(self, what: str, around: Around, resync: Callable[[Registration[R]], None]) -> None:
-        """``resync`` is called when a handler's resync is due."""
+    def __init__(
+        self, what: str, around: Around, view: View[R], synced: Callable[[], bool], resync: Callable[[Registration[R]], None]
+    ) -> None:
+        """``view`` is for events. ``synced``: whether the informer is; raises where waiting is hopeless. ``resync``: a handler's is due."""
         self._what = what
         self._around = around
+        self._view = view
+        self._synced = synced
         self._resync = resync
         self._create: Create | None = None
         self._registrations: list[Registration[R]] = []
@@ -47,24 +54,28 @@ class Fanout(Generic[R]):
     @property
     def registrations(self) -> list[Registration[R]]:
         """The handlers that have not been removed."""
-        return [each for each in self._registrations if each.active]
+        return list(self._registrations)
 
     @property
     def pending(self) -> int:
         """Events that wait for the slowest handler."""
         return max((registration.pending for registration in self._registrations), default=0)
 
-    def add(
-        self, added: Handler[R] | None, updated: Handler[R] | None, deleted: Handler[R] | None, resync: float | None, name: str
-    ) -> Registration[R]:
+    def add(self, calls: Callbacks[R]) -> Registration[R]:
         """A new handler; it hears nothing before it is told."""
-        first = next((handler for handler in (added, updated, deleted) if handler is not None), None)
-        name = name or str(getattr(first, "__qualname__", first))
-        period = self._around.resync if resync is None else resync
-        period = max(period, MIN_RESYNC) if period > 0 else 0.0
-        registration = Registration(name, self._around.clock, self._around.progress, period, added, updated, deleted)
-        self._registrations = [*self.registrations, registration]
+        first = next((handler for handler in (calls.added, calls.updated, calls.deleted) if handler is not None), None)
+        name = self._unique(calls.name or str(getattr(first, "__qualname__", first)))
+        period = calls.resync
+        if 0 < period < MIN_RESYNC:
+            _log.warning("handler %s of %s: a resync every %g s is too often; it is every %g s", name, self._what, period, MIN_RESYNC)
+            period = MIN_RESYNC
+        calls = replace(calls, name=name, resync=max(period, 0.0))
+        registration = Registration(calls, self._around.clock, self._around.progress, self._synced, self._removed)
+        # Another list, not this one changed: a handler may be added or removed while events are told.
+        self._registrations = [*self._registrations, registration]
         if self._create is not None:
+            if calls.resync:
+                _log.info("handler %s of %s came late; its resyncs are every %g s from now", name, self._what, calls.resync)
             self._start(self._create, registration)
         return registration
 
@@ -74,16 +85,38 @@ class Fanout(Generic[R]):
         for registration in self._registrations:
             self._start(create, registration)
 
+    def stop(self) -> None:
+        """Drop what waits, and let no handler be called again."""
+        for registration in self._registrations:
+            registration.remove()
+
     def tell(self, event: Event[R], handler: object = None) -> None:
         """All handlers, or one, hear of it when their turn comes."""
         for registration in self._registrations:
             if handler is None or handler is registration:
                 registration.offer(event)
 
+    def replay(self, kind: EventType, heads: list[Head], received: float, handler: object = None) -> None:
+        """All handlers, or one, hear of each of these, one after the other."""
+        for registration in self._registrations:
+            if handler is None or handler is registration:
+                registration.replay(Replay(kind, heads, self._view, received))
+
     def initial_end(self) -> None:
         """What all handlers were told so far is their initial state."""
         for registration in self._registrations:
             registration.initial_end()
+
+    def _unique(self, name: str) -> str:
+        taken = {registration.name for registration in self._registrations}
+        number, wanted = 1, name
+        while name in taken:
+            number += 1
+            name = f"{wanted}#{number}"
+        return name
+
+    def _removed(self, registration: Registration[R]) -> None:
+        self._registrations = [each for each in self._registrations if each is not registration]
 
     def _start(self, create: Create, registration: Registration[R]) -> None:
         create(self._handle(registration), f"kubeloop handler {registration.name} of {self._what}")

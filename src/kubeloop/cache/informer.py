@@ -16,15 +16,16 @@ from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced, Res
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.fanout import Around, Fanout
 from kubeloop.cache.feed import Feed
+from kubeloop.cache.filtering import Predicate
 from kubeloop.cache.head import Head, HeadReader, Shared
 from kubeloop.cache.index import Index, IndexValues, by_function, by_path
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
-from kubeloop.cache.registration import Handler, InformerStopped, Registration
+from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Store
-from kubeloop.cache.tasks import Tasks
+from kubeloop.cache.tasks import Tasks, end
 from kubeloop.cache.view import View
 from kubeloop.meta import Resource
 from kubeloop.transport import log_context, logger_with_context
@@ -69,7 +70,7 @@ class Informer(Generic[R]):
         self._shared = Shared()
         self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared, scope.keep)
         self._view: View[R] = View(self._store, self.kind, around.cluster, scope.keep)
-        self._fanout: Fanout[R] = Fanout(self.what, around, self._resync)
+        self._fanout: Fanout[R] = Fanout(self.what, around, self._view, self.check, self._resync)
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
         #: Changes told since the start, by what they were.
@@ -81,6 +82,8 @@ class Informer(Generic[R]):
         self._heard: float | None = None
         #: What is applied now belongs to the first list of a feed.
         self._initial = False
+        #: It is told as a whole, afterwards.
+        self._quiet = False
         #: Put a delta behind all others; ``flush`` applies them.
         self.push: Callable[[Changed | Removed | Bookmark], None] = self._queue.push
         self.lister: Lister[R] = Lister(self._view, scope.namespaces)
@@ -135,6 +138,8 @@ class Informer(Generic[R]):
         added: Handler[R] | None = None,
         updated: Handler[R] | None = None,
         deleted: Handler[R] | None = None,
+        where: Predicate | None = None,
+        coalesce: bool = False,
         resync: float | None = None,
         name: str = "",
     ) -> Registration[R]:
@@ -142,17 +147,20 @@ class Informer(Generic[R]):
 
         ``resync``: every so many seconds ``updated`` is called for each object with ``event.type`` "resync" (0: never; at least 1);
         None is what the informers were made with.
-        ``name`` is for log records. The same functions may be registered several times: each registration is told.
+        ``where``: only objects whose head it accepts exist for this handler (see ``Filter``); nothing is decoded for that.
+        ``coalesce``: changes of one object that wait for a slow handler become one (see ``merge``); the order between objects is lost.
+        ``name`` is for logs and metrics. The same functions may be registered several times: each registration is told.
 
         Raises:
             InformerStopped: nobody would ever call them.
         """
         if self.stopped:
             raise InformerStopped(f"the informer of {self.what} has stopped; handlers must be added before")
-        registration = self._fanout.add(added, updated, deleted, resync, name)
+        period = self._around.resync if resync is None else resync
+        calls = Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
+        registration = self._fanout.add(calls)
         # Between this line and the last no delta is applied: what is in the store is told here, what comes later comes as an event.
-        for head in self._view.heads(None):
-            registration.offer(Event(EventType.ADDED, head, None, self._view, initial=True, received=self._around.clock.now()))
+        self._fanout.replay(EventType.ADDED, self._store.heads(), self._around.clock.now(), registration)
         if self.synced:
             registration.initial_end()
         return registration
@@ -208,11 +216,13 @@ class Informer(Generic[R]):
 
     async def stop(self) -> None:
         """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers."""
+        self.close()
+        await end(self._own, self._around.clock)
+
+    def close(self) -> None:
+        """Its handlers hear nothing more and none can be added."""
         self.stopped = True
-        for task in self._own:
-            task.cancel()
-        if self._own:
-            await asyncio.wait(set(self._own))
+        self._fanout.stop()
 
     def _create(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -251,10 +261,15 @@ class Informer(Generic[R]):
         self._archive.settle()
         reader = self._reader
         current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
-        self._queue.push(Replaced(current, version, feed.namespace if len(self.feeds) > 1 else None))
+        namespace = feed.namespace if len(self.feeds) > 1 else None
         self._initial = not feed.synced
+        # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
+        self._quiet = self._initial and not self._store.heads(namespace)
+        self._queue.push(Replaced(current, version, namespace))
         self.flush()
-        self._initial = False
+        if self._quiet:
+            self._fanout.replay(EventType.ADDED, self._store.heads(namespace), self._now)
+        self._initial = self._quiet = False
         if not feed.synced:
             feed.synced = True
             _log.info("%s: synced, %d objects at version %s", feed.what, len(current), version)
@@ -280,10 +295,17 @@ class Informer(Generic[R]):
         self._now = self._around.clock.now()
         queue, store, tell = self._queue, self._store, self._tell
         while queue:
-            apply(store, queue.pop(), tell)
+            delta = queue.pop()
+            if type(delta) is Resync:
+                heads = store.heads()
+                self._counts[EventType.RESYNC] += len(heads)
+                self._fanout.replay(EventType.RESYNC, heads, self._now, delta.handler)
+            else:
+                apply(store, delta, tell)
         if self._shared.full:
             self._shared.sweep(store.heads())
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
         self._counts[kind] += 1
-        self._fanout.tell(Event(kind, head, old, self._view, self._initial, tombstone, self._now), handler)
+        if not self._quiet:
+            self._fanout.tell(Event(kind, head, old, self._view, self._initial, tombstone, self._now), handler)

@@ -140,7 +140,7 @@ class Informers:
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._ended:
             raise InformerStopped("informers live for one block; make new ones")
-        self._tasks = Tasks()
+        self._tasks = Tasks(self._clock)
         for informer in self._informers.values():
             informer.start(self._tasks)
         return self
@@ -149,7 +149,7 @@ class Informers:
         self._ended = True
         tasks, self._tasks = self._tasks, None
         for informer in self._informers.values():
-            informer.stopped = True
+            informer.close()
         self._progress.notify()
         if tasks is not None:
             await tasks.close()

@@ -1,9 +1,47 @@
-"""Tasks that live as long as a block. Unlike ``asyncio.TaskGroup`` an error of the block leaves it as it is, not wrapped in a group."""
+"""Tasks that live as long as a block, and how they end.
+
+Unlike with ``asyncio.TaskGroup`` an error of the block leaves it as it is, not wrapped in a group.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
+
+from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
+
+#: A task that goes on although it was cancelled is cancelled again after so many seconds ...
+PATIENCE = 5.0
+#: ... so often, and then left to itself: whoever stops must be able to go on.
+ATTEMPTS = 3
+
+_log = logger_with_context("kubeloop.cache")
+
+
+async def end(tasks: Iterable[asyncio.Task[None]], clock: Clock) -> None:
+    """Cancel them and wait for their ends.
+
+    Not guaranteed
+        The end of one that swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is named in the log and left.
+    """
+    left = {task for task in tasks if not task.done()}
+    for attempt in range(1, ATTEMPTS + 1):
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        waiting = asyncio.ensure_future(asyncio.wait(left))
+        timer = clock.call_later(PATIENCE, waiting.cancel)
+        try:
+            await asyncio.wait({waiting})
+        finally:
+            timer.cancel()
+            waiting.cancel()
+        left = {task for task in left if not task.done()}
+        for task in left:
+            then = "cancelling it again" if attempt < ATTEMPTS else "left behind, still running"
+            _log.warning("%s goes on although it was cancelled %g s ago; %s", task.get_name(), PATIENCE, then)
 
 
 class Tasks:
@@ -11,10 +49,11 @@ class Tasks:
 
     Guarantees
         After ``close`` none of them runs. If one fails, which only a defect does, the block is cancelled and ``close`` raises that error:
-        a program never runs on with a cache that stands still.
+        a program never runs on with a cache that stands still. (For one that ignores its cancellation see ``end``.)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._parent = asyncio.current_task()
         self._running: set[asyncio.Task[None]] = set()
         self._crash: BaseException | None = None
@@ -29,11 +68,8 @@ class Tasks:
     async def close(self) -> None:
         """Cancel all, wait for their ends, raise what one of them failed with."""
         self._closing = True
-        for task in self._running:
-            task.cancel()
         try:
-            if self._running:
-                await asyncio.wait(set(self._running))
+            await end(self._running, self._clock)
         finally:
             crash, self._crash = self._crash, None
             if crash is not None:
