@@ -54,15 +54,17 @@ def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
     # An object of another namespace has no place in the list of one: the next list could never take it away again.
     heads = delta.heads if scope is None else [head for head in delta.heads if head.namespace == scope]
     present: dict[str, set[str]] = {}
-    if len(store):
-        for head in heads:
-            present.setdefault(head.namespace, set()).add(head.name)
-    vanished = [head for head in store.heads(scope) if head.name not in present.get(head.namespace, ())]
-    for head in vanished:
-        store.remove(head.namespace, head.name)
-    before = [store.put(head) for head in heads]
-    store.version = delta.version
-    # The whole replacement is done before the first change is told: a reader sees the old list or the new one, never half.
+    # The whole replacement is done before the first change is told, and is one moment for other threads:
+    # a reader sees the old list or the new one, never half.
+    with store.lock:
+        if len(store):
+            for head in heads:
+                present.setdefault(head.namespace, set()).add(head.name)
+        vanished = [head for head in store.heads(scope) if head.name not in present.get(head.namespace, ())]
+        for head in vanished:
+            store.remove(head.namespace, head.name)
+        before = [store.put(head) for head in heads]
+        store.version = delta.version
     for head in vanished:
         tell(_DELETED, head, head, True)
     for head, old in zip(heads, before, strict=True):

@@ -1,0 +1,115 @@
+"""Copy-on-write map: a dict in parts, which a snapshot shares instead of copying. Knows nothing of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+#: A part that grows beyond this is split. What a dict of 1024 slots holds, so that its halves fill one of 512 to the brim.
+PART = 682
+
+
+class CowMap(Generic[V]):
+    """Text to values.
+
+    Guarantees
+        What ``snapshot`` returned never changes. A snapshot costs 8 bytes for every few hundred values; after it the first change of
+        each part copies that part (2 us), once for any number of snapshots taken before. Nothing is ever copied or rebuilt whole.
+        ``get`` may be called from any thread at any time; everything else needs one caller at a time.
+
+    Not guaranteed
+        Order, beyond a part's worth of values (682); up to there the order in which keys came.
+
+    Linear hashing (Litwin 1980): whichever part overflows, the next one in turn is split, so the number of parts alone says where a key is.
+    """
+
+    __slots__ = ("_own", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[dict[str, V]] = [{}]
+        #: The parts that no snapshot shares, by number; None: there was no snapshot yet, all are our own.
+        self._own: set[int] | None = None
+
+    def get(self, key: str) -> V | None:
+        # Read once: a split makes a new list and new parts, and leaves those that a reader holds as they were.
+        parts = self._parts
+        count = len(parts)
+        return parts[0].get(key) if count == 1 else parts[_place(key, count)].get(key)
+
+    def put(self, key: str, value: V) -> V | None:
+        """Add or replace; returns the value before."""
+        parts = self._parts
+        count = len(parts)
+        place = 0 if count == 1 else _place(key, count)
+        part = parts[place] if self._own is None or place in self._own else self._copied(place)
+        old = part.get(key)
+        part[key] = value
+        if old is None and len(part) > PART:
+            self._split()
+        return old
+
+    def pop(self, key: str) -> V | None:
+        """Remove; returns the value, None if it was not there."""
+        parts = self._parts
+        place = _place(key, len(parts))
+        if key not in parts[place]:
+            return None
+        part = parts[place] if self._own is None or place in self._own else self._copied(place)
+        old = part.pop(key)
+        if len(parts) > 1 and len(part) < PART // 8:
+            self._join()
+        return old
+
+    def snapshot(self) -> tuple[dict[str, V], ...]:
+        """The parts as they are now, for reading only."""
+        self._own = set()
+        return tuple(self._parts)
+
+    def values(self) -> Iterator[V]:
+        return chain.from_iterable(map(dict.values, self._parts))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __bool__(self) -> bool:
+        return any(self._parts)
+
+    def _copied(self, place: int) -> dict[str, V]:
+        part = self._parts[place] = self._parts[place].copy()
+        if self._own is not None:
+            self._own.add(place)
+        return part
+
+    def _split(self) -> None:
+        count = len(self._parts)
+        place = count - (1 << (count.bit_length() - 1))
+        halves: tuple[dict[str, V], dict[str, V]] = ({}, {})
+        for key, value in self._parts[place].items():
+            halves[_place(key, count + 1) == count][key] = value
+        parts = [*self._parts, halves[1]]
+        parts[place] = halves[0]
+        if self._own is not None:
+            self._own |= {place, count}
+        self._parts = parts
+
+    def _join(self) -> None:
+        """The last part goes back to where it was split from."""
+        last = len(self._parts) - 1
+        place = last - (1 << (last.bit_length() - 1))
+        if len(self._parts[place]) + len(self._parts[last]) > PART // 2:
+            return
+        parts = self._parts[:-1]
+        parts[place] = self._parts[place] | self._parts[last]
+        if self._own is not None:
+            self._own.add(place)
+            self._own.discard(last)
+        self._parts = parts
+
+
+def _place(key: str, count: int) -> int:
+    mask = (1 << count.bit_length()) - 1
+    place = hash(key) & mask
+    return place if place < count else place & (mask >> 1)
