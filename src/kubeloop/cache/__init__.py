@@ -2,14 +2,16 @@
 
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.head import Head, Owner
+from kubeloop.cache.index_sources import ByLabel, Sorted
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister import Lister, OutsideScope
 from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
 from kubeloop.cache.stats import InformerStats
-from kubeloop.cache.store import UnknownIndex
+from kubeloop.cache.store import Snapshot, UnknownIndex
 
 __all__ = [
+    "ByLabel",
     "Event",
     "EventType",
     "Handler",
@@ -23,5 +25,7 @@ __all__ = [
     "OutsideScope",
     "Owner",
     "Registration",
+    "Snapshot",
+    "Sorted",
     "UnknownIndex",
 ]

@@ -18,7 +18,7 @@ from kubeloop.cache.fanout import Around, Fanout
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.filtering import Predicate
 from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index import Index, IndexValues, by_function, by_path
+from kubeloop.cache.index_sources import IndexSource, make_index, path_of
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
@@ -31,8 +31,6 @@ from kubeloop.meta import Resource
 from kubeloop.transport import log_context, logger_with_context
 
 R = TypeVar("R", bound=Resource)
-IndexSource = str | Callable[[R], IndexValues]
-"""A path (``spec.nodeName``), which costs nothing; or a function of the typed object, which decodes it at each change."""
 
 _log = logger_with_context("kubeloop.cache")
 
@@ -176,16 +174,14 @@ class Informer(Generic[R]):
             if name in present and present[name].source != source:
                 raise ValueError(f'{self.what}: index "{name}" exists already, over {present[name].source!r}; choose another name')
         new = {name: source for name, source in indexes.items() if name not in present}
-        wanted = (*self._reader.projection.paths, *(source for source in new.values() if isinstance(source, str)), *paths)
+        needed = (path for path in map(path_of, new.values()) if path is not None)
+        wanted = (*self._reader.projection.paths, *needed, *paths)
         if set(wanted) - set(self._reader.projection.paths):
             self._reader = HeadReader(self.kind.api_version, self.kind.kind, wanted, self._archive, self._shared, self.scope.keep)
             for head in self._store.heads():
                 self._store.put(self._reader.again(head))
         for name, source in new.items():
-            if isinstance(source, str):
-                self._store.add_index(Index(name, source, by_path(self._reader.attributes[source])))
-            else:
-                self._store.add_index(Index(name, source, by_function(name, self._typed(source)), remember=True))
+            self._store.add_index(make_index(name, source, self._reader.attributes, self._view.decode))
 
     def __repr__(self) -> str:
         return f"<Informer of {self.what}: {len(self._store)} objects, {'synced' if self.synced else 'not synced'}>"
@@ -240,9 +236,6 @@ class Informer(Generic[R]):
             # Through the queue, so that a resync never shows a state older than an event before it.
             self._queue.push(Resync(registration))
             self._apply()
-
-    def _typed(self, function: Callable[[R], IndexValues]) -> Callable[[Head], IndexValues]:
-        return lambda head: function(self._view.decode(head))
 
     # ------------------------------------------------------------------------------------------------------------ for the feeds
 

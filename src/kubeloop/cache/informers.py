@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
 from kubeloop.cache.fanout import Around
-from kubeloop.cache.informer import IndexSource, Informer
+from kubeloop.cache.index_sources import IndexSource
+from kubeloop.cache.informer import Informer
 from kubeloop.cache.keeping import Keep, Transform
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.policy import WatchPolicy
