@@ -12,6 +12,7 @@ from kubeloop.meta.version import VERSION
 _COMMANDS = {
     "generate": ("kubeloop.cli.generate:generate", "Generate code and data from a server's OpenAPI documents."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
+    "watch": ("kubeloop.cli.watch:watch", "Show live what changes in the objects of a kind."),
 }
 
 

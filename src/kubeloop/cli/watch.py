@@ -1,0 +1,235 @@
+"""``kubeloop watch``: what changes in the objects of a kind, live, for as long as it runs. An informer does the watching."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from kubeloop.meta.errors import ConfigError, Forbidden, KubeloopError, Unauthorized
+
+if TYPE_CHECKING:
+    from kubeloop.cache import Event, Informer
+    from kubeloop.client.discovery import ApiResource
+    from kubeloop.meta import Unstructured
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_WORDS = {"added": "ADDED", "updated": "MODIFIED", "deleted": "DELETED"}
+#: Names in the line that sums up what was there at the beginning.
+_NAMED = 5
+
+_EPILOG = """\b
+Examples:
+  kubeloop watch pods                         pods of the context's namespace
+  kubeloop watch deploy web -n shop           one object, also while it does not exist
+  kubeloop watch po -A -l app=web             all namespaces, by label
+  kubeloop watch certificates.cert-manager.io any kind that the server knows
+  kubeloop watch jobs -o json | jq .changes   for programs
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    kind: str
+    name: str | None
+    namespace: str | None
+    all_namespaces: bool
+    selector: str | None
+    field_selector: str | None
+    output: str
+    initial: bool
+    all_fields: bool
+    once: bool
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("kind")
+@click.argument("name", required=False)
+@click.option("-n", "--namespace", help="Namespace. Default: that of the context.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
+@click.option("-l", "--selector", metavar="LABELS", help="Only objects with these labels: app=web,tier!=db")
+@click.option("--field-selector", metavar="FIELDS", help="Only objects with these fields: spec.nodeName=n1")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True, help="How changes are printed."
+)
+@click.option("--initial", is_flag=True, help="List what is there at the beginning, object by object.")
+@click.option("--all-fields", is_flag=True, help="Also show managedFields, resourceVersion and other noise.")
+@click.option("--once", is_flag=True, help="End after the first change.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG, ~/.kube/config, or the pod's own cluster.")
+def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
+    """Show live what changes in the objects of a KIND, field by field.
+
+    KIND is a plural, a short name or a kind (pods, po, Pod), with its group where needed (ingresses.networking.k8s.io). Ends on Ctrl-C;
+    connections that break, servers that restart and histories that expire are survived and told. Values of secrets are never shown.
+    """
+    wanted = Wanted(**options)
+    try:
+        status = asyncio.run(_run(wanted, kubeconfig, context))
+    except (Unauthorized, Forbidden) as error:
+        raise click.ClickException(f"{error}\n  It takes the verbs list and watch: kubectl auth can-i watch {wanted.kind}") from None
+    except (KubeloopError, OSError, ValueError) as error:
+        if isinstance(error, BrokenPipeError):
+            _leave_quietly()
+        raise click.ClickException(str(error)) from None
+    sys.exit(status)
+
+
+async def _run(wanted: Wanted, kubeconfig: Path | None, context: str | None) -> int:
+    ended = _Ended()
+    work = asyncio.ensure_future(_watch(wanted, kubeconfig, context, ended))
+    waiting = asyncio.ensure_future(ended.happened.wait())
+    try:
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            await work
+    finally:
+        waiting.cancel()
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError, KubeloopError):
+            await work
+    if ended.error is not None:
+        raise ended.error
+    return ended.status
+
+
+class _Ended:
+    """Set by SIGINT and SIGTERM with the status that shells give such an end, or by the watch itself."""
+
+    def __init__(self) -> None:
+        self.happened = asyncio.Event()
+        self.status = 0
+        self.error: Exception | None = None
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, self.end, 128 + one)
+
+    def end(self, status: int = 0, error: Exception | None = None) -> None:
+        if not self.happened.is_set():
+            self.status, self.error = status, error
+            self.happened.set()
+
+
+async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
+    from kubeloop.cache import Informers
+    from kubeloop.cli.watching.printer import notes
+    from kubeloop.client import Client, ListOptions
+    from kubeloop.meta import Unstructured
+
+    note = notes()
+    async with Client.from_config(kubeconfig, context) as client:
+        found = await client.mapper.find(wanted.kind)
+        namespace = _namespace(wanted, found, client.namespace)
+        kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
+        fields = _fields(wanted)
+        # Whatever is wrong with what was asked for, the server says it here, at once; an informer would try again for ever.
+        await client.list_page(kind, ListOptions(labels=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
+        with _told(note):
+            async with Informers(client) as informers:
+                informer = informers.of(
+                    kind, namespace=namespace, labels=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
+                )
+                show = _Show(wanted, found, ended)
+                informer.on_event(added=show, updated=show, deleted=show, name="watch")
+                await informers.wait_synced()
+                note(_summary(informer))
+                await asyncio.Event().wait()
+
+
+def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:
+    if missing := {"list", "watch"} - set(found.verbs):
+        raise ConfigError(f"{found.gvr.resource} cannot be watched: the server does not offer {' and '.join(sorted(missing))} for them")
+    if not found.namespaced:
+        if wanted.namespace is not None:
+            raise ConfigError(f"{found.gvk.kind} is cluster-scoped: leave out -n {wanted.namespace}")
+        return None
+    if wanted.all_namespaces:
+        if wanted.namespace is not None:
+            raise ConfigError("-n and -A exclude each other")
+        if wanted.name is not None:
+            raise ConfigError(f"one {found.gvk.kind} cannot be named across all namespaces: give its namespace with -n")
+        return None
+    return wanted.namespace or default
+
+
+def _fields(wanted: Wanted) -> str | None:
+    by_name = f"metadata.name={wanted.name}" if wanted.name is not None else None
+    return ",".join(one for one in (by_name, wanted.field_selector) if one) or None
+
+
+def _summary(informer: Informer[Unstructured]) -> str:
+    heads = sorted(informer.lister.heads(), key=lambda head: (head.namespace, head.name))
+    names = ", ".join(head.name for head in heads[:_NAMED]) + (", …" if len(heads) > _NAMED else "")
+    count = "1 object" if len(heads) == 1 else f"{len(heads)} objects" if heads else "none yet"
+    return f"{informer.what}: {count} at version {informer.resource_version}{f' ({names})' if names else ''}; watching"
+
+
+class _Show:
+    """The handler: decodes both states and prints what is different."""
+
+    def __init__(self, wanted: Wanted, found: ApiResource, ended: _Ended) -> None:
+        from kubeloop.cli.watching.printer import printer_for
+
+        self._wanted = wanted
+        self._ended = ended
+        group = f".{found.gvr.group}" if found.gvr.group else ""
+        prefix = f"{found.singular or found.gvk.kind.lower()}{group}/"
+        self._printer = printer_for(wanted.output, lambda tree: prefix + str(tree["metadata"]["name"]), wanted.all_fields)
+
+    def __call__(self, event: Event[Unstructured]) -> None:
+        if self._ended.happened.is_set() or (event.initial and not self._wanted.initial):
+            return
+        from kubeloop.timing import SystemClock
+
+        word = "INITIAL" if event.initial else _WORDS[event.type.value]
+        # A deletion's last states differ in versions at most; what an added object has is all new.
+        before = _tree(event.old.document()) if event.old is not None and word == "MODIFIED" else None
+        try:
+            note = "while the watch was down" if event.tombstone else ""
+            self._printer.event(SystemClock().wall(), word, before, _tree(event.head.document()), note)
+        except OSError as error:  # nobody reads any more
+            self._ended.end(1, error)
+            return
+        if self._wanted.once and not event.initial:
+            self._ended.end()
+
+
+def _tree(document: bytes) -> dict[str, Any]:
+    tree: dict[str, Any] = msgspec.json.decode(document, type=dict)
+    return tree
+
+
+@contextlib.contextmanager
+def _told(note: Any) -> Any:
+    """While the block runs, what list and watch log (reconnects and their reasons) is printed as notes."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(record.getMessage())
+
+    logger = logging.getLogger("kubeloop")
+    handler = Handler(logging.WARNING)
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+def _leave_quietly() -> None:
+    """Whoever read standard output has left, which is their right: no message, no second error when the interpreter flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

@@ -1,0 +1,159 @@
+"""Differences between two states of an object, as paths that a person reads: ``status.conditions[Ready].status``.
+
+Works on plain trees and knows no schema, so that custom kinds are shown like built-in ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+JSON = dict[str, Any]
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+#: Not there at all, which is something else than null.
+ABSENT: Final = _Absent()
+
+#: What names the items of Kubernetes' own lists (``x-kubernetes-list-map-keys``), most telling first: conditions, containers and volumes,
+#: ports, mounts, pod IPs, owners, tolerations and label expressions, topology constraints.
+MERGE_KEYS: Final = ("type", "name", "containerPort", "port", "mountPath", "devicePath", "ip", "uid", "key", "topologyKey")
+
+#: Changed by every write, and so no news: paths that are left out unless all fields are asked for.
+_NOISE: Final = (
+    ("metadata", "managedFields"),
+    ("metadata", "resourceVersion"),
+    ("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. ``before`` or ``after`` is ``ABSENT`` where the path is new or gone.
+
+    ``order``: the items of a list are the same, and only their order is another; both sides then are the items' names.
+    """
+
+    path: str
+    before: Any
+    after: Any
+    order: bool = False
+
+
+def without_noise(tree: JSON) -> JSON:
+    """The same object without what changes at every write; the argument stays as it is."""
+    for path in _NOISE:
+        tree = _without(tree, path)
+    return tree
+
+
+def changes(before: JSON, after: JSON) -> list[Change]:
+    """What is different, in the order of the objects' fields.
+
+    Guarantees
+        Empty if and only if the trees are equal as JSON (true is not 1). New maps are told field by field, vanished ones and the items
+        of lists as a whole. Lists whose items have a merge key are compared by it, lists of distinct scalars as sets as long as what
+        stayed kept its order, all others by position.
+    """
+    return list(_differ("", before, after))
+
+
+def _without(tree: JSON, path: tuple[str, ...]) -> JSON:
+    name, *rest = path
+    if name not in tree:
+        return tree
+    if not rest:
+        return {key: value for key, value in tree.items() if key != name}
+    inner = tree[name]
+    return {**tree, name: _without(inner, tuple(rest))} if isinstance(inner, dict) else tree
+
+
+def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
+    if before is ABSENT and isinstance(after, dict) and after:
+        before = {}
+    elif after is ABSENT and isinstance(before, dict) and before and not any(isinstance(one, dict | list) for one in before.values()):
+        after = {}
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            yield from _differ(_field(path, name), before.get(name, ABSENT), after.get(name, ABSENT))
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _lists(path, before, after)
+    elif not _same(before, after):
+        yield Change(path, before, after)
+
+
+def _same(before: Any, after: Any) -> bool:
+    # In Python True == 1; in JSON they are two things.
+    return isinstance(before, bool) is isinstance(after, bool) and bool(before == after)
+
+
+def _field(path: str, name: str) -> str:
+    if "." in name or "/" in name or not name:
+        return f"{path}[{name}]"
+    return f"{path}.{name}" if path else name
+
+
+def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
+    key = _merge_key(before, after)
+    if key is not None:
+        yield from _by_name(path, {str(item[key]): item for item in before}, {str(item[key]): item for item in after})
+    elif _distinct_scalars(before) and _distinct_scalars(after) and _in_order(before, after):
+        yield from (Change(path, item, ABSENT) for item in before if not _in(item, after))
+        yield from (Change(path, ABSENT, item) for item in after if not _in(item, before))
+    elif _scalars(before) and _scalars(after):
+        if len(before) != len(after) or not all(map(_same, before, after)):
+            yield Change(path, before, after)
+    else:
+        for number in range(max(len(before), len(after))):
+            old = before[number] if number < len(before) else ABSENT
+            new = after[number] if number < len(after) else ABSENT
+            yield from _item(f"{path}[{number}]", old, new)
+
+
+def _by_name(path: str, before: JSON, after: JSON) -> Iterator[Change]:
+    for name in dict.fromkeys([*before, *after]):
+        yield from _item(f"{path}[{name}]", before.get(name, ABSENT), after.get(name, ABSENT))
+    kept = [name for name in before if name in after]
+    ordered = [name for name in after if name in before]
+    if kept != ordered:
+        yield Change(path, kept, ordered, order=True)
+
+
+def _item(path: str, before: Any, after: Any) -> Iterator[Change]:
+    if before is ABSENT or after is ABSENT:
+        yield Change(path, before, after)
+    else:
+        yield from _differ(path, before, after)
+
+
+def _merge_key(before: list[Any], after: list[Any]) -> str | None:
+    if not (before or after) or not all(isinstance(item, dict) for item in (*before, *after)):
+        return None
+    return next((key for key in MERGE_KEYS if _names(key, before) and _names(key, after)), None)
+
+
+def _names(key: str, items: list[JSON]) -> bool:
+    """Whether every item has the key, with a value of its own."""
+    names = [item.get(key) for item in items]
+    return all(isinstance(name, str | int) for name in names) and len(set(map(str, names))) == len(names)
+
+
+def _scalars(items: list[Any]) -> bool:
+    return not any(isinstance(item, dict | list) for item in items)
+
+
+def _distinct_scalars(items: list[Any]) -> bool:
+    return _scalars(items) and all(isinstance(item, str) for item in items) and len(set(items)) == len(items)
+
+
+def _in_order(before: list[Any], after: list[Any]) -> bool:
+    return [item for item in before if item in after] == [item for item in after if item in before]
+
+
+def _in(item: Any, items: list[Any]) -> bool:
+    return item in items

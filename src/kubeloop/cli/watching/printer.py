@@ -1,0 +1,154 @@
+"""Prints what changed: coloured lines on a terminal, plain ones elsewhere, JSON lines or names for programs.
+
+Changes go to standard output, notes about the watch itself to standard error, so that a pipe carries changes only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import IO, Any, Protocol
+
+import msgspec
+
+from kubeloop.cli.watching.diff import ABSENT, Change, changes, without_noise
+from kubeloop.cli.watching.masking import masked, plain
+from kubeloop.cli.watching.text import Line, lines, visible
+
+JSON = dict[str, Any]
+#: Differences of one event that are listed before the rest is only counted.
+MOST = 40
+
+_STYLES = {
+    "ADDED": "bold green",
+    "MODIFIED": "bold yellow",
+    "DELETED": "bold red",
+    "INITIAL": "bold blue",
+    "added": "green",
+    "removed": "red",
+    "changed": "yellow",
+    "path": "cyan",
+    "dim": "dim",
+    "name": "bold",
+    "warning": "dim yellow",
+}
+
+
+class Printer(Protocol):
+    """Where a watch tells what it sees. ``word`` is ADDED, MODIFIED, DELETED or INITIAL; the trees are JSON objects."""
+
+    def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None: ...
+
+
+def printer_for(output: str, name: Callable[[JSON], str], all_fields: bool) -> Printer:
+    """``output``: text, json or name. ``name`` gives an object's name as kubectl writes it: ``pod/web-0``."""
+    if output == "json":
+        return JsonLines(all_fields)
+    return Names(name) if output == "name" else Text(all_fields)
+
+
+class Names:
+    """``pod/web-0``, one a line, for xargs."""
+
+    def __init__(self, name: Callable[[JSON], str]) -> None:
+        self._name = name
+
+    def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:  # noqa: ARG002 - one protocol
+        print(self._name(after), flush=True)
+
+
+class JsonLines:
+    """One JSON object a line: ``type``, ``time``, ``object`` and of a modified one ``changes``. Values of secrets are ``***``."""
+
+    def __init__(self, all_fields: bool) -> None:
+        self._all_fields = all_fields
+
+    def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:  # noqa: ARG002 - one protocol
+        after = masked(after)
+        found = {"type": word, "time": at.isoformat(), "object": plain(after if self._all_fields else _unmanaged(after))}
+        if before is not None and word == "MODIFIED":
+            found["changes"] = [_tree(change) for change in _changes(masked(before), after, self._all_fields)]
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        sys.stdout.flush()
+
+
+class Text:
+    """Lines for a person; colours if standard output is a terminal and NO_COLOR is not set."""
+
+    def __init__(self, all_fields: bool) -> None:
+        self._all_fields = all_fields
+        self._write = _writer(sys.stdout)
+
+    def event(self, at: datetime, word: str, before: JSON | None, after: JSON, note: str = "") -> None:
+        found = [] if before is None else _changes(masked(before), masked(after), self._all_fields)
+        if word == "MODIFIED" and not found:
+            note = note or "nothing but versions and managed fields"
+        self._write([[(f"{at.astimezone():%H:%M:%S} ", "dim"), (f"{word:<8} ", word), (key_of(after), "name"), *_noted(note)]])
+        shown = found if self._all_fields else found[:MOST]
+        self._write([[("           ", ""), *line] for change in shown for line in lines(change)])
+        if len(found) > len(shown):
+            self._write([[(f"           … {len(found) - len(shown)} more differences (--all-fields shows them)", "dim")]])
+
+
+def notes() -> Callable[[str], None]:
+    """Prints what is said about the watch itself, dimly, to standard error."""
+    write = _writer(sys.stderr)
+
+    def note(text: str) -> None:
+        write([[(f"{datetime.now().astimezone():%H:%M:%S} ", "dim"), (visible(text), "dim")]])
+
+    return note
+
+
+def key_of(tree: JSON) -> str:
+    """``namespace/name``, or the name of a cluster-scoped object."""
+    metadata = tree.get("metadata") or {}
+    namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+    return visible(f"{namespace}/{name}" if namespace else name)
+
+
+def _noted(note: str) -> Line:
+    return [(f"  {note}", "dim")] if note else []
+
+
+def _changes(before: JSON, after: JSON, all_fields: bool) -> list[Change]:
+    return changes(before, after) if all_fields else changes(without_noise(before), without_noise(after))
+
+
+def _unmanaged(tree: JSON) -> JSON:
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return tree
+    return {**tree, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+
+
+def _tree(change: Change) -> JSON:
+    found: JSON = {"path": change.path}
+    if change.before is not ABSENT:
+        found["before"] = plain(change.before)
+    if change.after is not ABSENT:
+        found["after"] = plain(change.after)
+    return found
+
+
+def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
+    if not stream.isatty():
+
+        def write(found: Iterable[Line]) -> None:
+            stream.write("".join("".join(text for text, _ in line) + "\n" for line in found))
+            stream.flush()
+
+        return write
+
+    # Imported for terminals only: it takes a tenth of a second.
+    from rich.console import Console
+    from rich.text import Text as RichText
+
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+
+    def paint(found: Iterable[Line]) -> None:
+        for line in found:
+            console.print(RichText.assemble(*((text, _STYLES.get(style, "")) for text, style in line)), soft_wrap=True)
+
+    return paint
