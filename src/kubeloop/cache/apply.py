@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubeloop.cache.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync
+from kubeloop.cache.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
 from kubeloop.cache.event import EventType
 from kubeloop.cache.head import Head
 from kubeloop.cache.store import Store
@@ -29,7 +29,8 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
     if type(delta) is Changed:
         head = delta.head
         old = store.put(head)
-        store.version = head.resource_version or store.version
+        if delta.ordered:
+            store.version = head.resource_version or store.version
         if old is None:
             tell(_ADDED, head, None)
         elif _differ(old, head):
@@ -37,14 +38,17 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
     elif isinstance(delta, Removed):
         head = delta.head
         old = store.remove(head.namespace, head.name)
-        store.version = head.resource_version or store.version
+        if delta.ordered and not delta.tombstone:
+            store.version = head.resource_version or store.version
         # Told also when it was not known here: whoever reacts to deletions must not miss one.
-        tell(_DELETED, head, old)
+        tell(_DELETED, head, old, delta.tombstone)
     elif isinstance(delta, Bookmark):
         store.version = delta.version or store.version
     elif isinstance(delta, Resync):
         for head in store.heads():
             tell(_RESYNC, head, head, False, delta.handler)
+    elif isinstance(delta, Sync):
+        tell(_RESYNC, delta.head, delta.head, False, delta.handler)
     elif isinstance(delta, Replaced):
         _replace(store, delta, tell)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -14,15 +15,21 @@ from kubeloop.cache.head import Head
 
 
 class Changed(Struct, frozen=True, gc=False):
-    """An object was added or modified; which of both, the store decides."""
+    """An object was added or modified; which of both, the store decides.
+
+    ``ordered``: it comes in the order of arrival, so that whoever has applied it has everything up to its version.
+    """
 
     head: Head
+    ordered: bool = True
 
 
 class Removed(Struct, frozen=True, gc=False):
-    """An object was deleted; ``head`` is its final state."""
+    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Changed``."""
 
     head: Head
+    tombstone: bool = False
+    ordered: bool = True
 
 
 class Replaced(Struct, frozen=True):
@@ -39,13 +46,50 @@ class Resync(Struct, frozen=True):
     handler: object
 
 
+class Sync(Struct, frozen=True):
+    """A resync's part of one object, where objects come one by one."""
+
+    head: Head
+    handler: object
+
+
 class Bookmark(Struct, frozen=True, gc=False):
     """Nothing changed up to ``version``."""
 
     version: str
 
 
-Delta = Changed | Removed | Replaced | Resync | Bookmark
+Delta = Changed | Removed | Replaced | Resync | Sync | Bookmark
+
+
+class Known(Protocol):
+    """The store, as far as a queue may look at it."""
+
+    def get(self, namespace: str, name: str) -> Head | None:
+        """The state that is there."""
+
+    def heads(self, namespace: str | None = None) -> list[Head]:
+        """Everything, or everything in a namespace."""
+
+
+class Queue(Protocol):
+    """What lies between list and watch and the store.
+
+    Guarantees (of every implementation)
+        The deltas of one object come out in the order in which they went in. Applied until nothing is left, they leave the same store,
+        at the same version, as if each had been applied at once.
+    """
+
+    @property
+    def push(self) -> Callable[[Delta], None]:
+        """Put a delta behind all others of its object."""
+
+    @property
+    def pop(self) -> Callable[[], Delta]:
+        """The next delta. Raises IndexError if there is none."""
+
+    def __len__(self) -> int:
+        """How many deltas ``pop`` has yet to give."""
 
 
 class DeltaQueue:
@@ -57,7 +101,7 @@ class DeltaQueue:
 
     __slots__ = ("_waiting", "pop", "push")
 
-    def __init__(self) -> None:
+    def __init__(self, _known: Known | None = None) -> None:
         self._waiting: deque[Delta] = deque()
         #: Put a delta behind all others.
         self.push: Callable[[Delta], None] = self._waiting.append
