@@ -29,7 +29,12 @@ class Source:
     objects: dict[str, JSON] = field(default_factory=dict)
     events: list[tuple[int, str, JSON]] = field(default_factory=list)
     version: int = 10
-    #: What was asked: ("list" or "watch", query).
+    #: Whether it streams the first state (KEP-3157). Else it refuses to, as a server without.
+    streams: bool = False
+    #: Answers for the next streams, as below; and the frames of the next stream, instead of its own.
+    stream_faults: list[JSON | None] = field(default_factory=list)
+    stream_frames: list[JSON | bytes] | None = None
+    #: What was asked: ("list", "watch" or "stream", query).
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     #: Answers for the next lists and watches, first come first served; None: behave.
     list_faults: list[JSON | None] = field(default_factory=list)
@@ -131,6 +136,9 @@ class Source:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
+        if query.get("sendInitialEvents") == "true":
+            self.requests.append(("stream", query))
+            return await self._show(request)
         if query.get("watch") == "true":
             self.requests.append(("watch", query))
             return await self._watch(request, query)
@@ -160,15 +168,39 @@ class Source:
             fault = status(410, "Expired", f"too old resource version: {since}")
         if fault is not None:
             return web.json_response(fault, status=fault["code"])
+        frames: list[JSON | bytes | None] = []
+        for version, kind, obj in self.events:
+            if version > since and version not in self.hidden:
+                frames.append({"type": kind, "object": obj})
+        if self.short is not None:
+            frames += [self.short, None]
+        return await self._send(request, frames)
+
+    async def _show(self, request: web.Request) -> web.StreamResponse:
+        invalid = status(
+            422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature is on"
+        )
+        fault = self.stream_faults.pop(0) if self.stream_faults else None if self.streams else invalid
+        if fault is not None:
+            return web.json_response(fault, status=fault["code"])
+        if self.stream_frames is not None:
+            frames, self.stream_frames = self.stream_frames, None
+            return await self._send(request, [*frames])
+        shown: list[JSON | bytes | None] = [{"type": "ADDED", "object": obj} for _, obj in sorted(self.objects.items())]
+        return await self._send(request, [*shown, self.end()])
+
+    def end(self, value: str = "true", version: str = "") -> JSON:
+        """The bookmark that ends the initial events."""
+        metadata = {"resourceVersion": version or str(self.version), "annotations": {"k8s.io/initial-events-end": value}}
+        return {"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}}
+
+    async def _send(self, request: web.Request, frames: list[JSON | bytes | None]) -> web.StreamResponse:
+        """These frames, and then what happens. None ends it."""
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        for version, kind, obj in self.events:
-            if version > since and version not in self.hidden:
-                queue.put_nowait(self._bytes({"type": kind, "object": obj}))
-        if self.short is not None:
-            queue.put_nowait(self._bytes(self.short))
-            queue.put_nowait(None)
+        for each in frames:
+            queue.put_nowait(None if each is None else self._bytes(each))
         watcher = (answer, queue, request)
         self._watchers.append(watcher)
         try:

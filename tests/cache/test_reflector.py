@@ -6,29 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeloop.cache.reflector import (
-    PAGE,
+from kubeloop.cache.reflector import PAGE, State, begin, next_step
+from kubeloop.cache.steps import (
     Install,
     Installed,
     List,
     ListFailed,
     Outcome,
     Page,
-    State,
     Step,
     Trouble,
     Watch,
     WatchEnded,
     WatchError,
     WatchFailed,
-    begin,
-    next_step,
 )
 
 
 def run(*outcomes: Outcome, page_size: int = 0) -> list[Step]:
     """The steps, from the first, when each comes out as given."""
-    state, step = begin(page_size)
+    state, step = begin(page_size, watch_list=False)
     steps = [step]
     for outcome in outcomes:
         state, step = next_step(state, outcome)
@@ -165,7 +162,7 @@ def fits(step: Step, outcome: Outcome) -> bool:
 
 @given(st.lists(OUTCOMES, max_size=60))
 def test_whatever_happens_versions_never_go_back_and_trouble_is_met_with_a_pause(outcomes: list[Outcome]) -> None:
-    state, step = begin()
+    state, step = begin(watch_list=False)
     newest, at_once, installed = 0, 0, False
     for number, outcome in enumerate(outcomes, start=1):
         if isinstance(step, Install):

@@ -5,70 +5,60 @@ Bytes become frames, frames heads; what to ask next is decided in ``reflector.py
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, assert_never
 
 import msgspec
 
-from kubeloop.cache import reflector
-from kubeloop.cache.failures import trouble_of
-from kubeloop.cache.head import Head, HeadReader
+from kubeloop.cache.consistency import TRIES, Comparison
+from kubeloop.cache.failures import diagnosis, trouble_of, wait_of
+from kubeloop.cache.head import Head
+from kubeloop.cache.initial_state import InitialState
+from kubeloop.cache.intake import ErrorEvent, Intake, error_event
+from kubeloop.cache.list_request import SILENCE, read_page
 from kubeloop.cache.policy import WatchPolicy
-from kubeloop.cache.reflector import Install, Installed, List, ListFailed, Outcome, Page, Step, Trouble, WatchEnded, WatchError, WatchFailed
+from kubeloop.cache.reflector import begin, next_step
 from kubeloop.cache.scope import Scope
+from kubeloop.cache.silence import WentSilent
+from kubeloop.cache.sink import Sink
+from kubeloop.cache.steps import (
+    Ending,
+    Follow,
+    Install,
+    Installed,
+    List,
+    ListFailed,
+    Outcome,
+    Page,
+    Step,
+    Stream,
+    Streamed,
+    StreamEnded,
+    StreamFailed,
+    Trouble,
+    Watch,
+    WatchEnded,
+    WatchError,
+    WatchFailed,
+    Why,
+)
+from kubeloop.cache.watch_stream import WatchStream
 from kubeloop.client import Client, ListOptions, WatchOptions
-from kubeloop.codec.frames import FrameCutter
-from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.projection import Projected
-from kubeloop.meta import ApiError, ConfigError, DecodeError, KubeloopError, Resource, Status, TransportError
-from kubeloop.timing import Backoff, Clock
-from kubeloop.transport import Stream, logger_with_context
+from kubeloop.meta import ConfigError, DecodeError, KubeloopError, Resource
+from kubeloop.timing import Backoff, Clock, Timer
+from kubeloop.transport import Stream as Answer
+from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
 
-#: A stream that outlives its own timeout by this much has lost its server, whatever TCP says.
-GRACE = 5.0
-#: A list from which nothing comes for so long is given up.
-LIST_SILENCE = 60.0
-
-
-class Sink(Protocol):
-    """Where what was read goes."""
-
-    @property
-    def reader(self) -> HeadReader:
-        """Makes the heads."""
-
-    def before(self, namespace: str, name: str) -> Head | None:
-        """The state that the cache has of an object."""
-
-    def listing(self) -> None:
-        """A list begins."""
-
-    def replace(self, heads: list[Head], version: str) -> None:
-        """This is all there is."""
-
-    def change(self, head: Head) -> None:
-        """An object was added or modified."""
-
-    def remove(self, head: Head) -> None:
-        """An object was deleted."""
-
-    def bookmark(self, version: str) -> None:
-        """Nothing changed up to this version."""
-
-    def flush(self) -> None:
-        """A batch is complete: apply it."""
-
-    def watching(self) -> None:
-        """The server answers a watch."""
-
-    def failed(self, error: Exception) -> None:
-        """A request failed; it will be tried again."""
+#: While a stream has not said that it has shown everything, that is logged this often, in seconds. Behaviour C41.
+REMIND = 10.0
 
 
 class ListWatch:
@@ -76,9 +66,13 @@ class ListWatch:
 
     Guarantees
         Cancelling closes the open request. Each failure is logged at once with its reason and reported to the sink.
+        A stream that brought an error is closed before anything else is done.
 
     Not guaranteed
         To end by itself, whatever the server answers: permissions may be granted and kinds installed later.
+
+    Raises
+        InconsistentState: only with ``check_consistency``.
     """
 
     def __init__(
@@ -101,9 +95,13 @@ class ListWatch:
         self._rng = rng
         self._policy = policy or WatchPolicy()
         self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
-        #: How often everything was asked for, by reason.
+        self._intake = Intake(self._what)
+        self._stream: WatchStream | None = None
+        #: Why the last step was no success, and how loudly to say so.
+        self._trouble: tuple[int, str] | None = None
+        #: How often everything was asked for, by reason (``Why``).
         self.lists: Counter[str] = Counter()
-        #: How often a watch was opened again, by reason.
+        #: How often a watch was opened again without a list, by reason (``Why``).
         self.restarts: Counter[str] = Counter()
         #: Watches that the server answered, and whether one is open now.
         self.watches = 0
@@ -115,38 +113,246 @@ class ListWatch:
         return self.restarts.total()
 
     async def run(self, sink: Sink, resume_from: str = "") -> None:
-        """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them."""
-        state, step = reflector.begin(self._policy.page_size, watch_list=self._policy.watch_list, resume_from=resume_from)
-        heads: list[Head] = []
-        reason = ""
-        while True:
-            delay = self._backoff.next() if step.pause else 0.0
-            if reason:
-                _log.warning("%s: %s; %s", self._what, reason, _intention(step, delay))
-            if step.pause:
-                await self._clock.sleep(delay)
-            outcome, reason = await self._act(step, sink, heads)
-            state, step = reflector.next_step(state, outcome)
+        """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
 
-    async def _act(self, step: Step, sink: Sink, heads: list[Head]) -> tuple[Outcome, str]:
-        """The outcome of a step, and why it was no success (for the log)."""
+        It may not: then everything is asked for, as if there were nothing. A server that accepts the watch may say so in its first event.
+        """
+        policy, clock = self._policy, self._clock
+        state, step = begin(
+            policy.page_size, watch_list=policy.watch_list, resume_from=resume_from, internal_retry=policy.internal_error_retry
+        )
+        heads: list[Head] = []
+        try:
+            while True:
+                delay = max(self._backoff.next(), step.wait) if step.pause else 0.0
+                self._explain(step, delay)
+                if step.pause:
+                    await clock.sleep(delay)
+                self._count(step)
+                outcome = await self._act(step, sink, heads)
+                state, step = next_step(state, outcome, clock.now())
+        finally:
+            await self._close()
+
+    async def _act(self, step: Step, sink: Sink, heads: list[Head]) -> Outcome:
         match step:
+            case Stream():
+                return await self._show(step, sink, heads)
             case List():
-                if step.fresh:
-                    heads.clear()
-                    sink.listing()
-                    self.lists["initial"] += 1
-                try:
-                    return await self._list(step, sink, heads), ""
-                except KubeloopError as error:
-                    sink.failed(error)
-                    return ListFailed(trouble_of(error)), f"cannot list: {error}"
+                return await self._list(step, sink, heads)
             case Install():
                 sink.replace(heads, step.version)
                 heads.clear()
-                return Installed(), ""
-            case reflector.Watch():
-                return await self._watch(step.version, sink)
+                return Installed()
+            case Follow():
+                return await self._follow(sink)
+            case Watch():
+                return await self._watch(step, sink)
+            case _ as never:
+                assert_never(never)
+
+    # ---------------------------------------------------------------------------------------------------------------- list
+
+    async def _list(self, step: List, sink: Sink, heads: list[Head]) -> Outcome:
+        if step.fresh:
+            heads.clear()
+            sink.listing()
+        reader, listed, keep = sink.reader, self._intake.listed, heads.append
+
+        def take(projected: Projected, document: memoryview | bytes) -> None:
+            head = listed(projected, document, reader, sink)
+            if head is not None:
+                keep(head)
+
+        version = None if step.token or not step.version else step.version
+        options = msgspec.structs.replace(self._lists, limit=step.limit, resource_version=version, continue_token=step.token)
+        try:
+            request = self._request(await self._path(), options, self._keep.accept_list)
+            page = await read_page(request, self._intake, reader.projection, take, self._clock)
+        except KubeloopError as error:
+            self._failed(error, sink, "cannot list", "list")
+            return ListFailed(trouble_of(error), wait_of(error))
+        return Page(page.resource_version, page.continue_)
+
+    # -------------------------------------------------------------------------------------------------------------- stream
+
+    async def _show(self, step: Stream, sink: Sink, heads: list[Head]) -> Outcome:
+        """Everything, as a stream, which stays open if it has come to the end of it."""
+        heads.clear()
+        sink.listing()
+        initial: InitialState | None = None
+        complete = False
+        try:
+            stream = await self._open(step.version, initial=True)
+            sink.watching()
+            initial = InitialState(self._intake, sink, stream)
+            with self._reminding(initial, stream, sink):
+                complete = await stream.read(initial.take, SILENCE)
+        except ErrorEvent as event:
+            self._failed(event.error, sink, "the state cannot be streamed", "watch")
+            return StreamFailed(trouble_of(event.error), wait_of(event.error))
+        except WentSilent as error:
+            self._failed(error, sink, "the state cannot be streamed", "watch")
+            return StreamEnded(Ending.SILENT, *self._so_far())
+        except DecodeError as error:
+            self._failed(error, sink, "the streamed state cannot be read", "watch")
+            return StreamFailed(Trouble.OTHER)
+        except KubeloopError as error:
+            self._failed(error, sink, "the state cannot be streamed", "watch")
+            return StreamFailed(trouble_of(error), wait_of(error)) if initial is None else StreamEnded(Ending.BROKEN, *self._so_far())
+        finally:
+            if not complete:
+                await self._close()
+        if not complete:
+            self._trouble = (logging.WARNING, f"the server ended the stream after {len(initial)} objects, before it had shown everything")
+            return StreamEnded(Ending.CLOSED, stream.events, stream.lasted)
+        heads[:] = initial.heads()
+        if self._policy.check_consistency:
+            await self._compare(heads, initial.version, sink)
+        return Streamed(initial.version)
+
+    @contextmanager
+    def _reminding(self, initial: InitialState, stream: WatchStream, sink: Sink) -> Iterator[None]:
+        timer: Timer
+
+        def remind() -> None:
+            nonlocal timer
+            waits = f"after {stream.lasted:.0f} s and {len(initial)} objects the server has not said that it has shown everything"
+            _log.warning("%s: %s", self._what, waits)
+            sink.waiting(waits)
+            timer = self._clock.call_later(REMIND, remind)
+
+        timer = self._clock.call_later(REMIND, remind)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def _compare(self, heads: list[Head], version: str, sink: Sink) -> None:
+        options = msgspec.structs.replace(self._lists, limit=0, resource_version=version, match="Exact")
+        for attempt in range(1, TRIES + 1):
+            comparison = Comparison()
+            try:
+                request = self._request(await self._path(), options, self._keep.accept_list)
+                await read_page(request, self._intake, sink.reader.projection, comparison.take, self._clock)
+            except KubeloopError as error:
+                _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._what, attempt, TRIES, error)
+                if trouble_of(error) is Trouble.EXPIRED:
+                    break
+                await self._clock.sleep(max(1.0, wait_of(error)))
+            else:
+                comparison.check(heads, version, self._what)
+                return
+        _log.warning("%s: the state streamed at version %s was not compared", self._what, version)
+
+    # --------------------------------------------------------------------------------------------------------------- watch
+
+    async def _watch(self, step: Watch, sink: Sink) -> Outcome:
+        try:
+            await self._open(step.version)
+        except KubeloopError as error:
+            await self._close()
+            self._failed(error, sink, "cannot watch", "watch")
+            return WatchFailed(trouble_of(error), wait_of(error))
+        sink.watching()
+        return await self._follow(sink)
+
+    async def _follow(self, sink: Sink) -> Outcome:
+        stream = self._stream
+        assert stream is not None
+        how = Ending.CLOSED
+        try:
+            await stream.read(functools.partial(self._frames, sink, stream))
+        except ErrorEvent as event:
+            trouble = trouble_of(event.error)
+            text = f"the watch ended with an error: {event.error}"
+            if trouble is Trouble.EXPIRED:
+                # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
+                self._trouble = (logging.INFO, text)
+            else:
+                self._failed(event.error, sink, "the watch ended with an error", "watch")
+            return WatchError(stream.version, trouble, wait_of(event.error))
+        except WentSilent as error:
+            how = Ending.SILENT
+            self._trouble = (logging.WARNING, str(error))
+            self._tell(error)
+        except DecodeError as error:
+            self._failed(error, sink, "the watch cannot be read", "watch")
+            return WatchError(stream.version, Trouble.OTHER)
+        except KubeloopError as error:
+            how = Ending.BROKEN
+            self._trouble = (logging.WARNING, f"the watch broke: {error}")
+            self._tell(error)
+        finally:
+            await self._close()
+        _log.debug(
+            "%s: the watch ended after %.0f s and %d events, at version %s",
+            self._what,
+            stream.lasted,
+            stream.events,
+            stream.version or "-",
+        )
+        return WatchEnded(stream.version, stream.events, stream.lasted, how)
+
+    def _frames(self, sink: Sink, stream: WatchStream, frames: list[memoryview]) -> None:
+        reader = sink.reader
+        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
+        version, events = stream.version, 0
+        try:
+            for frame in frames:
+                try:
+                    kind, projected, document = read(frame)
+                except (UnicodeDecodeError, RecursionError) as error:
+                    kind, projected, document = self._intake.reread(frame, reader.projection, error)
+                events += 1
+                if kind == "ERROR":
+                    raise error_event(document)
+                metadata = projected.metadata
+                if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
+                    self._intake.skip(projected)
+                    continue
+                if kind == "MODIFIED" or kind == "ADDED":
+                    sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
+                elif kind == "DELETED":
+                    sink.remove(make(projected, document, before(metadata.namespace, metadata.name)))
+                elif kind == "BOOKMARK":
+                    stream.bookmark()
+                    sink.bookmark(metadata.resource_version)
+                else:
+                    raise DecodeError(f'an event of unknown type "{kind}"')
+                version = metadata.resource_version or version
+        finally:
+            stream.version = version
+            stream.events += events
+            sink.flush()
+
+    # ------------------------------------------------------------------------------------------------------------- request
+
+    async def _open(self, version: str, *, initial: bool = False) -> WatchStream:
+        await self._close()
+        # At random, so that watches which began together do not all come back together.
+        seconds = self._rng.randint(*self._policy.watch_seconds)
+        options = WatchOptions(
+            labels=self._lists.labels,
+            field_selector=self._lists.field_selector,
+            resource_version=version or None,
+            timeout_seconds=seconds,
+            send_initial_events=initial,
+        )
+        stream = self._stream = WatchStream(self._request(await self._path(), options, self._keep.accept), self._clock, seconds)
+        await stream.open(SILENCE if initial else None)
+        self.watches += 1
+        self.watching = True
+        return stream
+
+    async def _close(self) -> None:
+        self.watching = False
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()
+
+    def _so_far(self) -> tuple[int, float]:
+        return (0, 0.0) if self._stream is None else (self._stream.events, self._stream.lasted)
 
     async def _path(self) -> str:
         mapping = await self._client.mapping(self._kind)
@@ -155,189 +361,42 @@ class ListWatch:
         except ValueError as error:
             raise ConfigError(str(error)) from None
 
-    def _stream(self, path: str, options: ListOptions | WatchOptions, accept: str) -> AbstractAsyncContextManager[Stream]:
+    def _request(self, path: str, options: ListOptions | WatchOptions, accept: str) -> AbstractAsyncContextManager[Answer]:
         return self._client.transport.stream("GET", path, query=options.query(), accept=accept)
 
-    # ---------------------------------------------------------------------------------------------------------------- list
+    # -------------------------------------------------------------------------------------------------------------- telling
 
-    async def _list(self, step: List, sink: Sink, heads: list[Head]) -> Outcome:
-        reader = sink.reader
-        splitter = ListSplitter(reader.projection.object)
-        version = None if step.token or not step.version else step.version
-        options = msgspec.structs.replace(self._lists, limit=step.limit, resource_version=version, continue_token=step.token)
-        path = await self._path()
-        async with self._silence(LIST_SILENCE) as heard, self._stream(path, options, self._keep.accept_list) as stream:
-            async for chunk in stream.chunks():
-                heard()
-                for projected, document in splitter.feed(chunk):
-                    self._take(projected, document, reader, sink, heads)
-        items, metadata, kind = splitter.finish()
-        if kind and not kind.endswith("List"):
-            raise DecodeError(f"asked for a list, the server answered with a {kind}")
-        for projected, document in items:
-            self._take(projected, document, reader, sink, heads)
-        return Page(metadata.resource_version, metadata.continue_)
+    def _failed(self, error: KubeloopError, sink: Sink, what: str, verb: str) -> None:
+        sink.failed(error)
+        self._tell(error)
+        advice = diagnosis(error, verb)
+        level = logging.INFO if trouble_of(error) is Trouble.EXPIRED else logging.WARNING
+        self._trouble = (level, f"{what}: {error}{f' ({advice})' if advice else ''}")
 
-    def _take(self, projected: Projected, document: memoryview, reader: HeadReader, sink: Sink, heads: list[Head]) -> None:
-        if (projected.kind and not reader.expects(projected)) or not projected.metadata.name:
-            _skip(self._what, projected)
+    def _tell(self, error: KubeloopError) -> None:
+        if self._policy.on_error is not None:
+            try:
+                self._policy.on_error(error)
+            except Exception:  # noqa: BLE001  # the caller's own code may raise anything
+                _log.exception("%s: on_error failed; it was told: %s", self._what, error)
+
+    def _explain(self, step: Step, delay: float) -> None:
+        if self._trouble is None:
             return
-        metadata = projected.metadata
-        before = sink.before(metadata.namespace, metadata.name)
-        if (
-            before is not None
-            and before.resource_version == metadata.resource_version
-            and metadata.resource_version
-            and before.uid == metadata.uid
-            and reader.made(before)
-        ):
-            heads.append(before)
-        else:
-            heads.append(reader.head(projected, document, before))
+        level, text = self._trouble
+        self._trouble = None
+        match step:
+            case Watch():
+                then = "watching again"
+            case Stream() | List(why=Why.FALLBACK):
+                then = "listing" if isinstance(step, List) else "asking for everything again"
+            case _:
+                then = "listing again"
+        _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")
 
-    @asynccontextmanager
-    async def _silence(self, limit: float) -> AsyncIterator[_Heard]:
-        """Ends the block when ``heard`` was not called for ``limit`` seconds.
-
-        Raises:
-            TransportError: silence.
-        """
-        heard = _Heard(self._clock)
-        try:
-            async with asyncio.timeout(None) as scope:
-                heard.watch(scope, limit)
-                try:
-                    yield heard
-                finally:
-                    heard.stop()
-        except TimeoutError:
-            raise TransportError(f"nothing came from the server for {limit:g} s; the request was given up") from None
-
-    # --------------------------------------------------------------------------------------------------------------- watch
-
-    async def _watch(self, version: str, sink: Sink) -> tuple[Outcome, str]:
-        seconds = self._rng.randint(*self._policy.watch_seconds)
-        options = WatchOptions(
-            labels=self._lists.labels, field_selector=self._lists.field_selector, resource_version=version, timeout_seconds=seconds
-        )
-        progress = _WatchProgress(self._clock.now())
-        loop = asyncio.get_running_loop()
-        try:
-            path = await self._path()
-            async with asyncio.timeout(None) as scope:
-                overdue = self._clock.call_later(seconds + GRACE, lambda: scope.reschedule(loop.time()))
-                try:
-                    async with self._stream(path, options, self._keep.accept) as stream:
-                        progress.opened = self.watching = True
-                        self.watches += 1
-                        sink.watching()
-                        cutter = FrameCutter()
-                        async for chunk in stream.chunks():
-                            frames = cutter.feed(chunk)
-                            if frames:
-                                self._frames(frames, sink, progress)
-                finally:
-                    self.watching = False
-                    overdue.cancel()
-        except TimeoutError:
-            # The server, or something between, lost the stream without closing it.
-            progress.events += 1
-            return self._ended(progress), f"the watch outlived its {seconds} s: abandoned"
-        except _ErrorEvent as event:
-            sink.failed(event.error)
-            return WatchError(progress.version, trouble_of(event.error)), f"the watch ended with an error: {event.error}"
-        except DecodeError as error:
-            sink.failed(error)
-            return WatchError(progress.version, Trouble.OTHER), f"the watch cannot be read: {error}"
-        except KubeloopError as error:
-            if progress.opened:
-                return self._ended(progress), f"the watch broke: {error}"
-            sink.failed(error)
-            return WatchFailed(trouble_of(error)), f"cannot watch: {error}"
-        return self._ended(progress), ""
-
-    def _ended(self, progress: _WatchProgress) -> Outcome:
-        self.restarts["ended"] += 1
-        lasted = self._clock.now() - progress.began
-        _log.debug(
-            "%s: the watch ended after %.0f s and %d events, at version %s", self._what, lasted, progress.events, progress.version or "-"
-        )
-        return WatchEnded(progress.version, progress.events, lasted)
-
-    def _frames(self, frames: list[memoryview], sink: Sink, progress: _WatchProgress) -> None:
-        reader = sink.reader
-        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
-        try:
-            for frame in frames:
-                kind, projected, document = read(frame)
-                progress.events += 1
-                if kind == "ERROR":
-                    raise _ErrorEvent(_status(document))
-                metadata = projected.metadata
-                if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
-                    _skip(self._what, projected)
-                    continue
-                if kind == "BOOKMARK":
-                    sink.bookmark(metadata.resource_version)
-                elif kind in ("ADDED", "MODIFIED"):
-                    sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
-                elif kind == "DELETED":
-                    sink.remove(make(projected, document, before(metadata.namespace, metadata.name)))
-                else:
-                    raise DecodeError(f'an event of unknown type "{kind}"')
-                progress.version = metadata.resource_version or progress.version
-        finally:
-            sink.flush()
-
-
-class _WatchProgress:
-    __slots__ = ("began", "events", "opened", "version")
-
-    def __init__(self, began: float) -> None:
-        self.began = began
-        self.opened = False
-        self.events = 0
-        self.version = ""
-
-
-class _ErrorEvent(Exception):
-    def __init__(self, error: ApiError) -> None:
-        self.error = error
-
-
-class _Heard:
-    """Remembers when something came; one timer at a time, however often it is called."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last = clock.now()
-
-    def __call__(self) -> None:
-        self._last = self._clock.now()
-
-    def watch(self, scope: asyncio.Timeout, limit: float) -> None:
-        left = self._last + limit - self._clock.now()
-        if left <= 0:
-            scope.reschedule(asyncio.get_running_loop().time())
-        else:
-            self._timer = self._clock.call_later(left, lambda: self.watch(scope, limit))
-
-    def stop(self) -> None:
-        self._timer.cancel()
-
-
-def _status(document: memoryview) -> ApiError:
-    try:
-        return ApiError.of(msgspec.json.decode(document, type=Status), "watch")
-    except msgspec.DecodeError as error:
-        raise DecodeError(f"an ERROR event without a Status: {error}") from None
-
-
-def _skip(what: str, projected: Projected) -> None:
-    name = projected.metadata.name or "without a name"
-    _log.error("%s: skipped an object of %s, Kind=%s (%s)", what, projected.api_version or "no apiVersion", projected.kind or "none", name)
-
-
-def _intention(step: Step, delay: float) -> str:
-    then = {List: "listing again", reflector.Watch: "watching again"}.get(type(step), "going on")
-    return f"{then} in {delay:.1f} s" if step.pause else f"{then} at once"
+    def _count(self, step: Step) -> None:
+        match step:
+            case Stream() | List(fresh=True):
+                self.lists[step.why] += 1
+            case Watch() if step.why is not Why.FIRST:
+                self.restarts[step.why] += 1

@@ -1,0 +1,202 @@
+"""The reflector's words: the steps that it asks for, the outcomes that it is told, and the reasons that are counted.
+
+What follows what is decided in ``reflector.py``; how a step is done in ``listwatch.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+
+class Trouble(Enum):
+    """Why a request failed, as far as it decides what comes next."""
+
+    EXPIRED = "the server no longer has this resourceVersion or continue token (410)"
+    TOO_LARGE = "the server has not seen this resourceVersion yet"
+    REFUSED = "nothing listens there"
+    BUSY = "the server has too many requests (429)"
+    INVALID = "the server does not understand the request"
+    INTERNAL = "the server had an internal error"
+    OTHER = "anything else"
+
+
+class Why(StrEnum):
+    """Why everything is asked for, or a watch opened again. A small closed set: metrics are labelled with it."""
+
+    FIRST = "first"
+    """Nothing was asked for before; of a watch: it follows its list."""
+    ENDED = "ended"
+    """The server closed the watch, as it does at its time."""
+    SHORT = "short"
+    """The server closed the watch within a second, with nothing new."""
+    BROKEN = "broken"
+    """The connection broke."""
+    SILENT = "silent"
+    """Nothing came for longer than can be: it was abandoned here."""
+    REFUSED = "refused"
+    BUSY = "busy"
+    EXPIRED = "expired"
+    TOO_LARGE = "too_large"
+    INTERNAL = "internal"
+    ERROR = "error"
+    """Any other failure."""
+    DOUBTFUL = "doubtful"
+    """The server was down and then kept silent: it may have lost its state."""
+    FALLBACK = "fallback"
+    """The state could not be streamed: it is listed."""
+
+
+def why(trouble: Trouble) -> Why:
+    return _WHY.get(trouble, Why.ERROR)
+
+
+_WHY = {
+    Trouble.EXPIRED: Why.EXPIRED,
+    Trouble.TOO_LARGE: Why.TOO_LARGE,
+    Trouble.REFUSED: Why.REFUSED,
+    Trouble.BUSY: Why.BUSY,
+    Trouble.INTERNAL: Why.INTERNAL,
+}
+
+
+class Ending(Enum):
+    """How a stream came to its end."""
+
+    CLOSED = Why.ENDED
+    BROKEN = Why.BROKEN
+    SILENT = Why.SILENT
+
+
+# ------------------------------------------------------------------------------------------------ steps: what the shell does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pausing:
+    """``pause``: wait for the back-off first, and not less than the ``wait`` seconds that the server asked for."""
+
+    pause: bool = False
+    wait: float = 0.0
+    why: Why = field(default=Why.FIRST, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(_Pausing):
+    """Ask for everything, at ``version`` or later ("" is the newest), as a stream that goes on as the watch (KEP-3157)."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class List(_Pausing):
+    """Ask for a page. ``version`` "" means the newest, whatever it costs; ``limit`` 0 the whole list.
+
+    ``fresh``: what was collected of a list so far is forgotten.
+    """
+
+    version: str
+    limit: int
+    token: str = ""
+    fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Install(_Pausing):
+    """Everything has come: it takes the place of what the store has. The shell answers with ``Installed``."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Follow(_Pausing):
+    """Go on reading the stream that brought everything, as a watch."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watch(_Pausing):
+    """Watch from ``version`` on."""
+
+    version: str
+
+
+Step = Stream | List | Install | Follow | Watch
+
+
+# ------------------------------------------------------------------------------------------- outcomes: what came of the last step
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page came. ``token`` says where the next begins, "" that this was the last."""
+
+    version: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListFailed:
+    """``wait``: seconds that the server asked to wait, here and below."""
+
+    trouble: Trouble
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """The stream has shown everything up to ``version``. It is still open."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFailed:
+    """The stream could not be opened, or brought an error, or what cannot be read, before it had shown everything. It is closed."""
+
+    trouble: Trouble
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The stream ended before it had shown everything."""
+
+    how: Ending
+    events: int
+    lasted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The store has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFailed:
+    """The watch could not be opened."""
+
+    trouble: Trouble
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEnded:
+    """The watch ended: ``version`` is the last one seen on it ("" if none), ``events`` how many came, bookmarks too."""
+
+    version: str
+    events: int
+    lasted: float
+    how: Ending = Ending.CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class WatchError:
+    """The server sent an ERROR event, or a frame that is none; the stream is closed. ``version`` as in ``WatchEnded``."""
+
+    version: str
+    trouble: Trouble
+    wait: float = 0.0
+
+
+Outcome = Page | ListFailed | Streamed | StreamFailed | StreamEnded | Installed | WatchFailed | WatchEnded | WatchError
