@@ -1,5 +1,7 @@
 """Informers: a local, indexed, compressed copy of what a cluster has, kept equal to it by one list and watch per kind."""
 
+from kubeloop.cache.delta_fifo import DeltaFifo
+from kubeloop.cache.delta_queue import DeltaQueue
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.head import Head, Owner
 from kubeloop.cache.index_sources import ByLabel, Sorted
@@ -12,6 +14,8 @@ from kubeloop.cache.store import Snapshot, UnknownIndex
 
 __all__ = [
     "ByLabel",
+    "DeltaFifo",
+    "DeltaQueue",
     "Event",
     "EventType",
     "Handler",
