@@ -1,4 +1,10 @@
-"""``python -m bench``: kubeloop's public informer beside lightkube and client-go, one at a time, in interleaved rounds."""
+"""kubeloop's public informer beside its peers: one client at a time, the same pods, rounds interleaved, CPU time.
+
+python -m bench            the table of all targets, about 10 minutes
+python -m bench million    1,000,000 pods, about 3 minutes
+python -m bench stations   where the time of one event goes, in one process
+python -m bench plots      docs/plots/*.svg from the last results
+"""
 
 from __future__ import annotations
 
@@ -6,83 +12,144 @@ import argparse
 import os
 import statistics
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from bench import prepare, report
-from bench.goals import Figures, figures, informer_goals, start_goal
-from bench.replay import JSON, PEERS, STARTERS, Replay, wait_quiet
-from bench.server_rates import Rates, measure
+from bench import clients, plots, prepare, report, stations, targets
+from bench.clients import Peer, Stage
+from bench.figures import Run, figures, queries
+from bench.replay import Replay, wait_quiet
+from bench.server_rates import measure
 
 #: Others may use this share of the machine while a client runs; above it we wait.
 _QUIET = 0.15
 
 
 def _arguments() -> argparse.Namespace:
-    def setting(name: str, default: int) -> int:
-        return int(os.environ.get(f"KUBELOOP_BENCH_{name}", default))
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "million", "stations", "plots"])
+    parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
+    parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
+    parser.add_argument("--rounds", type=int, default=int(os.environ.get("KUBELOOP_BENCH_ROUNDS", "0")), help="instead of each stage's own")
+    parser.add_argument("--scale", type=int, default=1, help="divide pods and events by this: a smoke run, not a measurement")
+    parser.add_argument("--patience", type=float, default=20, help="seconds to wait for a quiet machine before each run")
+    parser.add_argument("--results", type=Path, help="where figures are kept (bench/.build/results.json; smoke.json of a smoke run)")
+    parser.add_argument("--judge", action="store_true", help="exit with status 1 if a target is not met")
+    args = parser.parse_args()
+    args.results = args.results or prepare.BUILD / ("results.json" if args.scale == 1 else "smoke.json")
+    return args
 
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description=__doc__, epilog="KUBELOOP_BENCH_PODS, _EVENTS and _RUNS set the defaults."
-    )
-    parser.add_argument("--pods", type=int, default=setting("PODS", 10_000))
-    parser.add_argument("--events", type=int, default=setting("EVENTS", 20_000))
-    parser.add_argument("--runs", type=int, default=setting("RUNS", 3))
-    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine before each run")
-    parser.add_argument("--http-only", action="store_true", help="leave out the runs over TLS")
-    parser.add_argument("--only", action="append", choices=[peer.name for peer in PEERS], help="these clients only (may be repeated)")
-    parser.add_argument("--no-start", action="store_true", help="leave out the start of a process")
-    parser.add_argument("--no-server", action="store_true", help="leave out the embedded server")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
-    parser.add_argument("--judge", action="store_true", help="exit with status 1 if a goal is missed")
-    return parser.parse_args()
+
+class _Bench:
+    def __init__(self, args: argparse.Namespace, console: Console) -> None:
+        self._args = args
+        self._console = console
+        self._missing: dict[str, str] = {}
+        self._targets: list[targets.Target] = []
+        self.results = report.Results(args.results)
+
+    def prepare(self, peers: list[Peer]) -> None:
+        """Raises CannotPrepare: without Go there is no server to measure against."""
+        self._missing = prepare.peers(["go", *(peer.needs for peer in peers)])
+        if "go" in self._missing:
+            raise prepare.CannotPrepare(self._missing["go"])
+
+    def peers(self, stage: Stage) -> list[Peer]:
+        return [peer for peer in stage.peers if not self._args.only or peer.name.startswith(tuple(self._args.only))]
+
+    def stage(self, stage: Stage) -> None:
+        args = self._args
+        packed, events = max(1, stage.packed // args.scale), max(1, stage.events // args.scale)
+        data = prepare.pods(packed, max(events, 20_000 // args.scale) if stage.packed > 2000 else events)
+        runs: dict[str, list[Run]] = {}
+        failed: dict[str, str] = {}
+        rounds = args.rounds or stage.rounds
+        with Replay(data, stage.copies) as replay:
+            for number in range(rounds):
+                for peer in self.peers(stage):
+                    if peer.needs in self._missing:
+                        failed[peer.name] = self._missing[peer.needs]
+                        continue
+                    share = wait_quiet(_QUIET, args.patience)
+                    noisy = f", others use {share:.0%} of the machine" if share > _QUIET else ""
+                    self._console.print(f"[dim]{stage.name}, round {number + 1} of {rounds}: {peer.name}{noisy}")
+                    try:
+                        run = replay.run(peer, events=events, tls=stage.tls)
+                    except RuntimeError as error:
+                        failed[peer.name] = str(error)
+                        self._console.print(str(error), style="red", markup=False, highlight=False)
+                    else:
+                        runs.setdefault(peer.name, []).append(run)
+        if clients.KUBELOOP_QUERIES.name in runs:
+            found = queries(runs.pop(clients.KUBELOOP_QUERIES.name))
+            self.results.put("queries", stage.name, asdict(found))
+            self._judge("queries", list(targets.reading(found)))
+        if runs or failed:
+            informers = {name: figures(each) for name, each in runs.items() if each}
+            self.results.put("runs", stage.name, runs)
+            self.results.put("stages", stage.name, {name: asdict(each) for name, each in informers.items()})
+            how = "TLS" if stage.tls else "HTTP"
+            report.show_informers(self._console, f"{packed * stage.copies:,} pods, {events:,} events, {how}", informers, failed)
+
+    def starts(self) -> None:
+        samples: dict[str, list[float]] = {}
+        with Replay(prepare.pods(10_000 // self._args.scale, 20_000 // self._args.scale)) as replay:
+            for _ in range(7):
+                for peer in clients.STARTERS:
+                    if peer.needs not in self._missing:
+                        samples.setdefault(peer.name, []).append(replay.start(peer))
+        starts = {name: statistics.median(each) for name, each in samples.items()}
+        self.results.put("starts", "cpu_s", starts)
+        report.show_starts(self._console, starts)
+        self._judge("starts", list(targets.starts(starts)))
+
+    def server(self) -> None:
+        rates = measure(2000 // self._args.scale)
+        self.results.put("server", "rates", asdict(rates))
+        report.show_server(self._console, rates)
+
+    def _judge(self, section: str, found: list[targets.Target]) -> None:
+        self.results.put_targets(section, found)
+        self._targets += found
+
+    def verdict(self, which: str) -> bool:
+        """Show all targets; whether each was met."""
+        stages = self.results.stages()
+        self._judge(which, list(targets.million(stages) if which == "million" else targets.informers(stages)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
 
 
 def main() -> int:
     args = _arguments()
-    console = Console()
+    # Tables and their words of explanation need some width, in a log file too.
+    console = Console() if sys.stdout.isatty() else Console(width=150)
     # Installed packages have their byte code; without it every start would measure the compiler.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    peers = [peer for peer in PEERS if not args.only or peer.name in args.only]
-    starters = [] if args.no_start else [peer for peer in STARTERS if not args.only or peer.name in args.only]
+    bench = _Bench(args, console)
+    if args.what == "plots":
+        for path in plots.write(bench.results.stages(), prepare.HERE.parent / "docs" / "plots"):
+            console.print(f"wrote {path}")
+        return 0
+    chosen = clients.MILLION if args.what == "million" else [each for each in clients.STAGES if not args.stage or each.name in args.stage]
     try:
-        prepare.programs()
-        if any(peer.name == "lightkube" for peer in peers):
-            prepare.lightkube()
-        data = prepare.pods(args.pods, args.events)
+        if args.what == "stations":
+            prepare.programs()
+            stations.show(console, prepare.pods(10_000, 20_000))
+            return 0
+        bench.prepare([peer for stage in chosen for peer in bench.peers(stage)])
+        for stage in chosen:
+            bench.stage(stage if args.scale == 1 else replace(stage, copies=min(2, stage.copies)))
+        if args.what == "all" and not args.stage and not args.only:
+            bench.starts()
+            bench.server()
+        met = bench.verdict("million" if args.what == "million" else "informers")
     except prepare.CannotPrepare as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    informers: dict[str, dict[str, Figures]] = {}
-    with Replay(data) as replay:
-        for how in ["HTTP"] if args.http_only else ["HTTP", "TLS"]:
-            runs: dict[str, list[dict[str, JSON]]] = {peer.name: [] for peer in peers}
-            for number in range(args.runs):
-                for peer in peers:
-                    share = wait_quiet(_QUIET, args.patience)
-                    noisy = f", others use {share:.0%} of the machine" if share > _QUIET else ""
-                    console.print(f"[dim]{how}, round {number + 1} of {args.runs}: {peer.name}{noisy}")
-                    runs[peer.name].append(replay.run(peer, tls=how == "TLS"))
-            informers[how] = {name: figures(each) for name, each in runs.items()}
-        samples: dict[str, list[float]] = {peer.name: [] for peer in starters}
-        for _ in range(2 * args.runs + 1):
-            for peer in starters:
-                samples[peer.name].append(replay.start(peer))
-        starts = {name: statistics.median(each) for name, each in samples.items()}
-    rates: Rates | None = None if args.no_server else measure(min(2000, args.pods))
-    goals = [goal for how, found in informers.items() for goal in informer_goals(found, how)] + start_goal(starts)
-    for how, found in informers.items():
-        report.show_informers(console, f"{args.pods} pods, {args.events} events, {how}", found)
-    if starts:
-        report.show_starts(console, starts)
-    if rates is not None:
-        report.show_server(console, rates)
-    if goals:
-        report.show_goals(console, goals)
-    if args.json:
-        args.json.write_text(report.as_json(informers, starts, rates, goals))
-    return 1 if args.judge and not all(goal.reached for goal in goals) else 0
+    return 1 if args.judge and not met else 0
 
 
 if __name__ == "__main__":

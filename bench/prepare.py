@@ -1,4 +1,4 @@
-"""Builds what a run needs, once, under ``bench/.build``: the Go programs, the environment of the Python peer, the pods."""
+"""Builds what a run needs, once, under ``bench/.build``: the Go and Rust programs, the environments of the Python peers, the pods."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bench.pods.__main__ import generate
@@ -14,6 +15,8 @@ from bench.pods.__main__ import generate
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / ".build"
 LIGHTKUBE = BUILD / "lightkube" / "bin" / "python"
+OFFICIAL = BUILD / "official" / "bin" / "python"
+KUBE_RS = BUILD / "rust" / "release" / "kuberef"
 _PROGRAMS = ("pack", "server", "clientgo")
 
 
@@ -61,23 +64,72 @@ def programs() -> None:
     stamp.write_text(_digest(HERE / "go"))
 
 
+def kube_rs() -> None:
+    """kube-rs's reflector.
+
+    Raises:
+        CannotPrepare: there is no Rust, or it cannot build it.
+    """
+    sources = (HERE / "rust" / "Cargo.toml", HERE / "rust" / "src")
+    stamp = BUILD / "rust.stamp"
+    if _fresh(stamp, *sources) and KUBE_RS.exists():
+        return
+    if shutil.which("cargo") is None:
+        raise CannotPrepare("kube-rs's reflector is a Rust program: install Rust 1.85 or newer")
+    _say("building the Rust program (once; some minutes)")
+    command = ["cargo", "build", "--release", "--quiet", "--target-dir", str(BUILD / "rust")]
+    built = subprocess.run(command, cwd=HERE / "rust", capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise CannotPrepare(f"cargo build failed in bench/rust:\n{built.stderr.strip()[-2000:]}")
+    stamp.write_text(_digest(*sources))
+
+
 def lightkube() -> None:
     """An environment of its own, so that a peer's dependencies never meet the project's.
 
     Raises:
         CannotPrepare: pip cannot install it.
     """
-    requirements = HERE / "peers" / "lightkube.txt"
-    stamp = BUILD / "lightkube.stamp"
-    if _fresh(stamp, requirements) and LIGHTKUBE.exists():
+    _environment("lightkube", "--require-hashes")
+
+
+def official() -> None:
+    """The same for the official client. Exact versions; some of its wheels differ between platforms, so they are not pinned by hash.
+
+    Raises:
+        CannotPrepare: pip cannot install it.
+    """
+    _environment("official", "--no-deps")
+
+
+def _environment(name: str, *options: str) -> None:
+    requirements = HERE / "peers" / f"{name}.txt"
+    stamp = BUILD / f"{name}.stamp"
+    python = BUILD / name / "bin" / "python"
+    if _fresh(stamp, requirements) and python.exists():
         return
-    _say("installing lightkube into an environment of its own (once)")
-    venv.create(BUILD / "lightkube", clear=True, with_pip=True)
-    pip = [str(LIGHTKUBE), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", str(requirements)]
+    _say(f"installing {name} into an environment of its own (once)")
+    venv.create(BUILD / name, clear=True, with_pip=True)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options, "-r", str(requirements)]
     installed = subprocess.run(pip, capture_output=True, text=True, check=False)
     if installed.returncode:
-        raise CannotPrepare(f"lightkube cannot be installed:\n{installed.stderr.strip()}")
+        raise CannotPrepare(f"{name} cannot be installed:\n{installed.stderr.strip()[-2000:]}")
     stamp.write_text(_digest(requirements))
+
+
+PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lightkube": lightkube, "official": official}
+
+
+def peers(wanted: Iterable[str]) -> dict[str, str]:
+    """Prepare what is wanted. What could not be: why."""
+    missing: dict[str, str] = {}
+    for name in dict.fromkeys(wanted):
+        try:
+            PEERS[name]()
+        except CannotPrepare as error:
+            missing[name] = str(error)
+            _say(f"without {name}: {error}")
+    return missing
 
 
 def pods(count: int, events: int) -> Path:

@@ -5,53 +5,30 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.prepare import BUILD, HERE, LIGHTKUBE
+from bench.clients import Peer
+from bench.prepare import BUILD, HERE
 
 JSON = dict[str, Any]
 _ROOT = HERE.parent
 
 
-@dataclass(frozen=True)
-class Peer:
-    """A client: the command that runs it; ``{server}``, ``{count}`` and ``{last_rv}`` are filled in."""
-
-    name: str
-    command: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...] = ()
-
-
-_ARGUMENTS = ("--server", "{server}", "--count", "{count}", "--last-rv", "{last_rv}")
-_GO = (str(BUILD / "clientgo"), "-server", "{server}", "-count", "{count}", "-last-rv", "{last_rv}")
-_LIST = (("KUBE_FEATURE_WatchListClient", "false"),)
-PEERS = (
-    Peer("kubeloop", (sys.executable, "-m", "bench.peers.kubeloop_client", *_ARGUMENTS)),
-    Peer("lightkube", (str(LIGHTKUBE), "-m", "bench.peers.lightkube_client", *_ARGUMENTS)),
-    Peer("client-go protobuf", (*_GO, "-content", "protobuf"), _LIST),
-    Peer("client-go JSON", _GO, _LIST),
-)
-_GET = ("--server", "{server}", "--get", "{get}")
-STARTERS = (
-    Peer("kubeloop", (sys.executable, "-m", "bench.peers.kubeloop_client", *_GET)),
-    Peer("lightkube", (str(LIGHTKUBE), "-m", "bench.peers.lightkube_client", *_GET)),
-)
-
-
 class Replay:
     """The replay server, on ports of its own choice, plain and over TLS. A context manager."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, copies: int = 1) -> None:
         self._data = data
+        self._copies = copies
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen([BUILD / "server", "-data", self._data], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [BUILD / "server", "-data", self._data, "-copies", str(self._copies)], stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         ready, *addresses = self._process.stdout.readline().split() or [""]
         if ready != "ready":
@@ -68,18 +45,23 @@ class Replay:
             found: JSON = json.load(answer)
         return found
 
-    def run(self, peer: Peer, *, tls: bool, timeout: float = 600) -> dict[str, JSON]:
+    def run(self, peer: Peer, *, events: int, tls: bool = False, timeout: float = 300) -> dict[str, JSON]:
         """What the peer printed, by phase.
 
         Raises:
-            RuntimeError: it failed; the text has its last words.
+            RuntimeError: it failed, or took too long; the text has its last words.
         """
-        self.control("POST", "reset")
+        self.control("POST", f"reset?events={events}")
         command, environment = self._command(peer, tls)
-        done = subprocess.run(command, env=environment, cwd=_ROOT, capture_output=True, text=True, timeout=timeout, check=False)
-        phases = {line["phase"]: line for line in map(json.loads, filter(lambda text: text.startswith("{"), done.stdout.splitlines()))}
+        try:
+            done = subprocess.run(command, env=environment, cwd=_ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{peer.name} was not done after {timeout:g} s") from None
+        phases = {
+            line["phase"]: line for line in map(json.loads, filter(lambda text: text.startswith('{"phase"'), done.stdout.splitlines()))
+        }
         if done.returncode or "hold" not in phases:
-            raise RuntimeError(f"{peer.name} failed with status {done.returncode}:\n{done.stderr[-2000:]}")
+            raise RuntimeError(f"{peer.name} failed with status {done.returncode}:\n{done.stderr.strip()[-1500:]}")
         return phases
 
     def start(self, peer: Peer) -> float:

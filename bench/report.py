@@ -1,21 +1,26 @@
-"""Tables for a person; with ``--json`` the same figures for a machine."""
+"""Tables for a person; ``results.json`` for plots and later questions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import platform
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.goals import Figures, Goal
+from bench.figures import Figures
 from bench.server_rates import Rates
+from bench.targets import Target
 
 _COLUMNS = {
     "list, us/object": ("listed_us", 1),
     "event, us": ("event_us", 1),
-    "RSS at sync, KiB/object": ("sync_kib", 2),
+    "at sync, KiB/object": ("sync_kib", 2),
     "after trim, KiB/object": ("floor_kib", 2),
     "peak, MiB": ("peak_mib", 0),
 }
@@ -24,11 +29,11 @@ _COLUMNS = {
 def _cell(figures: Figures, ours: Figures | None, field: str, digits: int) -> str:
     """The figure, and for a peer how many times kubeloop's it is."""
     value: float = getattr(figures, field)
-    times = "" if ours is None or ours is figures else f" [dim](x{value / getattr(ours, field):.1f})"
+    times = "" if ours is None or ours is figures else f" [dim](x{value / max(1e-9, getattr(ours, field)):.1f})"
     return f"{value:.{digits}f}{times}"
 
 
-def show_informers(console: Console, title: str, found: dict[str, Figures]) -> None:
+def show_informers(console: Console, title: str, found: Mapping[str, Figures], missing: Mapping[str, str]) -> None:
     table = Table(title=title)
     table.add_column("client")
     for column in _COLUMNS:
@@ -36,10 +41,12 @@ def show_informers(console: Console, title: str, found: dict[str, Figures]) -> N
     ours = found.get("kubeloop")
     for name, each in found.items():
         table.add_row(name, *(_cell(each, ours, field, digits) for field, digits in _COLUMNS.values()))
+    for name, why in missing.items():
+        table.add_row(name, f"[yellow]{why.strip().splitlines()[-1][:60]}")
     console.print(table)
 
 
-def show_starts(console: Console, starts: dict[str, float]) -> None:
+def show_starts(console: Console, starts: Mapping[str, float]) -> None:
     table = Table(title="process start to the first typed Pod")
     table.add_column("client")
     table.add_column("CPU, ms", justify="right")
@@ -56,27 +63,60 @@ def show_server(console: Console, rates: Rates) -> None:
     console.print(table)
 
 
-def show_goals(console: Console, goals: Sequence[Goal]) -> None:
-    table = Table(title="goals")
-    table.add_column("what")
-    table.add_column("kubeloop", justify="right")
-    table.add_column("peer", justify="right")
-    table.add_column("ratio", justify="right")
-    table.add_column("at most", justify="right")
-    table.add_column("")
-    for goal in goals:
-        verdict = "[green]reached" if goal.reached else "[red]missed"
-        table.add_row(goal.what, f"{goal.ours:.2f}", f"{goal.theirs:.2f} {goal.peer}", f"{goal.ratio:.3f}", f"{goal.share:.3f}", verdict)
+def show_targets(console: Console, targets: Iterable[Target]) -> None:
+    table = Table(title="targets")
+    for column in ("what", "kubeloop", "at most", "of it", "", "goal"):
+        table.add_column(column, justify="left" if column in ("what", "") else "right")
+    for target in targets:
+        unknown = "" if target.goal is not None else "[yellow]?"
+        verdict = {None: unknown, True: "[green]met", False: "[red]not met"}[target.met]
+        limit = "" if target.limit is None else f"{target.limit:.4g}"
+        at_most = f"{limit} [dim]({target.against})" if target.against else limit
+        of_it = "" if target.limit is None else f"{target.ours / target.limit:.2f}"
+        goal = "" if target.goal is None else f"{target.goal:g} {'[green]met' if target.goal_met else '[red]not met'}"
+        table.add_row(target.what, f"{target.ours:.4g} {target.unit}", at_most, of_it, verdict, goal)
     console.print(table)
 
 
-def as_json(informers: dict[str, dict[str, Figures]], starts: dict[str, float], rates: Rates | None, goals: Sequence[Goal]) -> str:
-    return json.dumps(
-        {
-            "informers": {how: {name: asdict(each) for name, each in found.items()} for how, found in informers.items()},
-            "starts_cpu_s": starts,
-            "server": None if rates is None else asdict(rates),
-            "goals": [asdict(goal) | {"ratio": goal.ratio, "reached": goal.reached} for goal in goals],
-        },
-        indent=1,
-    )
+class Results:
+    """What was found so far, on disk after each step, so that a run that breaks off leaves what it has.
+
+    Runs of ``million`` and of the default stages live side by side; a stage that is measured again replaces its last figures.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._found: dict[str, Any] = json.loads(path.read_text())
+        except (OSError, ValueError):
+            self._found = {}
+
+    def put(self, section: str, name: str, value: object) -> None:
+        self._found.setdefault(section, {})[name] = value
+        self._found["machine"] = {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self._found, indent=1))
+
+    def put_targets(self, section: str, targets: Iterable[Target]) -> None:
+        self.put("targets", section, [asdict(each) | {"met": each.met, "goal_met": each.goal_met} for each in targets])
+
+    def figures(self, stage: str) -> dict[str, Figures]:
+        """Of an earlier run, or this one."""
+        found: dict[str, Any] = self._found.get("stages", {}).get(stage, {})
+        return {name: Figures(**values) for name, values in found.items()}
+
+    def stages(self) -> dict[str, dict[str, Figures]]:
+        return {stage: self.figures(stage) for stage in self._found.get("stages", {})}
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

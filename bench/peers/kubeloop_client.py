@@ -1,10 +1,19 @@
-"""kubeloop: the public informer with an index by node and a handler; or one typed GET."""
+"""kubeloop: the public informer with an index by node and a handler; or one typed GET.
+
+--read                 the handler makes both typed objects of each update, old and new
+--keep-managed-fields  they are stored, as they are not by default
+--page N               pages of N objects instead of what the protocol has for a first state
+"""
 
 from __future__ import annotations
 
 from bench.peers import measure
 
-args = measure.arguments()
+parser = measure.parser()
+parser.add_argument("--read", action="store_true")
+parser.add_argument("--keep-managed-fields", action="store_true")
+parser.add_argument("--page", type=int, default=0)
+args = measure.arguments(parser)
 whole = measure.Meter()
 
 import asyncio  # noqa: E402 - the meter of the start counts the imports
@@ -42,22 +51,34 @@ async def inform() -> None:
         if event.head.resource_version == args.last_rv:
             done.set()
 
+    def read(event: Event[Pod]) -> None:
+        before, now = event.old_object(), event.object()
+        assert before is not None
+        assert before.spec is not None
+        assert now.status is not None
+        change(event)
+
     async with Client(Transport(config)) as client:
         informers = Informers(client)
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
-        registration = pods.on_event(added=count, updated=change)
+        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields, page_size=args.page)
+        registration = pods.on_event(added=count, updated=read if args.read else change)
         meter = measure.start()
+        stalls = measure.Stalls()
         async with informers:
             await registration.wait_synced()
-            meter.report("sync", added)
+            meter.report("sync", added, longest_stall_ms=stalls.longest_ms)
             measure.check(len(pods.lister), args)
             assert sum(len(pods.lister.heads_by_index("node", node)) for node in pods.lister.index_values("node")) == args.count
             await asyncio.sleep(1)
+            # What the cache takes by itself, before a collection and a trim from outside.
+            meter.report("settled", added)
+            stalls.begin()
             meter = await asyncio.to_thread(measure.go, args.server)
             await done.wait()
-            meter.report("events", updated)
+            meter.report("events", updated, longest_stall_ms=stalls.longest_ms)
             head = pods.lister.heads()[0]
             assert pods.lister.get(head.name, head.namespace) is not None
+            stalls.end()
             measure.hold(len(pods.lister))
 
 

@@ -17,13 +17,17 @@ import urllib.request
 from pathlib import Path
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--server", required=True)
-    parser.add_argument("--count", type=int, default=0)
-    parser.add_argument("--last-rv", default="")
-    parser.add_argument("--get", default="")
-    args = parser.parse_args()
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser()
+    made.add_argument("--server", required=True)
+    made.add_argument("--count", type=int, default=0)
+    made.add_argument("--last-rv", default="")
+    made.add_argument("--get", default="")
+    return made
+
+
+def arguments(of: argparse.ArgumentParser | None = None) -> argparse.Namespace:
+    args = (of or parser()).parse_args()
     args.namespace, _, args.name = args.get.partition("/")
     return args
 
@@ -38,6 +42,10 @@ def kib(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
+def line(phase: str, objects: int, **more: object) -> str:
+    return json.dumps({"phase": phase, "objects": objects, "rss_kib": kib("VmRSS"), "hwm_kib": kib("VmHWM")} | more)
+
+
 class Meter:
     """CPU (user and system) and wall time from its making to each report."""
 
@@ -45,15 +53,8 @@ class Meter:
         self.cpu, self.wall = cpu(), time.perf_counter()
 
     def report(self, phase: str, objects: int, **more: object) -> None:
-        line = {
-            "phase": phase,
-            "objects": objects,
-            "cpu_s": round(cpu() - self.cpu, 6),
-            "wall_s": round(time.perf_counter() - self.wall, 6),
-            "rss_kib": kib("VmRSS"),
-            "hwm_kib": kib("VmHWM"),
-        }
-        print(json.dumps(line | more), flush=True)
+        spent = {"cpu_s": round(cpu() - self.cpu, 6), "wall_s": round(time.perf_counter() - self.wall, 6)}
+        print(line(phase, objects, **spent, **more), flush=True)
 
 
 def start() -> Meter:
@@ -81,3 +82,37 @@ def hold(objects: int, **more: object) -> None:
 def check(count: int, args: argparse.Namespace) -> None:
     if count != args.count:
         raise SystemExit(f"{count} pods in the store, want {args.count}")
+
+
+class Stalls:
+    """The longest time for which an asyncio loop ran nothing else, in milliseconds. A timer due every 2 ms: its delay is the stall."""
+
+    PERIOD = 0.002
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._longest = 0.0
+        self._due = self._loop.time() + self.PERIOD
+        self._timer = self._loop.call_at(self._due, self._tick)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        self._longest = max(self._longest, now - self._due)
+        self._due = now + self.PERIOD
+        self._timer = self._loop.call_at(self._due, self._tick)
+
+    @property
+    def longest_ms(self) -> float:
+        return round(max(self._longest, self._loop.time() - self._due) * 1e3, 1)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
