@@ -23,6 +23,9 @@ class Fed(Protocol):
     def listing(self) -> None:
         """A list begins."""
 
+    def listed(self, feed: Feed, version: str) -> None:
+        """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
+
     def replace(self, feed: Feed, heads: list[Head], version: str) -> None:
         """This is all there is in this feed's namespace."""
 
@@ -81,6 +84,7 @@ class Feed:
 
     def replace(self, heads: list[Head], version: str) -> None:
         self.failure = None
+        self._informer.listed(self, version)
         self.version = version
         self._informer.replace(self, heads, version)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from kubeloop.cache.apply import apply
@@ -21,6 +22,7 @@ from kubeloop.cache.head import Head, HeadReader, Shared
 from kubeloop.cache.index_sources import IndexSource, make_index, path_of
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.readers import Readers
 from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.stats import InformerStats
@@ -67,7 +69,11 @@ class Informer(Generic[R]):
         self._archive = Archive()
         self._shared = Shared()
         self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared, scope.keep)
-        self._view: View[R] = View(self._store, self.kind, around.cluster, scope.keep)
+        self._readers = Readers(scope, self.what, self._store, around, lambda: self._reader, lambda: self.resource_version)
+        self._view: View[R] = self._readers.view
+        #: Called with each write of the client, that readers may see it before the watch brings it.
+        self.wrote = self._readers.wrote
+        self._laid_over = self._readers.overlay
         self._fanout: Fanout[R] = Fanout(self.what, around, self._view, self.check, self._resync)
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
@@ -84,10 +90,11 @@ class Informer(Generic[R]):
         self._quiet = False
         #: Put a delta behind all others; ``flush`` applies them.
         self.push: Callable[[Changed | Removed | Bookmark], None] = self._queue.push
-        self.lister: Lister[R] = Lister(self._view, scope.namespaces)
+        self.lister: Lister[R] = self._readers.lister
         self.feeds = tuple(
             Feed(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
         )
+        self._readers.watches(self.feeds)
 
     # ------------------------------------------------------------------------------------------------------------- for users
 
@@ -180,8 +187,9 @@ class Informer(Generic[R]):
             self._reader = HeadReader(self.kind.api_version, self.kind.kind, wanted, self._archive, self._shared, self.scope.keep)
             for head in self._store.heads():
                 self._store.put(self._reader.again(head))
+            self._readers.carry(self._reader)
         for name, source in new.items():
-            self._store.add_index(make_index(name, source, self._reader.attributes, self._view.decode))
+            self._readers.add_index(partial(make_index, name, source, self._reader.attributes, self._view.decode))
 
     def __repr__(self) -> str:
         return f"<Informer of {self.what}: {len(self._store)} objects, {'synced' if self.synced else 'not synced'}>"
@@ -219,6 +227,7 @@ class Informer(Generic[R]):
         """Its handlers hear nothing more and none can be added."""
         self.stopped = True
         self._fanout.stop()
+        self._readers.close()
 
     def _create(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -249,6 +258,10 @@ class Informer(Generic[R]):
     def listing(self) -> None:
         self._archive.listing()
 
+    def listed(self, feed: Feed, version: str) -> None:
+        """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
+        self._readers.listed(feed, version)
+
     def replace(self, feed: Feed, heads: list[Head], version: str) -> None:
         """This is all there is, in the feed's namespace if it has one."""
         self._archive.settle()
@@ -260,6 +273,7 @@ class Informer(Generic[R]):
         self._quiet = self._initial and not self._store.heads(namespace)
         self._queue.push(Replaced(current, version, namespace))
         self.flush()
+        self._readers.replaced(feed, version)
         if self._quiet:
             self._fanout.replay(EventType.ADDED, self._store.heads(namespace), self._now)
         self._initial = self._quiet = False
@@ -297,8 +311,11 @@ class Informer(Generic[R]):
                 apply(store, delta, tell)
         if self._shared.full:
             self._shared.sweep(store.heads())
+        self._readers.applied()
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
         self._counts[kind] += 1
+        if kind is EventType.DELETED or self._laid_over.active:
+            self._readers.told(head, deleted=kind is EventType.DELETED)
         if not self._quiet:
             self._fanout.tell(Event(kind, head, old, self._view, self._initial, tombstone, self._now), handler)

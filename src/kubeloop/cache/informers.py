@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
 from kubeloop.cache.fanout import Around
@@ -16,7 +16,7 @@ from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import InformerStopped
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.tasks import Tasks
-from kubeloop.client import Client
+from kubeloop.client import Client, Write
 from kubeloop.client.options import Fields, Labels
 from kubeloop.meta import PartialObject, Resource
 from kubeloop.timing import Clock, SystemClock
@@ -35,8 +35,19 @@ class Informers:
         What a server refuses does not end the block; it is logged, tried again, and raised or named by ``wait_synced``.
     """
 
-    def __init__(self, client: Client, *, resync: float = 0.0, clock: Clock | None = None, rng: random.Random | None = None) -> None:
-        """``resync``: period in seconds of handlers that name none; 0 is never."""
+    def __init__(
+        self,
+        client: Client,
+        *,
+        resync: float = 0.0,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        read_your_writes: bool = True,
+    ) -> None:
+        """``resync``: period in seconds of handlers that name none; 0 is never.
+
+        ``read_your_writes``: what ``client`` writes while the block runs is shown by listers at once, before the watch brings it.
+        """
         self._client = client
         self._clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
@@ -45,6 +56,8 @@ class Informers:
         self._informers: dict[Scope[Any], Informer[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
+        self._read_your_writes = read_your_writes
+        self._unlisten: Callable[[], None] | None = None
 
     def of(
         self,
@@ -142,6 +155,8 @@ class Informers:
         if self._tasks is not None or self._ended:
             raise InformerStopped("informers live for one block; make new ones")
         self._tasks = Tasks(self._clock)
+        if self._read_your_writes:
+            self._unlisten = self._client.on_write(self._wrote)
         for informer in self._informers.values():
             informer.start(self._tasks)
         return self
@@ -149,11 +164,17 @@ class Informers:
     async def __aexit__(self, *_: object) -> None:
         self._ended = True
         tasks, self._tasks = self._tasks, None
+        if self._unlisten is not None:
+            self._unlisten()
         for informer in self._informers.values():
             informer.close()
         self._progress.notify()
         if tasks is not None:
             await tasks.close()
+
+    def _wrote(self, write: Write) -> None:
+        for informer in self._informers.values():
+            informer.wrote(write)
 
     def _all_synced(self) -> bool:
         if self._ended:

@@ -101,6 +101,16 @@ class SortedIndex:
         found = (head for run in (reversed(runs) if reverse else runs) for head in run.between(first, last, reverse))
         return list(found if limit is None else islice(found, limit))
 
+    def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
+        """Where an object stands among all that ``range`` gives, in its order: places of several indexes compare."""
+        known = self._known.get(head) if self._known is not None else None
+        values = self.read(head) if known is None else known if isinstance(known, tuple) else (known,)
+        first, last = _scalar(low), _scalar(high)
+        sort = next((_rank(bound) for bound in (first, last) if bound is not None), None)
+        inside = ((_rank(value), value) for value in values if sort is None or _rank(value) == sort)
+        chosen = [place for place in inside if (first is None or place >= (sort, first)) and (last is None or place < (sort, last))]
+        return [(place, head.namespace, head.name) for place in sorted(chosen, reverse=reverse)]
+
     def heads(self, value: str) -> list[Head]:
         """The objects that have this value, as ``index_key`` spells it."""
         found = (run.equal(key, value) for run, key in zip(self._runs, _spelt(value), strict=True) if key is not None)

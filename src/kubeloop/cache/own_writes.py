@@ -1,0 +1,49 @@
+"""Own writes: brings what the client has written to the overlay of one informer, if it is an object that the informer may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubeloop.cache.changes import Deletions
+from kubeloop.cache.head import HeadReader
+from kubeloop.cache.membership import Membership
+from kubeloop.cache.overlay import Overlay
+from kubeloop.cache.scope import Scope
+from kubeloop.cache.store import Store
+from kubeloop.client import Write
+from kubeloop.meta import kind_info
+
+
+class OwnWrites:
+    """A listener of ``client.on_write`` for one informer.
+
+    Guarantees
+        What is laid over has the form that the informer keeps (``fields``, ``transform``, metadata only), and its indexes.
+
+    Not guaranteed
+        Writes through another version of the kind (``autoscaling/v1`` for an informer of ``autoscaling/v2``): their documents are of
+        another shape, and are left to the watch.
+    """
+
+    def __init__(self, scope: Scope[Any], overlay: Overlay, store: Store, deletions: Deletions, reader: Callable[[], HeadReader]) -> None:
+        self._kind = kind_info(scope.kind).gvk
+        self._namespaces = scope.namespaces
+        self._membership = Membership(scope.labels, scope.field_selector)
+        self._overlay = overlay
+        self._store = store
+        self._known = deletions.knows
+        self._reader = reader
+
+    def __call__(self, write: Write) -> None:
+        if write.mapping.gvk != self._kind or (self._namespaces and write.namespace not in self._namespaces):
+            return
+        document = write.document
+        if document is None or write.gone:
+            self._overlay.ended(write.namespace, write.name, write.uid, write.resource_version, self._known)
+            return
+        reader = self._reader()
+        projected = reader.projection.object(document)
+        before = self._store.get(write.namespace, write.name)
+        head = reader.head(projected, memoryview(document), before)
+        self._overlay.stored(head, self._membership.of(document), self._known)
