@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeloop.apiserver.compaction import Compactor
-from kubeloop.apiserver.storage import MemoryStorage
+from kubeloop.apiserver.storage import FutureRevision, MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.timing import FakeClock
 
 
 class History:
-    def __init__(self, storage: MemoryStorage, cache: WatchCache) -> None:
+    def __init__(self, storage: MemoryStorage, cache: WatchCache, compactor: Compactor) -> None:
         self.storage = storage
         self.cache = cache
+        self.compactor = compactor
 
     async def write(self, count: int) -> None:
         for _ in range(count):
@@ -39,7 +40,7 @@ async def history(clock: FakeClock, seconds: float, revisions: int) -> AsyncIter
     compactor = Compactor(storage, cache, clock, seconds, revisions)
     compactor.start()
     await asyncio.sleep(0)
-    yield History(storage, cache)
+    yield History(storage, cache, compactor)
     await compactor.stop()
     await cache.stop()
     await storage.close()
@@ -64,3 +65,20 @@ async def test_no_more_changes_are_kept_than_one_and_a_half_times_the_number_and
         for _ in range(40):
             await past.write(1)
             assert min(revisions, past.cache.revision) <= past.kept <= revisions + max(revisions // 2, 1)
+
+
+async def test_what_the_watch_cache_has_not_read_yet_is_not_forgotten_before_it_has() -> None:
+    async with history(FakeClock(), 300, 0) as past:
+        for number in range(20):
+            await past.storage.write(f"/registry/core/configmaps/default/n{number}", b"{}", expected=0)
+        assert past.cache.revision < await past.storage.revision(), "the cache reads when its turn comes"
+        await past.compactor.compact(await past.storage.revision())
+        assert (past.kept, past.cache.revision) == (0, await past.storage.revision())
+        await past.write(1)
+        assert past.kept == 1
+
+
+async def test_a_revision_that_does_not_exist_yet_cannot_be_compacted() -> None:
+    async with history(FakeClock(), 300, 0) as past:
+        with pytest.raises(FutureRevision):
+            await past.compactor.compact(await past.storage.revision() + 1)

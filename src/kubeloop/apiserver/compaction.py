@@ -58,9 +58,13 @@ class Compactor:
         Raises:
             FutureRevision
         """
+        newest = await self._storage.revision()
+        if revision > newest:
+            raise FutureRevision(revision, newest)
+        # The watch cache reads the storage's history: what it has not read yet must not be forgotten there.
+        await self._cache.reached(revision)
         with contextlib.suppress(Compacted):
             await self._storage.compact(revision)
-        await self._cache.reached(revision)
         self._cache.trim(revision)
 
     async def answer(self, request: Request) -> Answer:
