@@ -16,6 +16,9 @@ from kubeloop.serving.request import Request
 Matches = Callable[[Request], bool]
 
 
+_BOOKMARK = b'{"type":"BOOKMARK",'
+
+
 class Faults:
     """Stands between listener and server (``ServerOptions.wrap``). Each fault is one line of a test; none lasts longer than it says."""
 
@@ -25,6 +28,8 @@ class Faults:
         self._delays: list[tuple[Matches, asyncio.Event]] = []
         #: Requests so far, as ``METHOD path?query``.
         self.requests: list[str] = []
+        #: Every bookmark comes twice.
+        self.repeat_bookmarks = False
 
     def cut_streams(self) -> int:
         """Break every open stream off in the middle, without an end; returns how many there were."""
@@ -114,6 +119,8 @@ class Faults:
                 if chunk is None:
                     return
                 yield chunk
+                if self.repeat_bookmarks and chunk.startswith(_BOOKMARK):
+                    yield chunk
         finally:
             self._streams.discard(cut)
             close = getattr(source, "aclose", None)
