@@ -29,7 +29,8 @@ from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Store
 from kubeloop.cache.tasks import Tasks, end
 from kubeloop.cache.view import View
-from kubeloop.meta import Resource
+from kubeloop.cache.waiting import all_told
+from kubeloop.meta import DeadlineError, Resource
 from kubeloop.transport import log_context, logger_with_context
 
 R = TypeVar("R", bound=Resource)
@@ -55,21 +56,23 @@ class Informer(Generic[R]):
         About 2 KiB and no parsed object per cached Pod; reading decodes a fresh one, about 30 us.
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around) -> None:
-        """``sources``: one for each of ``scope.feeds``, in their order."""
+    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around, what: str) -> None:
+        """``sources``: one for each of ``scope.feeds``, in their order. ``what``: the objects in words, unlike any other informer's."""
         self.scope = scope
         self.kind = scope.kind
-        #: The objects in words: ``pods in namespace "shop"``.
-        self.what = scope.what()
+        #: The objects in words, ``pods in namespace "shop"``; unique among the informers of a factory.
+        self.what = what
+        #: Period in seconds of handlers that name none; 0 is never.
+        self.resync = around.resync
         self.synced = False
         self.stopped = False
         self._around = around
         self._store = Store()
-        self._queue = scope.queue()
+        self._queue = scope.queue(self._store)
         self._archive = Archive()
         self._shared = Shared()
         self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared, scope.keep)
-        self._readers = Readers(scope, self.what, self._store, around, lambda: self._reader, lambda: self.resource_version)
+        self._readers = Readers(scope, what, self._store, around, lambda: self._reader, lambda: self.resource_version)
         self._view: View[R] = self._readers.view
         #: Called with each write of the client, that readers may see it before the watch brings it.
         self.wrote = self._readers.wrote
@@ -77,6 +80,7 @@ class Informer(Generic[R]):
         self._fanout: Fanout[R] = Fanout(self.what, around, self._view, self.check, self._resync)
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
+        self._watching: list[asyncio.Task[None]] = []
         #: Changes told since the start, by what they were.
         self._counts = dict.fromkeys(EventType, 0)
         #: Failed requests since the start, by the name of the error.
@@ -151,7 +155,7 @@ class Informer(Generic[R]):
         """Call these for each change, one at a time; plain functions on the loop, ``async`` ones awaited.
 
         ``resync``: every so many seconds ``updated`` is called for each object with ``event.type`` "resync" (0: never; at least 1);
-        None is what the informers were made with.
+        None is what the informer, or else the informers, were made with.
         ``where``: only objects whose head it accepts exist for this handler (see ``Filter``); nothing is decoded for that.
         ``coalesce``: changes of one object that wait for a slow handler become one (see ``merge``); the order between objects is lost.
         ``name`` is for logs and metrics. The same functions may be registered several times: each registration is told.
@@ -161,7 +165,7 @@ class Informer(Generic[R]):
         """
         if self.stopped:
             raise InformerStopped(f"the informer of {self.what} has stopped; handlers must be added before")
-        period = self._around.resync if resync is None else resync
+        period = self.resync if resync is None else resync
         calls = Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
         registration = self._fanout.add(calls)
         # Between this line and the last no delta is applied: what is in the store is told here, what comes later comes as an event.
@@ -205,6 +209,20 @@ class Informer(Generic[R]):
         # Each is looked at, so that a hopeless one is reported even while another is merely slow.
         return sum(feed.check() for feed in self.feeds) == len(self.feeds)
 
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until it has its first list, of each of its namespaces. Seconds.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it ended before.
+            DeadlineError: not in time; the text names what has not synced and why the last request failed.
+        """
+        await self._around.progress.until(self._usable, timeout, lambda: f"not synced: {self.waiting_for()}")
+
+    def _usable(self) -> bool:
+        if self.stopped and not self.synced:
+            raise InformerStopped(f"the informer of {self.what} has stopped before it had synced")
+        return self.check()
+
     def waiting_for(self) -> str:
         """What has not synced, and why."""
         return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
@@ -215,13 +233,26 @@ class Informer(Generic[R]):
             return
         self._tasks = tasks
         for feed in self.feeds:
-            self._create(self._run(feed), f"kubeloop informer of {feed.what}")
+            self._watching.append(self._create(self._run(feed), f"kubeloop informer of {feed.what}"))
         self._fanout.start(self._create)
 
     async def stop(self) -> None:
         """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers."""
         self.close()
         await end(self._own, self._around.clock)
+
+    async def forsake(self, patience: float) -> None:
+        """Its kind is gone: ask the server no more, and tell handlers of the end of each object that is still here (``tombstone``).
+
+        Returns when they have heard of it, or after ``patience`` seconds. The informer is to be stopped then.
+        """
+        await end(self._watching, self._around.clock)
+        self._queue.push(Replaced((), self.resource_version))
+        self._apply()
+        try:
+            await all_told(self.registrations, patience)
+        except DeadlineError as error:
+            _log.warning("%s: gone, and not all handlers have heard of it: %s", self.what, error)
 
     def close(self) -> None:
         """Its handlers hear nothing more and none can be added."""

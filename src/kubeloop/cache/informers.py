@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar, cast
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, Generic, Self, TypedDict, TypeVar, cast
 
+from kubeloop.cache.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.fanout import Around
 from kubeloop.cache.index_sources import IndexSource
 from kubeloop.cache.informer import Informer
@@ -22,6 +24,22 @@ from kubeloop.meta import PartialObject, Resource
 from kubeloop.timing import Clock, SystemClock
 
 R = TypeVar("R", bound=Resource)
+
+
+class InformerOptions(TypedDict, Generic[R], total=False):
+    """What ``Informers.of`` can be told, for those who pass it on."""
+
+    namespace: str | Iterable[str] | None
+    labels: Labels | None
+    field_selector: Fields | None
+    indexes: Mapping[str, IndexSource[R]] | None
+    paths: Iterable[str]
+    fields: Iterable[str]
+    transform: Transform | None
+    managed_fields: bool
+    queue: Callable[[Known], Queue]
+    page_size: int
+    resync: float | None
 
 
 class Informers:
@@ -42,9 +60,12 @@ class Informers:
         resync: float = 0.0,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        cluster: str | None = None,
         read_your_writes: bool = True,
     ) -> None:
         """``resync``: period in seconds of handlers that name none; 0 is never.
+
+        ``cluster``: what keys and logs call it; None: as the client does.
 
         ``read_your_writes``: what ``client`` writes while the block runs is shown by listers at once, before the watch brings it.
         """
@@ -52,7 +73,7 @@ class Informers:
         self._clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
-        self._around = Around(client.cluster, self._clock, self._progress, resync)
+        self._around = Around(client.cluster if cluster is None else cluster, self._clock, self._progress, resync)
         self._informers: dict[Scope[Any], Informer[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
@@ -71,7 +92,9 @@ class Informers:
         fields: Iterable[str] = (),
         transform: Transform | None = None,
         managed_fields: bool = False,
+        queue: Callable[[Known], Queue] = DeltaQueue,
         page_size: int = 0,
+        resync: float | None = None,
     ) -> Informer[R]:
         """The informer of a kind: of all namespaces, one, or several; of all objects, or those that match.
 
@@ -79,7 +102,9 @@ class Informers:
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
         ``fields``, ``transform``, ``managed_fields``: what is kept of each object, all but managedFields unless told (see ``Keep``); what
         is read from an informer with ``fields`` or ``transform`` is refused by ``client.update``, which would erase the rest.
+        ``queue``: ``DeltaFifo`` groups what happens by object, as client-go once did; the usual one keeps the order over all objects.
         ``indexes`` and ``paths`` are added to an informer that exists. ``page_size`` counts for its first caller (0: the usual one).
+        ``resync``: period in seconds of its handlers that name none and come later; None: that of these informers.
 
         Raises:
             ValueError: a namespace for a cluster-scoped kind, a malformed path, or an index that exists with another source.
@@ -88,8 +113,8 @@ class Informers:
         if isinstance(fields, str):
             raise TypeError(f"fields={fields!r} is text; give a list of paths: fields=[{fields!r}] (a selector is field_selector=...)")
         keep = Keep(managed_fields, False, tuple(dict.fromkeys(fields)), transform)
-        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
-        return self._of(scope, indexes, paths, page_size)
+        scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
+        return self._of(scope, indexes, paths, page_size, resync)
 
     def metadata(
         self,
@@ -111,15 +136,24 @@ class Informers:
         scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
         return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
 
-    def _of(self, scope: Scope[R], indexes: Mapping[str, IndexSource[R]] | None, paths: Iterable[str], page_size: int) -> Informer[R]:
+    def _of(
+        self,
+        scope: Scope[R],
+        indexes: Mapping[str, IndexSource[R]] | None,
+        paths: Iterable[str],
+        page_size: int,
+        resync: float | None = None,
+    ) -> Informer[R]:
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
         informer = cast("Informer[R] | None", self._informers.get(scope))
         if informer is None:
             policy = WatchPolicy(page_size=page_size)
             sources = [ListWatch(self._client, scope, each, self._clock, self._rng, policy) for each in scope.feeds]
-            informer = Informer(scope, sources, self._around)
+            informer = Informer(scope, sources, self._around, self._name(scope))
         informer.add_indexes(indexes or {}, paths)
+        if resync is not None:
+            informer.resync = resync
         self._informers[scope] = informer
         if self._tasks is not None:
             informer.start(self._tasks)
@@ -171,6 +205,26 @@ class Informers:
         self._progress.notify()
         if tasks is not None:
             await tasks.close()
+
+    def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        """Run something as long as the block lasts, for parts of the cache that are more than one informer.
+
+        Raises:
+            InformerStopped: the block has not begun, or has ended.
+        """
+        if self._tasks is None:
+            work.close()
+            raise InformerStopped("these informers do not run: enter their block first")
+        return self._tasks.create(work, name)
+
+    def _name(self, scope: Scope[Any]) -> str:
+        """Unique among these, so that logs and metrics never mix two; free again when an informer is removed."""
+        taken = {informer.what for informer in self._informers.values()}
+        number, name = 1, scope.what()
+        while name in taken:
+            number += 1
+            name = f"{scope.what()} #{number}"
+        return name
 
     def _wrote(self, write: Write) -> None:
         for informer in self._informers.values():

@@ -106,6 +106,10 @@ class Registration(Generic[R]):
         self._task: asyncio.Task[None] | None = None
         self._warn_at = WARN_AT
         self._watchdog: Timer | None = None
+        #: Marks in the buffer: how many were put, how many taken, and which one ends the initial state.
+        self._marks = 0
+        self._marks_taken = 0
+        self._initial_mark = -1
         self._failed = ""
         self._why = ""
 
@@ -166,6 +170,15 @@ class Registration(Generic[R]):
         """
         await self._progress.until(self.check, timeout, self.waiting_for)
 
+    async def wait_drained(self, timeout: float = 120.0) -> None:
+        """Wait until the handler has returned from everything that was offered before this call, or was removed. Seconds.
+
+        Raises:
+            DeadlineError: not in time; the text says how much waits.
+        """
+        mark = self._mark()
+        await self._progress.until(lambda: self._marks_taken >= mark or self._removed, timeout, self.waiting_for)
+
     def check(self) -> bool:
         """Whether it has synced; raises as ``wait_synced`` does."""
         if self._failed:
@@ -200,8 +213,7 @@ class Registration(Generic[R]):
 
     def initial_end(self) -> None:
         """What was offered up to here is the handler's initial state."""
-        self._buffer.mark()
-        self._wake.set()
+        self._initial_mark = self._mark()
 
     async def run(self) -> None:
         """Handle what is offered, until it is removed. Once."""
@@ -225,7 +237,9 @@ class Registration(Generic[R]):
         while buffer and not self._removed:
             event = buffer.take()
             if event is None:
-                self.synced = not self._failed
+                self._marks_taken += 1
+                if self._marks_taken == self._initial_mark:
+                    self.synced = not self._failed
                 self._progress.notify()
                 continue
             head = event.head
@@ -263,6 +277,13 @@ class Registration(Generic[R]):
                 await asyncio.sleep(0)
         if self._warn_at > WARN_AT and buffer.changes < WARN_AT // 2:
             self._warn_at = WARN_AT
+
+    def _mark(self) -> int:
+        if not self._removed:
+            self._marks += 1
+            self._buffer.mark()
+            self._wake.set()
+        return self._marks
 
     def _look(self) -> None:
         """Is the call that runs now stuck? One timer for many calls: setting one for each would cost more than most calls."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kubeloop.cache.delta_queue import DeltaQueue
+from kubeloop.cache.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.keeping import LEAN, Keep
 from kubeloop.client import ListOptions
 from kubeloop.client.options import Fields, Labels, field_text, label_text
@@ -29,8 +29,8 @@ class Scope(Generic[R]):
     field_selector: str | None = None
     #: What is kept of a document.
     keep: Keep = LEAN
-    #: Makes the queue between list and watch and the store.
-    queue: Callable[[], DeltaQueue] = field(default=DeltaQueue)
+    #: Makes the queue between list and watch and the store, given the store.
+    queue: Callable[[Known], Queue] = field(default=DeltaQueue)
 
     @classmethod
     def of(
@@ -41,7 +41,7 @@ class Scope(Generic[R]):
         labels: Labels | None = None,
         field_selector: Fields | None = None,
         keep: Keep = LEAN,
-        queue: Callable[[], DeltaQueue] = DeltaQueue,
+        queue: Callable[[Known], Queue] = DeltaQueue,
     ) -> Scope[R]:
         """From what ``Informers.of`` was asked for, however it was spelt.
 
@@ -87,4 +87,8 @@ class Scope(Generic[R]):
         chosen = [f'{what} "{selector}"' for what, selector in (("labels", self.labels), ("fields", self.field_selector)) if selector]
         if chosen:
             words += ["with", " and ".join(chosen)]
+        if self.keep.fields:
+            words.append(f"({', '.join(self.keep.fields)} only)")
+        if self.keep.transform is not None:
+            words.append(f"(through {getattr(self.keep.transform, '__qualname__', 'a transform')})")
         return " ".join(words)
