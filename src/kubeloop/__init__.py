@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubeloop.cache import Informer, Informers
+    from kubeloop.cache import Informer, Informers, ObjectStore
     from kubeloop.client import Client
     from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError
     from kubeloop.meta import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cache": ("Informer", "Informers"),
+    "cache": ("Informer", "Informers", "ObjectStore"),
     "client": ("Client",),
     "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError"),
     "meta": (
@@ -74,6 +74,7 @@ __all__ = [
     "NotFound",
     "ObjectKey",
     "ObjectMeta",
+    "ObjectStore",
     "PartialObject",
     "Resource",
     "Result",

@@ -3,11 +3,14 @@
 from kubeloop.cache.delta_fifo import DeltaFifo
 from kubeloop.cache.delta_queue import DeltaQueue
 from kubeloop.cache.event import Event, EventType
+from kubeloop.cache.expiring_store import ExpiringStore
 from kubeloop.cache.head import Head, Owner
 from kubeloop.cache.index_sources import ByLabel, Sorted
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister import Lister, OutsideScope
+from kubeloop.cache.object_keys import meta_namespace, meta_namespace_key, split_meta_namespace_key
+from kubeloop.cache.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
 from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Snapshot, UnknownIndex
@@ -18,18 +21,25 @@ __all__ = [
     "DeltaQueue",
     "Event",
     "EventType",
+    "ExpiringStore",
     "Handler",
     "HandlerFailed",
     "Head",
+    "IndexFunctionError",
     "Informer",
     "InformerStats",
     "InformerStopped",
     "Informers",
     "Lister",
+    "ObjectKeyError",
+    "ObjectStore",
     "OutsideScope",
     "Owner",
     "Registration",
     "Snapshot",
     "Sorted",
     "UnknownIndex",
+    "meta_namespace",
+    "meta_namespace_key",
+    "split_meta_namespace_key",
 ]
