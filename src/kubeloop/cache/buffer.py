@@ -121,6 +121,9 @@ class Buffer(Generic[R]):
         entries = self._entries
         while True:
             entry = entries[0]
+            if type(entry) is Event:
+                entries.popleft()
+                return entry
             if isinstance(entry, Replay):
                 event = entry.next()
                 if entry:

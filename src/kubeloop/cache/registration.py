@@ -253,7 +253,7 @@ class Registration(Generic[R]):
                 if handler is not None and shown is not None:
                     called = plain = True
                     result = handler(shown)
-                    if inspect.isawaitable(result):
+                    if result is not None and inspect.isawaitable(result):
                         plain = False
                         if self._watchdog is None:
                             self._watchdog = self._clock.call_later(STUCK, self._look)
