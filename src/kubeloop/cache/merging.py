@@ -28,7 +28,7 @@ def merge(first: Event[R], second: Event[R]) -> tuple[Event[R], ...]:
     before, after = first.type, second.type
     if after is EventType.RESYNC:
         return (first, second) if before is EventType.DELETED else (first,)
-    if before is EventType.DELETED or after is EventType.ADDED or first.head.uid != second.head.uid:
+    if before is EventType.DELETED or after is EventType.ADDED or len({first.head.uid, second.head.uid, (first.old or first.head).uid}) > 1:
         return first, second
     if before is EventType.ADDED:
         if after is EventType.DELETED:
