@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from kubeloop.cache.buffer import Replay
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.head import Head
+from kubeloop.cache.leaks import Piles
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import Callbacks, Registration
 from kubeloop.cache.view import View
@@ -50,6 +51,7 @@ class Fanout(Generic[R]):
         self._resync = resync
         self._create: Create | None = None
         self._registrations: list[Registration[R]] = []
+        self._piles = Piles()
 
     @property
     def registrations(self) -> list[Registration[R]]:
@@ -113,6 +115,7 @@ class Fanout(Generic[R]):
         while name in taken:
             number += 1
             name = f"{wanted}#{number}"
+        self._piles.handlers(wanted, number, self._what)
         return name
 
     def _removed(self, registration: Registration[R]) -> None:

@@ -26,14 +26,17 @@ class Fed(Protocol):
     def listed(self, feed: Feed, version: str) -> None:
         """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
 
-    def replace(self, feed: Feed, heads: list[Head], version: str) -> None:
-        """This is all there is in this feed's namespace."""
+    def replace(self, feed: Feed, heads: list[Head], version: str) -> float | None:
+        """This is all there is in this feed's namespace. Answers as ``flush``."""
 
     def push(self, delta: Changed | Removed | Bookmark, /) -> None:
         """Something happened."""
 
-    def flush(self) -> None:
-        """A batch is complete: apply it."""
+    def flush(self) -> float | None:
+        """A batch is complete: apply it. Answers when it came, None if nothing did."""
+
+    def watching(self) -> None:
+        """A watch was opened."""
 
     def failed(self, error: Exception) -> None:
         """A request failed; it will be tried again."""
@@ -55,11 +58,14 @@ class Feed:
         self.version = ""
         #: Why the last request failed; None while all is well.
         self.failure: Exception | None = None
+        #: Why it has not synced although nothing failed, if that is known.
+        self.late = ""
+        #: When a server last showed that the cache is as it has things: by a list, an event or a bookmark. None: never yet.
+        self.heard: float | None = None
         self._informer = informer
         self._push = informer.push
         self.before = informer.before
         self.listing = informer.listing
-        self.flush = informer.flush
 
     def check(self) -> bool:
         """Whether it has synced.
@@ -74,7 +80,7 @@ class Feed:
         return False
 
     def waiting_for(self) -> str:
-        return f"{self.what} ({self.failure or 'no answer from the server yet'})"
+        return f"{self.what} ({self.failure or self.late or 'no answer from the server yet'})"
 
     # --------------------------------------------------------------------------------------------- for list and watch: the sink
 
@@ -86,7 +92,7 @@ class Feed:
         self.failure = None
         self._informer.listed(self, version)
         self.version = version
-        self._informer.replace(self, heads, version)
+        self.heard = self._informer.replace(self, heads, version) or self.heard
 
     def change(self, head: Head) -> None:
         self.version = head.resource_version or self.version
@@ -100,8 +106,15 @@ class Feed:
         self.version = version or self.version
         self._push(Bookmark(version))
 
+    def flush(self) -> None:
+        self.heard = self._informer.flush() or self.heard
+
     def watching(self) -> None:
         self.failure = None
+        self._informer.watching()
+
+    def waiting(self, why: str) -> None:
+        self.late = why
 
     def failed(self, error: Exception) -> None:
         self.failure = error

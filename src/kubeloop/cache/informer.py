@@ -20,12 +20,13 @@ from kubeloop.cache.feed import Feed
 from kubeloop.cache.filtering import Predicate
 from kubeloop.cache.head import Head, HeadReader, Shared
 from kubeloop.cache.index_sources import IndexSource, make_index, path_of
+from kubeloop.cache.leaks import Usage
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.readers import Readers
 from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
 from kubeloop.cache.scope import Scope
-from kubeloop.cache.stats import InformerStats
+from kubeloop.cache.stats import InformerStats, feed_stats, handler_stats, identity, sizes
 from kubeloop.cache.store import Store
 from kubeloop.cache.tasks import Tasks, end
 from kubeloop.cache.view import View
@@ -86,8 +87,7 @@ class Informer(Generic[R]):
         #: Failed requests since the start, by the name of the error.
         self._failures: Counter[str] = Counter()
         self._now = around.clock.now()
-        #: When a server last showed that the cache is as it has things: by a list, an event or a bookmark. None: never yet.
-        self._heard: float | None = None
+        self._usage = Usage(what, self._now)
         #: What is applied now belongs to the first list of a feed.
         self._initial = False
         #: It is told as a whole, afterwards.
@@ -130,15 +130,26 @@ class Informer(Generic[R]):
 
     @property
     def stats(self) -> InformerStats:
-        """Numbers of this moment. Walks the cache to add up its bytes: about 0.1 s for a million objects."""
+        """Numbers of this moment, from any thread. Takes about 15 ms for 10,000 objects, and 30 ms for a million."""
+        now = self._around.clock.now()
+        heard = [feed.heard for feed in self.feeds]
+        with self._store.lock:
+            own_writes = len(self._laid_over.places())
         return InformerStats(
-            objects=len(self._store),
-            stored_bytes=sum(head.stored_bytes for head in self._store.heads()),
-            events=sum(self._counts.values()),
-            pending=self._fanout.pending,
-            resource_version=self.resource_version,
-            reconnects=self.reconnects,
+            **identity(self.scope, self._around.cluster, self.what),
+            **sizes(self._store.heads(), self._archive),
+            by_type={kind.value: count for kind, count in self._counts.items()},
+            failures=dict(self._failures),
+            undecodable=self._view.undecodable,
+            reads=self._view.reads,
+            own_writes=own_writes,
+            queued=len(self._queue),
+            lag=None if None in heard else now - min(each for each in heard if each is not None),
             synced=self.synced,
+            stopped=self.stopped,
+            resource_version=self.resource_version,
+            feeds=tuple(map(feed_stats, self.feeds)),
+            handlers=tuple(handler_stats(registration, now) for registration in self.registrations),
         )
 
     def on_event(
@@ -293,8 +304,8 @@ class Informer(Generic[R]):
         """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
         self._readers.listed(feed, version)
 
-    def replace(self, feed: Feed, heads: list[Head], version: str) -> None:
-        """This is all there is, in the feed's namespace if it has one."""
+    def replace(self, feed: Feed, heads: list[Head], version: str) -> float | None:
+        """This is all there is, in the feed's namespace if it has one. Answers as ``flush``."""
         self._archive.settle()
         reader = self._reader
         current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
@@ -303,7 +314,7 @@ class Informer(Generic[R]):
         # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
         self._quiet = self._initial and not self._store.heads(namespace)
         self._queue.push(Replaced(current, version, namespace))
-        self.flush()
+        heard = self.flush()
         self._readers.replaced(feed, version)
         if self._quiet:
             self._fanout.replay(EventType.ADDED, self._store.heads(namespace), self._now)
@@ -315,18 +326,22 @@ class Informer(Generic[R]):
                 self.synced = True
                 self._fanout.initial_end()
             self._around.progress.notify()
+        return heard
+
+    def watching(self) -> None:
+        """A watch was opened."""
+        self._usage.look(self._around.clock.now(), len(self.registrations), self._view.reads, len(self._store))
 
     def failed(self, error: Exception) -> None:
         """A request of a feed failed."""
         self._failures[type(error).__name__] += 1
         self._around.progress.notify()
 
-    def flush(self) -> None:
-        """A batch came from the server: apply it."""
-        heard = bool(self._queue)  # an error alone shows nothing of what the server has
+    def flush(self) -> float | None:
+        """A batch came from the server: apply it. Answers when it came; None if it held nothing, as an error alone does."""
+        something = bool(self._queue)
         self._apply()
-        if heard:
-            self._heard = self._now
+        return self._now if something else None
 
     def _apply(self) -> None:
         """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
