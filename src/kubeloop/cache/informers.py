@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Generic, Self, TypedDict, TypeVar, cast
 
@@ -12,7 +13,9 @@ from kubeloop.cache.fanout import Around
 from kubeloop.cache.index_sources import IndexSource
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.keeping import Keep, Transform
+from kubeloop.cache.leaks import Piles
 from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.observed import Observed
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import InformerStopped
@@ -42,12 +45,12 @@ class InformerOptions(TypedDict, Generic[R], total=False):
     resync: float | None
 
 
-class Informers:
+class Informers(Observed):
     """All informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
         Who asks for the same (see ``Scope``) gets the same informer: one list and watch, one copy in memory.
-        After the block nothing of it runs: no task, no open request.
+        After the block nothing of it runs: no task, no open request. Informers that nobody ended say so (``ResourceWarning``).
 
     Errors
         What a server refuses does not end the block; it is logged, tried again, and raised or named by ``wait_synced``.
@@ -79,6 +82,8 @@ class Informers:
         self._ended = False
         self._read_your_writes = read_your_writes
         self._unlisten: Callable[[], None] | None = None
+        self._endings: list[Callable[[], object]] = []
+        self._piles = Piles()
 
     def of(
         self,
@@ -151,6 +156,8 @@ class Informers:
             policy = WatchPolicy(page_size=page_size)
             sources = [ListWatch(self._client, scope, each, self._clock, self._rng, policy) for each in scope.feeds]
             informer = Informer(scope, sources, self._around, self._name(scope))
+            alike = sum(other.kind is scope.kind for other in self._informers)
+            self._piles.informers(scope.kind.__name__, alike + 1, informer.what)
         informer.add_indexes(indexes or {}, paths)
         if resync is not None:
             informer.resync = resync
@@ -172,6 +179,11 @@ class Informers:
                     await informer.stop()
                 finally:  # A handler that removes its own informer ends here, with a cancellation.
                     self._progress.notify()
+
+    @property
+    def cluster(self) -> str:
+        """What keys, logs and metrics call the cluster."""
+        return self._around.cluster
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(list(self._informers.values()))
@@ -197,6 +209,7 @@ class Informers:
 
     async def __aexit__(self, *_: object) -> None:
         self._ended = True
+        self._end_observation()
         tasks, self._tasks = self._tasks, None
         if self._unlisten is not None:
             self._unlisten()
@@ -205,6 +218,12 @@ class Informers:
         self._progress.notify()
         if tasks is not None:
             await tasks.close()
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        # Of an instance whose __init__ raised nothing is there. Bound above, as the module may be gone when the interpreter ends.
+        if getattr(self, "_tasks", None) is not None:
+            what = ", ".join(informer.what for informer in self._informers.values()) or "none"
+            warn(f"informers were never ended (use async with): {what}", ResourceWarning, source=self)
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         """Run something as long as the block lasts, for parts of the cache that are more than one informer.
