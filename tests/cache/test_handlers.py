@@ -37,6 +37,7 @@ def everything(maps: Informer[ConfigMap]) -> Seen:
 
 
 async def test_when_a_handler_runs_the_lister_shows_that_state_or_a_later_one(source: Source, api: Client, clock: FakeClock) -> None:
+    """[E58]"""
     stale: list[str] = []
     told = 0
     informers = informers_of(api, clock)
@@ -65,6 +66,7 @@ async def test_when_a_handler_runs_the_lister_shows_that_state_or_a_later_one(so
 
 
 async def test_added_or_updated_is_decided_by_the_store_not_by_the_events_type(source: Source, api: Client, clock: FakeClock) -> None:
+    """[E59]"""
     source.put("a")
     async with informers_of(api, clock) as informers:
         seen = everything(informers.of(ConfigMap))
@@ -88,6 +90,7 @@ async def test_a_deletion_is_told_also_of_an_object_that_was_not_known(source: S
 async def test_a_late_handler_first_sees_everything_as_added_then_changes_without_a_gap(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
+    """[F74]"""
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
@@ -108,6 +111,7 @@ async def test_a_late_handler_first_sees_everything_as_added_then_changes_withou
 async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial_event(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
+    """[F75]"""
     source.put("a")
     source.put("b")
     go = asyncio.Event()
@@ -127,6 +131,7 @@ async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial
 
 
 async def test_a_slow_handler_delays_nobody(source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    """[F70] [T240] Ours, as client-go: a buffer without limit, never back-pressure on the watch."""
     from kubeloop.cache import registration as module
 
     go = asyncio.Event()
@@ -157,6 +162,7 @@ async def test_a_slow_handler_delays_nobody(source: Source, api: Client, clock: 
 async def test_a_handler_that_raises_is_logged_with_the_key_and_goes_on(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """[F83]"""
     names: list[str] = []
 
     def fragile(event: Event[ConfigMap]) -> None:
@@ -179,6 +185,7 @@ async def test_a_handler_that_raises_is_logged_with_the_key_and_goes_on(
 async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its_own_period(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
+    """[F71]"""
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
@@ -193,14 +200,10 @@ async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its
         assert event.object().metadata.name == "a"
 
 
-async def test_a_resync_period_below_a_second_is_raised_to_one(api: Client, clock: FakeClock) -> None:
-    async with informers_of(api, clock) as informers:
-        assert informers.of(ConfigMap).on_event(resync=0.01).resync == 1.0
-
-
 async def test_the_same_handler_registered_twice_is_told_twice_and_removing_one_leaves_the_other(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
+    """[F76]"""
     seen = Seen()
     async with informers_of(api, clock) as informers:
         maps = informers.of(ConfigMap)
@@ -217,6 +220,7 @@ async def test_the_same_handler_registered_twice_is_told_twice_and_removing_one_
 
 
 async def test_at_stop_waiting_events_are_dropped_and_nothing_is_left_running(source: Source, api: Client, clock: FakeClock) -> None:
+    """[F82] [X3]"""
     before = asyncio.all_tasks()
     cancelled = False
     calls = 0
@@ -270,6 +274,7 @@ async def test_a_defect_in_a_background_task_ends_the_block_with_its_error(api: 
 
 
 async def test_who_asks_for_the_same_shares_one_list_and_watch(source: Source, api: Client, clock: FakeClock) -> None:
+    """[F70] [G99]"""
     source.put("a")
     async with informers_of(api, clock) as informers:
         first = informers.of(ConfigMap)

@@ -62,21 +62,26 @@ class Buffer(Generic[R]):
     def __init__(self, *, merging: bool = False) -> None:
         self._entries: deque[Event[R] | _Place[R] | Replay[R] | None] = deque()
         self._last: dict[tuple[str, str], _Place[R]] | None = {} if merging else None
-        #: Events in replays, less one for each replay; places with nothing left to tell.
+        #: Events in replays, less one for each replay; places with nothing left to tell; marks.
         self._replaying = 0
         self._empty = 0
+        self._marks = 0
         self._resyncs = 0
         #: How many changes became one with another, or nothing.
         self.merged = 0
 
     def __len__(self) -> int:
         """Events that wait, those of replays included."""
-        return len(self._entries) + self._replaying - self._empty
+        return len(self._entries) + self._replaying - self._empty - self._marks
+
+    def __bool__(self) -> bool:
+        """There is something to take, be it a mark."""
+        return len(self._entries) > self._empty
 
     @property
     def changes(self) -> int:
         """Events that wait because something changed: what tells a slow handler from one that has just begun."""
-        return len(self._entries) - self._empty
+        return len(self._entries) - self._empty - self._marks
 
     @property
     def resyncing(self) -> bool:
@@ -111,12 +116,13 @@ class Buffer(Generic[R]):
     def mark(self) -> None:
         """``take`` answers None when it comes to this place."""
         self._entries.append(None)
+        self._marks += 1
 
     def take(self) -> Event[R] | None:
-        """The oldest event.
+        """The oldest event, or None at a mark.
 
         Raises:
-            IndexError: none waits.
+            IndexError: nothing waits.
         """
         entries = self._entries
         while True:
@@ -133,6 +139,9 @@ class Buffer(Generic[R]):
                     self._resyncs -= entry.kind is RESYNC
                 return event
             entries.popleft()
+            if entry is None:
+                self._marks -= 1
+                return None
             if not isinstance(entry, _Place):
                 return entry
             taken, entry.event, entry.before = entry.event, None, None
@@ -146,7 +155,7 @@ class Buffer(Generic[R]):
 
     def clear(self) -> None:
         self._entries.clear()
-        self._replaying = self._empty = self._resyncs = 0
+        self._replaying = self._empty = self._marks = self._resyncs = 0
         if self._last is not None:
             self._last.clear()
 
