@@ -57,7 +57,7 @@ class _WholeEvent(Struct, gc=False):
 
 
 #: How a server writes an event: then the object's bytes are known by position, and one pass is enough.
-_OPENINGS = {kind: f'{{"type":"{kind}","object":'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")}
+_OPENINGS = {kind: f'{{"type":"{kind}","object":{{'.encode() for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")}
 _decode_event = msgspec.json.Decoder(_WholeEvent).decode
 
 
@@ -102,7 +102,7 @@ class Projection:
         opening = _OPENINGS.get(kind)
         # The struct knows no other keys than type and object, so after this opening the object is all but the last brace.
         if opening is not None and frame[: len(opening)] == opening and frame[-1] == 0x7D:  # "}"
-            return kind, event.object, memoryview(frame)[len(opening) : -1]
+            return kind, event.object, memoryview(frame)[len(opening) - 1 : -1]
         return self._event_of_another_shape(frame)
 
     def _event_of_another_shape(self, frame: Buffer) -> tuple[str, Projected, memoryview]:
