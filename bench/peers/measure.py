@@ -64,9 +64,11 @@ def start() -> Meter:
 
 
 def go(server: str) -> Meter:
-    """Start the meter of the events, then ask for them."""
-    meter = Meter()
+    """Start the meter of the events, then ask for them. What a first request imports is not theirs."""
     context = ssl._create_unverified_context() if server.startswith("https") else None
+    with urllib.request.urlopen(server + "/control/info", context=context) as answer:
+        answer.read()
+    meter = Meter()
     with urllib.request.urlopen(urllib.request.Request(server + "/control/go", method="POST"), context=context) as answer:
         answer.read()
     return meter
