@@ -250,12 +250,20 @@ class ListWatch:
     async def _watch(self, step: Watch, sink: Sink) -> Outcome:
         try:
             await self._open(step.version)
+            if step.check:
+                await self._check(step.version, sink)
         except KubeloopError as error:
             await self._close()
             self._failed(error, sink, "cannot watch", "watch")
             return WatchFailed(trouble_of(error), wait_of(error))
         sink.watching()
         return await self._follow(sink)
+
+    async def _check(self, version: str, sink: Sink) -> None:
+        """Raises what the server says when it has not got to ``version``."""
+        options = msgspec.structs.replace(self._lists, limit=1, resource_version=version, match="NotOlderThan")
+        request = self._request(await self._path(), options, self._keep.accept_list)
+        await read_page(request, self._intake, sink.reader.projection, lambda *_: None, self._clock)
 
     async def _follow(self, sink: Sink) -> Outcome:
         stream = self._stream

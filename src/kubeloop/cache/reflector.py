@@ -67,7 +67,7 @@ class State:
     whole: bool = False
     #: Version of the first page's answer: the list's own.
     listed: str = ""
-    #: The server was down since it last showed anything: it may have come back without its state.
+    #: The server was out of sight since it last showed anything: it may have come back without its state.
     doubtful: bool = False
     #: For so many seconds a watch that ends with internal errors is only opened again.
     internal_retry: float = 0.0
@@ -77,8 +77,9 @@ class State:
 
 def begin(page_size: int = 0, *, watch_list: bool = True, resume_from: str = "", internal_retry: float = 0.0) -> tuple[State, Step]:
     """The first step. ``resume_from``: the store holds the state at this version already, so it begins with the watch."""
-    state = State(page_size=page_size, streams=watch_list, internal_retry=internal_retry, version=_real(resume_from))
-    return (state, Watch(state.version)) if state.version else _everything(state, Why.FIRST)
+    version = _real(resume_from)
+    state = State(page_size=page_size, streams=watch_list, internal_retry=internal_retry, version=version, doubtful=bool(version))
+    return _watch(state, Why.FIRST) if version else _everything(state, Why.FIRST)
 
 
 def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, Step]:
@@ -117,7 +118,7 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
     List      any other failure                         Stream or List, after a pause
     Watch *   closed, broken or abandoned               Watch, at once (after a pause if it brought nothing new within 1 s)
     Watch *   closed within 1 s without any event       Stream or List, after a pause
-    Watch *   silent, opened after the server was down  Stream or List, at once
+    Watch     version unknown to a server out of sight  Stream or List at the newest, at once
     Watch *   nothing listens, 429 (also as an event)   Watch, after a pause
     Watch *   internal error event, inside the window   Watch, after a pause
     Watch *   any other failure, 410 too                Stream or List at the last version, after a pause
@@ -229,11 +230,15 @@ def _watch(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0)
     if not state.version:
         # A server without versions (some aggregated ones): nobody can say what was missed in between.
         return _everything(state, reason, pause=pause, wait=wait)
-    return state, Watch(state.version, pause=pause, wait=wait, why=reason)
+    # A server that was restored from a backup, or began anew, has lower versions. It accepts a watch from a higher one, keeps silent about
+    # all that happens below it, without an error or a bookmark, and then goes on as if nothing had been missed. A list tells. Behaviour A5.
+    return state, Watch(state.version, check=state.doubtful, pause=pause, wait=wait, why=reason)
 
 
 def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]:
     trouble = failed.trouble
+    if trouble is Trouble.TOO_LARGE:
+        return _everything(replace(state, unavailable=True), Why.DOUBTFUL)
     if trouble in (Trouble.REFUSED, Trouble.BUSY):
         # A server that is down or overloaded must not be hit with lists by everyone when it is back. Behaviours B15, B16.
         state = replace(state, doubtful=state.doubtful or trouble is Trouble.REFUSED)
@@ -243,13 +248,7 @@ def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]
 
 def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
     before = state.version
-    state = _seen(state, ended.version)
-    if ended.events:
-        state = replace(state, doubtful=False)
-    elif state.doubtful and ended.lasted >= VERY_SHORT:
-        # A server whose versions began anew keeps silent about all that happens below the version asked for, for ever and without an
-        # error. It refuses to list there.
-        return _everything(state, Why.DOUBTFUL)
+    state = replace(_seen(state, ended.version), doubtful=ended.how is not Ending.CLOSED)
     if ended.lasted < VERY_SHORT and ended.how is not Ending.SILENT:
         if ended.events == 0:
             return _everything(state, Why.SHORT, pause=True)

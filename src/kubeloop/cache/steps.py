@@ -42,7 +42,7 @@ class Why(StrEnum):
     ERROR = "error"
     """Any other failure."""
     DOUBTFUL = "doubtful"
-    """The server was down and then kept silent: it may have lost its state."""
+    """The server was out of sight and does not know the version that was seen of it: it has lost its state."""
     FALLBACK = "fallback"
     """The state could not be streamed: it is listed."""
 
@@ -116,9 +116,10 @@ class Follow(_Pausing):
 
 @dataclass(frozen=True, slots=True)
 class Watch(_Pausing):
-    """Watch from ``version`` on."""
+    """Watch from ``version`` on. ``check``: once it is open, ask the server whether it has got to that version at all."""
 
     version: str
+    check: bool = False
 
 
 Step = Stream | List | Install | Follow | Watch
@@ -174,7 +175,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """The watch could not be opened."""
+    """The watch could not be opened, or the check was not passed."""
 
     trouble: Trouble
     wait: float = 0.0
