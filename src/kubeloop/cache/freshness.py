@@ -19,6 +19,10 @@ class Reached(Protocol):
         """Its objects in words."""
 
     @property
+    def namespace(self) -> str | None:
+        """The one that it watches; None: all."""
+
+    @property
     def version(self) -> str:
         """What it has shown."""
 

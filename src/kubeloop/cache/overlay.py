@@ -83,6 +83,8 @@ class Overlay:
 
     Not guaranteed
         Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
+        That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
+        deletions carry no version, so nobody can say which of both came later.
         Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
         may be an older one, or the next list.
     """

@@ -32,7 +32,9 @@ class OwnWrites:
         self._membership = Membership(scope.labels, scope.field_selector)
         self._overlay = overlay
         self._store = store
-        self._known = deletions.knows
+        # To a watch that selects, an object that leaves the selection is deleted; it may come back.
+        selects = scope.labels is not None or scope.field_selector is not None
+        self._known = (lambda _: False) if selects else deletions.knows
         self._reader = reader
 
     def __call__(self, write: Write) -> None:

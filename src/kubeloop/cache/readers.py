@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 
 from kubeloop.cache.changes import Deletions
 from kubeloop.cache.fanout import Around
-from kubeloop.cache.feed import Feed
-from kubeloop.cache.freshness import Freshness
+from kubeloop.cache.freshness import Freshness, Reached
 from kubeloop.cache.head import Head, HeadReader
 from kubeloop.cache.index import SecondaryIndex
 from kubeloop.cache.lister import Lister
@@ -34,14 +33,14 @@ class Readers(Generic[R]):
         self.overlay = Overlay(what, store, Store(), scope.namespaces, around.clock)
         self._deletions = Deletions()
         self._own_writes = OwnWrites(scope, self.overlay, store, self._deletions, reader)
-        self._feeds: Sequence[Feed] = ()
+        self._feeds: Sequence[Reached] = ()
         self._freshness = Freshness(what, self.overlay, around.progress, lambda: self._feeds)
         self.view: View[R] = View(store, scope.kind, around.cluster, scope.keep, self.overlay)
         self.lister: Lister[R] = Lister(self.view, scope.namespaces, version, self._deletions, self._freshness)
 
     # --------------------------------------------------------------------------------------------------------------- preparing
 
-    def watches(self, feeds: Sequence[Feed]) -> None:
+    def watches(self, feeds: Sequence[Reached]) -> None:
         """These fill the cache."""
         self._feeds = feeds
 
@@ -73,13 +72,13 @@ class Readers(Generic[R]):
             with self._store.lock:
                 self.overlay.told(head, deleted=deleted)
 
-    def listed(self, feed: Feed, version: str) -> None:
+    def listed(self, feed: Reached, version: str) -> None:
         """A list at ``version`` is about to be applied; the feed is at what it saw before."""
         self._deletions.listed(feed.version, version)
         with self._store.lock:
             self.overlay.listed(feed.namespace, version)
 
-    def replaced(self, feed: Feed, version: str) -> None:
+    def replaced(self, feed: Reached, version: str) -> None:
         """The list is applied."""
         with self._store.lock:
             self.overlay.replaced(feed.namespace, version)
