@@ -267,6 +267,14 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
     assert line.push(Replaced((), "8")).drain() == [("deleted", "a@7", False)], "its deletion is on its way: no second one"
 
 
+@pytest.mark.parametrize("last", [Removed(head("a", 4)), Changed(head("a", 4))])
+def test_by_object_a_resync_leaves_out_what_is_on_its_way_out(last: Delta) -> None:
+    line = Line(DeltaFifo)
+    line.push(Changed(head("a", 3)), last)
+    apply(line.store, line.queue.pop(), line.tell)
+    assert [kind for kind, _, _ in line.push(Resync(None)).drain()] == ["deleted" if isinstance(last, Removed) else "updated"]
+
+
 def test_by_object_the_version_comes_when_nothing_is_left_behind_it() -> None:
     line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("b", 2)), Changed(head("a", 9)))
     for _ in range(3):

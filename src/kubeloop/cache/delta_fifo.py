@@ -59,7 +59,7 @@ class DeltaFifo:
                 self._replace(delta)
             case Resync(handler):
                 for head in self._known.heads():
-                    if (head.namespace, head.name) not in self._waiting:
+                    if self._last((head.namespace, head.name)) is None:
                         self._add(head, Sync(head, handler))
             case Bookmark(version):
                 self._version = version or self._version
