@@ -1,5 +1,6 @@
 """Informers: a local, indexed, compressed copy of what a cluster has, kept equal to it by one list and watch per kind."""
 
+from kubeloop.cache.consistency import InconsistentState
 from kubeloop.cache.delta_fifo import DeltaFifo
 from kubeloop.cache.delta_queue import DeltaQueue
 from kubeloop.cache.event import Event, EventType
@@ -11,6 +12,7 @@ from kubeloop.cache.informers import Informers
 from kubeloop.cache.lister import Lister, OutsideScope
 from kubeloop.cache.object_keys import meta_namespace, meta_namespace_key, split_meta_namespace_key
 from kubeloop.cache.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
+from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Snapshot, UnknownIndex
@@ -25,6 +27,7 @@ __all__ = [
     "Handler",
     "HandlerFailed",
     "Head",
+    "InconsistentState",
     "IndexFunctionError",
     "Informer",
     "InformerStats",
@@ -39,6 +42,7 @@ __all__ = [
     "Snapshot",
     "Sorted",
     "UnknownIndex",
+    "WatchPolicy",
     "meta_namespace",
     "meta_namespace_key",
     "split_meta_namespace_key",

@@ -6,6 +6,7 @@ import asyncio
 import random
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache.delta_queue import DeltaQueue, Known, Queue
@@ -65,8 +66,9 @@ class Informers(Observed):
         rng: random.Random | None = None,
         cluster: str | None = None,
         read_your_writes: bool = True,
+        policy: WatchPolicy | None = None,
     ) -> None:
-        """``resync``: period in seconds of handlers that name none; 0 is never.
+        """``resync``: period in seconds of handlers that name none; 0 is never. ``policy``: how to list and watch.
 
         ``cluster``: what keys and logs call it; None: as the client does.
 
@@ -81,6 +83,7 @@ class Informers(Observed):
         self._tasks: Tasks | None = None
         self._ended = False
         self._read_your_writes = read_your_writes
+        self._policy = policy or WatchPolicy()
         self._unlisten: Callable[[], None] | None = None
         self._endings: list[Callable[[], object]] = []
         self._piles = Piles()
@@ -153,7 +156,7 @@ class Informers(Observed):
             raise InformerStopped("these informers have stopped; make new ones")
         informer = cast("Informer[R] | None", self._informers.get(scope))
         if informer is None:
-            policy = WatchPolicy(page_size=page_size)
+            policy = replace(self._policy, page_size=page_size) if page_size else self._policy
             sources = [ListWatch(self._client, scope, each, self._clock, self._rng, policy) for each in scope.feeds]
             informer = Informer(scope, sources, self._around, self._name(scope))
             alike = sum(other.kind is scope.kind for other in self._informers)
