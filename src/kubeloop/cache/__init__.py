@@ -3,6 +3,7 @@
 from kubeloop.cache.consistency import InconsistentState
 from kubeloop.cache.delta_fifo import DeltaFifo
 from kubeloop.cache.delta_queue import DeltaQueue
+from kubeloop.cache.dynamic import DynamicInformers, DynamicRegistration
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.expiring_store import ExpiringStore
 from kubeloop.cache.head import Head, Owner
@@ -14,13 +15,18 @@ from kubeloop.cache.object_keys import meta_namespace, meta_namespace_key, split
 from kubeloop.cache.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
+from kubeloop.cache.served_kinds import ServedKind
+from kubeloop.cache.several import MulticlusterInformer, MulticlusterInformers, MulticlusterLister, MulticlusterRegistration, UnknownCluster
 from kubeloop.cache.stats import InformerStats
 from kubeloop.cache.store import Snapshot, UnknownIndex
+from kubeloop.cache.waiting import all_synced
 
 __all__ = [
     "ByLabel",
     "DeltaFifo",
     "DeltaQueue",
+    "DynamicInformers",
+    "DynamicRegistration",
     "Event",
     "EventType",
     "ExpiringStore",
@@ -34,15 +40,22 @@ __all__ = [
     "InformerStopped",
     "Informers",
     "Lister",
+    "MulticlusterInformer",
+    "MulticlusterInformers",
+    "MulticlusterLister",
+    "MulticlusterRegistration",
     "ObjectKeyError",
     "ObjectStore",
     "OutsideScope",
     "Owner",
     "Registration",
+    "ServedKind",
     "Snapshot",
     "Sorted",
+    "UnknownCluster",
     "UnknownIndex",
     "WatchPolicy",
+    "all_synced",
     "meta_namespace",
     "meta_namespace_key",
     "split_meta_namespace_key",
