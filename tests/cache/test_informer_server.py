@@ -42,7 +42,7 @@ def config_map(name: str, labels: dict[str, str] | None = None, **data: str) -> 
 async def informed(client: Client, namespace: str, **options: object) -> AsyncIterator[tuple[Informer[ConfigMap], Seen]]:
     seen = Seen()
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, **options)  # type: ignore[arg-type]  # options are of's own
+        maps = informers.of(ConfigMap, namespace=namespace, managed_fields=True, **options)  # type: ignore[arg-type]  # options are of's own
         registration = maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(30)
         await registration.wait_synced(30)
@@ -143,7 +143,7 @@ async def test_under_a_storm_of_changes_the_cache_ends_up_equal_to_the_server(cl
                     await client.create(config_map(name, n="0"))
 
     async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, indexes={"n": "data.n"})
+        maps = informers.of(ConfigMap, namespace=namespace, indexes={"n": "data.n"}, managed_fields=True)
         handler = maps.on_event(added=consistent, updated=consistent, deleted=consistent)
         await informers.wait_synced(30)
         await asyncio.gather(*(one(f"m{number}") for number in range(12)))

@@ -386,8 +386,9 @@ class Client:
         await wait_gone(self, kind, name, timeout, self._namespace_of(mapping, namespace), uid)
 
     async def _put(self, obj: R, namespace: str | None, options: WriteOptions | None, subresource: str | None) -> R:
+        body = require_document(obj)
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
-        answer = await self.transport.request("PUT", path, query=_query(options), body=require_document(obj))
+        answer = await self.transport.request("PUT", path, query=_query(options), body=body)
         return await self._stored("update", decode(type(obj), answer.body), options)
 
     async def _stored(self, verb: Verb, obj: R, options: WriteOptions | None) -> R:
