@@ -18,9 +18,11 @@ READER = HeadReader("v1", "Pod", ("spec.nodeName", "spec.ports[*]", "spec.rank")
 rank_of = attrgetter(READER.attributes["spec.rank"])
 
 
-def head(name: str, version: int = 1, namespace: str = "ns", labels: dict[str, str] | None = None, **spec: Any) -> Head:
+def head(
+    name: str, version: int | str = 1, namespace: str = "ns", labels: dict[str, str] | None = None, uid: str = "u", **spec: Any
+) -> Head:
     """``node``, ``ports`` and ``rank`` are in its spec."""
-    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": str(version), "labels": labels}
+    metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(version), "labels": labels}
     named = {"nodeName": spec.get("node"), "ports": spec.get("ports"), "rank": spec.get("rank")}
     document = msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": named})
     return READER.head(READER.projection.object(document), memoryview(document), None)

@@ -17,9 +17,9 @@ from kubeloop.cache.store import Store
 from kubeloop.cache.view import View
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock
+from tests.cache.heads import head
 from tests.cache.source import Source, until
 from tests.cache.test_handlers import Seen, informers_of
-from tests.cache.test_store import head
 
 ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
 VIEW: View[Pod] = View(Store(), Pod, "test")

@@ -15,7 +15,7 @@ from kubeloop.cache.head import Head
 from kubeloop.cache.merging import merge
 from kubeloop.cache.store import Store
 from kubeloop.cache.view import View
-from tests.cache.test_store import head
+from tests.cache.heads import head
 
 ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
 VIEW: View[Pod] = View(Store(), Pod, "test")
