@@ -74,7 +74,9 @@ class Head(Struct, frozen=True, gc=False, eq=False):
     @property
     def raw_bytes(self) -> int:
         """What its document takes unpacked; unpacks nothing."""
-        return self._packed.codec.size(self._packed.blob)
+        packed = self._packed
+        blob = packed.blob  # first, as in ``Packed.document``: it may be packed tighter meanwhile
+        return len(blob) if blob[:1] == b"{" else packed.codec.size(blob)
 
     @property
     def deleting(self) -> bool:
