@@ -189,17 +189,15 @@ class ListWatch:
             with self._reminding(initial, stream, sink):
                 complete = await stream.read(initial.take, SILENCE)
         except ErrorEvent as event:
-            self._failed(event.error, sink, "the state cannot be streamed", "watch")
-            return StreamFailed(trouble_of(event.error), wait_of(event.error))
+            return self._not_shown(event.error, sink)
         except WentSilent as error:
             self._failed(error, sink, "the state cannot be streamed", "watch")
             return StreamEnded(Ending.SILENT, *self._so_far())
-        except DecodeError as error:
-            self._failed(error, sink, "the streamed state cannot be read", "watch")
-            return StreamFailed(Trouble.OTHER)
         except KubeloopError as error:
-            self._failed(error, sink, "the state cannot be streamed", "watch")
-            return StreamFailed(trouble_of(error), wait_of(error)) if initial is None else StreamEnded(Ending.BROKEN, *self._so_far())
+            if initial is None or isinstance(error, DecodeError):
+                return self._not_shown(error, sink)
+            self._failed(error, sink, "the stream of the state broke", "watch")
+            return StreamEnded(Ending.BROKEN, *self._so_far())
         finally:
             if not complete:
                 await self._close()
@@ -210,6 +208,17 @@ class ListWatch:
         if self._policy.check_consistency:
             await self._compare(heads, initial.version, sink)
         return Streamed(initial.version)
+
+    def _not_shown(self, error: KubeloopError, sink: Sink) -> Outcome:
+        trouble = trouble_of(error)
+        if trouble in (Trouble.REFUSED, Trouble.BUSY):
+            self._failed(error, sink, "the state cannot be streamed", "watch")
+        else:
+            # Not the sink's business yet: a list follows at once, and may well be allowed where this is not.
+            self._tell(error)
+            level = logging.INFO if trouble in (Trouble.INVALID, Trouble.EXPIRED, Trouble.TOO_LARGE) else logging.WARNING
+            self._trouble = (level, f"the state cannot be streamed: {error}")
+        return StreamFailed(trouble, wait_of(error))
 
     @contextmanager
     def _reminding(self, initial: InitialState, stream: WatchStream, sink: Sink) -> Iterator[None]:
