@@ -29,25 +29,25 @@ def start(world: World) -> None:
 @pytest.mark.parametrize(
     ("steps", "shown"),
     [
-        pytest.param([start, lambda w: w.wrote(A2)], ["a@12"], id="an own write is shown before the watch brings it [97]"),
+        pytest.param([start, lambda w: w.wrote(A2)], ["a@12"], id="an own write is shown before the watch brings it [G97]"),
         pytest.param(
-            [start, lambda w: w.wrote(A2), lambda w: w.changed(A2)], ["a@12"], id="the watch brings it, and the copy is dropped [97]"
+            [start, lambda w: w.wrote(A2), lambda w: w.changed(A2)], ["a@12"], id="the watch brings it, and the copy is dropped [G97]"
         ),
-        pytest.param([start, lambda w: w.wrote(A3), lambda w: w.changed(A2)], ["a@13"], id="an older event does not take it back [97]"),
+        pytest.param([start, lambda w: w.wrote(A3), lambda w: w.changed(A2)], ["a@13"], id="an older event does not take it back [G97]"),
         pytest.param(
-            [start, lambda w: w.changed(A3), lambda w: w.wrote(A2)], ["a@13"], id="an answer that comes late changes nothing [97]"
+            [start, lambda w: w.changed(A3), lambda w: w.wrote(A2)], ["a@13"], id="an answer that comes late changes nothing [G97]"
         ),
         pytest.param(
-            [start, lambda w: w.wrote(A3), lambda w: w.wrote(A2)], ["a@13"], id="of two answers the newer one counts, not the later [97]"
+            [start, lambda w: w.wrote(A3), lambda w: w.wrote(A2)], ["a@13"], id="of two answers the newer one counts, not the later [G97]"
         ),
         pytest.param([start, lambda w: w.wrote(A1)], ["a@11"], id="a write that changed nothing changes nothing"),
         pytest.param(
             [start, lambda w: w.removed(A2), lambda w: w.changed(B4), lambda w: w.wrote(A2)],
             ["a@14"],
-            id="a stale write never hides an object made anew [97]",
+            id="a stale write never hides an object made anew [G97]",
         ),
         pytest.param(
-            [start, lambda w: w.removed(A3), lambda w: w.wrote(A2)], [], id="a stale write does not bring a deleted object back [97]"
+            [start, lambda w: w.removed(A3), lambda w: w.wrote(A2)], [], id="a stale write does not bring a deleted object back [G97]"
         ),
         pytest.param([start, lambda w: w.wrote(B4, "create")], ["a@14"], id="an object made anew is shown before its predecessor's end is"),
         pytest.param(
@@ -75,7 +75,7 @@ def start(world: World) -> None:
         pytest.param(
             [start, lambda w: w.deleted("a", "u1"), lambda w: w.wrote(A2)],
             [],
-            id="the answer of an update that comes after the deletion's does not bring the object back [97]",
+            id="the answer of an update that comes after the deletion's does not bring the object back [G97]",
         ),
         pytest.param(
             [lambda w: w.listed([], "10"), lambda w: w.wrote(A1, "create"), lambda w: w.deleted("a", "u1"), lambda w: w.changed(A1)],

@@ -1,5 +1,6 @@
 """Informers: a local, indexed, compressed copy of what a cluster has, kept equal to it by one list and watch per kind."""
 
+from kubeloop.cache.changes import Changes, ChangesForgotten, Deletion
 from kubeloop.cache.consistency import InconsistentState
 from kubeloop.cache.delta_fifo import DeltaFifo
 from kubeloop.cache.delta_queue import DeltaQueue
@@ -14,6 +15,7 @@ from kubeloop.cache.lister import Lister, OutsideScope
 from kubeloop.cache.object_keys import meta_namespace, meta_namespace_key, split_meta_namespace_key
 from kubeloop.cache.object_store import IndexFunctionError, ObjectKeyError, ObjectStore
 from kubeloop.cache.policy import WatchPolicy
+from kubeloop.cache.query import UnreadPath
 from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
 from kubeloop.cache.served_kinds import ServedKind
 from kubeloop.cache.several import MulticlusterInformer, MulticlusterInformers, MulticlusterLister, MulticlusterRegistration, UnknownCluster
@@ -23,6 +25,9 @@ from kubeloop.cache.waiting import all_synced
 
 __all__ = [
     "ByLabel",
+    "Changes",
+    "ChangesForgotten",
+    "Deletion",
     "DeltaFifo",
     "DeltaQueue",
     "DynamicInformers",
@@ -54,6 +59,7 @@ __all__ = [
     "Sorted",
     "UnknownCluster",
     "UnknownIndex",
+    "UnreadPath",
     "WatchPolicy",
     "all_synced",
     "meta_namespace",
