@@ -109,7 +109,7 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
         ask(world.lister)
 
 
-def test_a_cached_read_returns_an_object_of_the_callers_own_s223(world: World) -> None:
+def test_a_cached_read_returns_an_object_of_the_callers_own_S223(world: World) -> None:
     mine = world.lister.get("a", "default")
     assert mine is not None
     mine.data["x"] = mine.metadata.labels["app"] = "changed"
@@ -124,7 +124,7 @@ def test_a_cached_read_returns_an_object_of_the_callers_own_s223(world: World) -
 # ----------------------------------------------------------------------------------------------------------------------- scope
 
 
-async def test_a_read_outside_the_scope_is_an_error_and_not_an_empty_answer_s224(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_read_outside_the_scope_is_an_error_and_not_an_empty_answer_S224(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
         one = informers.of(ConfigMap, namespace="default")
         two = informers.of(ConfigMap, namespace=["b", "a"])
@@ -144,7 +144,7 @@ async def test_a_read_outside_the_scope_is_an_error_and_not_an_empty_answer_s224
             two.lister.get("x")
 
 
-async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_stands_behind_it_s225(
+async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_stands_behind_it_S225(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a", label_app="web")
@@ -159,7 +159,7 @@ async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_
         assert everything.scope.namespaces == ()
 
 
-async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_class_have_their_own_g99(
+async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_class_have_their_own_G99(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a", label_app="web")
@@ -176,7 +176,7 @@ async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_
 
 
 @pytest.mark.server
-async def test_fields_of_cluster_scoped_kinds_are_found_too_s226(client: Client, namespace: str) -> None:
+async def test_fields_of_cluster_scoped_kinds_are_found_too_S226(client: Client, namespace: str) -> None:
     async with Informers(client) as informers:
         namespaces = informers.of(Namespace, indexes={"phase": "status.phase", "name": ByLabel("kubernetes.io/metadata.name")})
         await informers.wait_synced(10)

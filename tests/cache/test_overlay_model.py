@@ -200,5 +200,5 @@ class Selecting(Overlaid):
         pytest.param(Selecting, id="of what a selector chooses"),
     ],
 )
-def test_readers_never_see_less_than_our_own_writes_and_in_the_end_what_the_server_has_g97(machine: type[Overlaid]) -> None:
+def test_readers_never_see_less_than_our_own_writes_and_in_the_end_what_the_server_has_G97(machine: type[Overlaid]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=25))
