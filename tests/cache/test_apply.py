@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import DeltaFifo, Event, Informers
+from kubeloop.cache import ByLabel, DeltaFifo, Event, Informers, Sorted
 from kubeloop.cache.apply import apply
 from kubeloop.cache.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
 from kubeloop.cache.event import EventType
@@ -168,6 +168,35 @@ async def test_an_informer_with_either_queue(source: Source, api: Client, clock:
         assert lines == ["deleted a tombstone", "updated c", "added d"]
         assert {head.name for head in maps.lister.heads()} == {"c", "d"}
         assert maps.resource_version == str(source.version)
+
+
+async def test_by_object_too_a_resync_reaches_the_handler_that_asked_for_it(source: Source, api: Client, clock: FakeClock) -> None:
+    resynced, others = list[str](), list[str]()
+    source.put("a")
+    async with Informers(api, clock=clock) as informers:
+        maps = informers.of(ConfigMap, queue=DeltaFifo)
+        maps.on_event(updated=lambda event: resynced.append(f"{event.type.value} {event.head.name}"), resync=30)
+        maps.on_event(updated=lambda event: others.append(event.head.name))
+        await informers.wait_synced()
+        await clock.advance(30)
+        await until(lambda: resynced == ["resync a"])
+    assert others == []
+
+
+async def test_an_informer_keeps_label_and_sorted_indexes(source: Source, api: Client, clock: FakeClock) -> None:
+    source.put("a", label_team="red", rank="2")
+    async with Informers(api, clock=clock) as informers:
+        size = Sorted[ConfigMap](lambda each: len(each.data))
+        maps = informers.of(ConfigMap, indexes={"rank": Sorted("data.rank"), "team": ByLabel("team"), "size": size})
+        assert informers.of(ConfigMap, indexes={"team": ByLabel("team"), "rank": Sorted("data.rank")}) is maps, "the same indexes"
+        with pytest.raises(ValueError, match='index "team" exists already, over ByLabel'):
+            informers.of(ConfigMap, indexes={"team": ByLabel("squad")})
+        await informers.wait_synced()
+        source.put("b", label_team="red", rank="1", more="x")
+        await until(lambda: len(maps.lister) == 2)
+        assert [each.metadata.name for each in maps.lister.range("rank")] == ["b", "a"]
+        assert [each.metadata.name for each in maps.lister.range("size", reverse=True, limit=1)] == ["b"]
+        assert [head.name for head in maps.lister.heads_by_index("team", "red")] == ["a", "b"]
 
 
 async def test_an_informer_with_another_queue_is_another_informer(api: Client, clock: FakeClock) -> None:

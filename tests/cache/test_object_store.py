@@ -15,6 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubeloop import ObjectStore
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import (
+    Event,
+    EventType,
     ExpiringStore,
     IndexFunctionError,
     ObjectKeyError,
@@ -23,8 +25,11 @@ from kubeloop.cache import (
     meta_namespace_key,
     split_meta_namespace_key,
 )
+from kubeloop.cache.store import Store
+from kubeloop.cache.view import View
 from kubeloop.meta import ObjectKey, ObjectMeta
 from kubeloop.timing import FakeClock
+from tests.cache.heads import head
 
 
 @dataclass
@@ -236,6 +241,13 @@ def test_key(obj: object, key: str) -> None:
 def test_what_has_no_name_or_a_slash_in_it_has_no_key(obj: object) -> None:
     with pytest.raises(ValueError):
         meta_namespace_key(obj)
+
+
+def test_an_event_is_its_objects_key_tombstone_or_not() -> None:
+    """client-go's key functions unwrap tombstones; here none are wrapped. [E63]"""
+    gone = head("a", namespace="b")
+    event = Event(EventType.DELETED, gone, gone, View(Store(), Pod, "cluster"), tombstone=True)
+    assert [meta_namespace_key(each) for each in (gone, event, event.key)] == ["b/a"] * 3
 
 
 def test_a_key_with_two_slashes_is_an_error() -> None:

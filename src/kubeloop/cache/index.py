@@ -101,10 +101,10 @@ class SecondaryIndex(Protocol):
 
 
 class Index:
-    """Value to heads. A value that no object has takes no memory; an object takes 8 to 40 bytes for each of its values.
+    """Value to heads. A value that no object has takes no memory; an object takes 10 to 50 bytes for each of its values.
 
     ``remember``: keep the values of each head rather than ask for them again when it goes. For a function that is dear, or that may
-    answer differently another time: an object is then still found under nothing but its last answer. Costs another 40 bytes or so.
+    answer differently another time: an object is then still found under nothing but its last answer. Costs another 50 bytes or so.
     """
 
     __slots__ = ("_known", "_postings", "name", "source", "values")

@@ -25,7 +25,7 @@ class ByLabel:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with slots, Sorted[Pod](...) fails: a generic's instances are told their type arguments
 class Sorted(Generic[R]):
     """An index in order, for ``range``: ``indexes={"created": Sorted("metadata.creationTimestamp")}``.
 
