@@ -66,12 +66,15 @@ async def inform() -> None:
         stalls = measure.Stalls()
         async with informers:
             await registration.wait_synced()
-            meter.report("sync", added, longest_stall_ms=stalls.longest_ms)
+            meter.report("sync", added)
             measure.check(len(pods.lister), args)
             assert sum(len(pods.lister.heads_by_index("node", node)) for node in pods.lister.index_values("node")) == args.count
-            await asyncio.sleep(1)
-            # What the cache takes by itself, before a collection and a trim from outside.
-            meter.report("settled", added)
+            # What the cache does and takes by itself, before a collection and a trim from outside: it packs a part after the sync.
+            await asyncio.sleep(0.3)
+            longest = stalls.longest_ms
+            stalls.end()
+            await asyncio.sleep(0.7)
+            meter.report("settled", added, longest_stall_ms=longest)
             stalls.begin()
             meter = await asyncio.to_thread(measure.go, args.server)
             await done.wait()
