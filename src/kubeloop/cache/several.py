@@ -16,6 +16,7 @@ from kubeloop.cache.in_turn import InTurn
 from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import InformerOptions, Informers
 from kubeloop.cache.lister import Labels, Lister
+from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.registration import Handler, Registration
 from kubeloop.cache.waiting import Syncing, all_synced
 from kubeloop.client import Client
@@ -47,8 +48,12 @@ class MulticlusterInformers:
         resync: float = 0.0,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        read_your_writes: bool = True,
+        policy: WatchPolicy | None = None,
     ) -> None:
         """``clients``: by the name that keys and logs give the cluster, or just clients, whose kubeconfigs name them.
+
+        The options are those of ``Informers``.
 
         Raises:
             ValueError: no client, or two with the same name.
@@ -60,7 +65,10 @@ class MulticlusterInformers:
                 raise ValueError('two clients call their clusters the same; name them: MulticlusterInformers({"east": ..., "west": ...})')
         if not clients:
             raise ValueError("no client was given")
-        made = {name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name) for name, client in clients.items()}
+        made = {
+            name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
+            for name, client in clients.items()
+        }
         #: The informers of each cluster, for what concerns one alone.
         self.clusters: Mapping[str, Informers] = MappingProxyType(made)
         self._stack: AsyncExitStack | None = None

@@ -1,0 +1,1 @@
+"""Prints what happens to the pods of a namespace."""
