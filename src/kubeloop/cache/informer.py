@@ -130,14 +130,14 @@ class Informer(Generic[R]):
 
     @property
     def stats(self) -> InformerStats:
-        """Numbers of this moment, from any thread. Takes about 15 ms for 10,000 objects, and 30 ms for a million."""
+        """Numbers of this moment, from any thread. Takes 1 us an object up to 20,000 objects; of more, a part is measured."""
         now = self._around.clock.now()
         heard = [feed.heard for feed in self.feeds]
         with self._store.lock:
             own_writes = len(self._laid_over.places())
         return InformerStats(
             **identity(self.scope, self._around.cluster, self.what),
-            **sizes(self._store.heads(), self._archive),
+            **sizes(self._store.snapshot(), self._archive),
             by_type={kind.value: count for kind, count in self._counts.items()},
             failures=dict(self._failures),
             undecodable=self._view.undecodable,

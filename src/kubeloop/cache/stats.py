@@ -6,19 +6,19 @@ May be taken in any thread; counts that change meanwhile may then be of moments 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kubeloop.cache.compression import Archive
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.handler_meter import HandlerMeter
-from kubeloop.cache.head import Head
 from kubeloop.cache.scope import Scope
+from kubeloop.cache.store import Snapshot
 from kubeloop.meta import kind_info
 
-#: Caches of more objects than this are measured by so many of them, evenly spread: adding up a million takes a second.
-SAMPLE = 10_000
+#: Caches of more than twice so many objects are measured by about so many of them: adding up a million would take a second.
+SAMPLE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +164,16 @@ def identity(scope: Scope[Any], cluster: str, what: str) -> dict[str, Any]:
     }
 
 
-def sizes(heads: Sequence[Head], archive: Archive) -> dict[str, Any]:
+def sizes(snapshot: Snapshot, archive: Archive) -> dict[str, Any]:
     """The fields of ``InformerStats`` about objects and bytes."""
-    count = len(heads)
-    step = max(1, count // SAMPLE)
-    sample = heads[::step]
+    count = len(snapshot)
+    sample = snapshot.sample(SAMPLE)
     share = count / len(sample) if sample else 1.0
     return {
         "objects": count,
         "stored_bytes": round(sum(head.stored_bytes for head in sample) * share),
         "raw_bytes": round(sum(head.raw_bytes for head in sample) * share),
-        "exact": step == 1,
+        "exact": len(sample) == count,
         "held_bytes": archive.held_bytes,
         "dictionaries": archive.dictionaries,
     }

@@ -33,6 +33,11 @@ class Snapshot:
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
+    def sample(self, count: int) -> list[Head]:
+        """About so many objects, evenly spread over the namespaces and in them as hashes of names fall; all if there are no more."""
+        step = max(1, len(self) // count)
+        return list(chain.from_iterable(map(dict.values, self._parts[::step])))
+
 
 class Store:
     """The states that a cache shows.
