@@ -260,21 +260,21 @@ class Wire(asyncio.Protocol):
                 at += 2
                 self._state = _State.CHUNK_LINE
             elif state is _State.CHUNK_LINE:
-                end = data.find(b"\r\n", at, at + _MAX_CHUNK_LINE + 2)
-                if end < 0:
-                    if size - at > _MAX_CHUNK_LINE + 1:
-                        raise ProtocolError("a chunk's size line does not end")
-                    break
-                length = chunk_size(data[at:end])
-                at = end + 2
-                # A watch sends each event as a chunk: those that are whole take this short way.
-                after = at + length
-                if length and data[after : after + 2] == b"\r\n":
+                # A watch sends each event as a chunk: those that are whole stay in this loop.
+                while (end := data.find(b"\r\n", at, at + _MAX_CHUNK_LINE + 2)) >= 0:
+                    length = chunk_size(data[at:end])
+                    at = end + 2
+                    after = at + length
+                    if not length or data[after : after + 2] != b"\r\n":
+                        self._left = length
+                        self._state = _State.CHUNK if length else _State.TRAILERS
+                        break
                     parts.append(view[at:after])
                     at = after + 2
                 else:
-                    self._left = length
-                    self._state = _State.CHUNK if length else _State.TRAILERS
+                    if size - at > _MAX_CHUNK_LINE + 1:
+                        raise ProtocolError("a chunk's size line does not end")
+                    break
             elif state is _State.TRAILERS:
                 end = data.find(b"\r\n", at, at + self._head_room + 2)
                 if end < 0:
