@@ -128,6 +128,7 @@ class Keeper:
         opening = f'{{"kind":{_text(kind)},"apiVersion":{_text(api_version)},'.encode()
         kept = keep._kept()
         self._opening = opening
+        self._drops, self._transform = not keep.managed_fields, keep.transform
         self._prune = None if kept is None else Pruning(kept, managed_fields=keep.managed_fields).apply
         self._excise = Excision(opening, f'{{"apiVersion":{_text(api_version)},"kind":{_text(kind)},'.encode()).apply
 
@@ -146,11 +147,11 @@ class Keeper:
         """What is kept of an object that was projected; never the wire's own bytes if anything had to go."""
         if self._prune is not None:
             kept: Buffer = b"".join((self._opening, self._prune(document)[1:]))
-        elif not self.keep.managed_fields and projected.metadata.managed_fields:
-            kept = self._excise(projected.metadata.managed_fields, document, bool(projected.kind))
+        elif self._drops and (managed_fields := projected.metadata.managed_fields):
+            kept = self._excise(managed_fields, document, bool(projected.kind))
         else:
             kept = document if projected.kind else b"".join((self._opening, document[1:]))
-        return kept if self.keep.transform is None else self._transformed(self.keep.transform, kept)
+        return kept if self._transform is None else self._transformed(self._transform, kept)
 
     def _transformed(self, transform: Transform, kept: Buffer) -> Buffer:
         tree: JSON = msgspec.json.decode(kept)
