@@ -120,6 +120,6 @@ class Deletions:
 
 def newer(heads: Iterable[Head], version: str) -> list[Head]:
     """Those that changed after ``version``, a number in decimal without leading zeros, as theirs are."""
-    # As texts of a length, they compare like the numbers that they are, and 3 times as fast.
-    asked = (len(version), version)
-    return [head for head in heads if (len(head.resource_version), head.resource_version) > asked]
+    # Texts of one length compare like the numbers that they are, and faster.
+    size = len(version)
+    return [head for head in heads if (at > version if len(at := head.resource_version) == size else len(at) > size)]

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from kubeloop.cache.changes import Changes, Deletion, Deletions, newer
@@ -101,7 +102,7 @@ class Lister(Generic[R]):
     async def stream(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> AsyncIterator[R]:
         """As ``each``, and the loop gets to run others after each 5 ms of work, the caller's between two objects included.
 
-        All objects are of the moment at which it began, however long it takes and whatever happens meanwhile.
+        All objects are of the moment at which the first was asked for, however long it takes and whatever happens meanwhile.
         """
         decodable = self._view.decodable
         async for head in self.stream_heads(namespace, labels, where):
@@ -113,17 +114,16 @@ class Lister(Generic[R]):
         self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None
     ) -> AsyncIterator[Head]:
         """As ``stream``, decoding nothing."""
-        heads, matches = self._candidates(namespace, labels, where)
+        candidates, matches = self._candidates(namespace, labels, where)
+        heads = iter(candidates)
         clock = time.perf_counter
         until = clock() + SLICE
-        seen = 0
-        for head in heads:
-            if matches is None or matches(head):
+        while stride := builtins.list(islice(heads, STRIDE)):
+            for head in stride if matches is None else filter(matches, stride):
                 yield head
-            else:
-                seen += 1
-                if seen % STRIDE:
-                    continue
+                if clock() >= until:
+                    await asyncio.sleep(0)
+                    until = clock() + SLICE
             if clock() >= until:
                 await asyncio.sleep(0)
                 until = clock() + SLICE
@@ -204,7 +204,7 @@ class Lister(Generic[R]):
     def changed_since(self, version: str) -> Changes:
         """What is new, changed or gone since a version, which is this lister's ``resource_version`` or ``Changes.version`` of before.
 
-        Looks at every head (4 ms for 100,000). Own writes that the watch has not shown yet are in it, and once more the next time.
+        Looks at every head (30 ms for 100,000). Own writes that the watch has not shown yet are in it, and once more the next time.
 
         Raises:
             ChangesForgotten: too many deletions lie between (10,000 are remembered), or the server began anew: list everything.
