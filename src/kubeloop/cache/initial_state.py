@@ -52,7 +52,10 @@ class InitialState:
             try:
                 kind, projected, document = read(frame)
             except (UnicodeDecodeError, RecursionError) as error:
-                kind, projected, document = intake.reread(frame, reader.projection, error)
+                repaired = intake.repaired(frame, error)
+                if repaired is not None and self.take([repaired]) is not None:
+                    return number
+                continue
             stream.events += 1
             if kind == "ERROR":
                 raise error_event(document)

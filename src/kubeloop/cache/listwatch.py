@@ -10,19 +10,18 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, assert_never
 
-import msgspec
-
 from kubeloop.cache.consistency import TRIES, Comparison
-from kubeloop.cache.failures import diagnosis, trouble_of, wait_of
+from kubeloop.cache.failures import trouble_of, wait_of
 from kubeloop.cache.head import Head
 from kubeloop.cache.initial_state import InitialState
 from kubeloop.cache.intake import ErrorEvent, Intake, error_event
 from kubeloop.cache.list_request import SILENCE, read_page
 from kubeloop.cache.policy import WatchPolicy
 from kubeloop.cache.reflector import begin, next_step
+from kubeloop.cache.requests import Requests
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.silence import WentSilent
 from kubeloop.cache.sink import Sink
@@ -45,14 +44,13 @@ from kubeloop.cache.steps import (
     WatchEnded,
     WatchError,
     WatchFailed,
-    Why,
 )
+from kubeloop.cache.telling import Telling
 from kubeloop.cache.watch_stream import WatchStream
-from kubeloop.client import Client, ListOptions, WatchOptions
+from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
-from kubeloop.meta import ConfigError, DecodeError, KubeloopError, Resource
+from kubeloop.meta import DecodeError, KubeloopError
 from kubeloop.timing import Backoff, Clock, Timer
-from kubeloop.transport import Stream as Answer
 from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
@@ -85,24 +83,19 @@ class ListWatch:
         policy: WatchPolicy | None = None,
     ) -> None:
         """Of a scope's namespaces it takes one, None for all that there are."""
-        self._client = client
-        self._kind: type[Resource] = scope.kind
         self._what = scope.what(namespace)
-        self._namespace = namespace
-        self._keep = scope.keep
-        self._lists = scope.list_options
+        self._requests = Requests(client, scope, namespace)
         self._clock = clock
         self._rng = rng
         self._policy = policy or WatchPolicy()
         self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
         self._intake = Intake(self._what)
         self._stream: WatchStream | None = None
-        #: Why the last step was no success, and how loudly to say so.
-        self._trouble: tuple[int, str] | None = None
+        self._telling = Telling(self._what, self._policy.on_error)
         #: How often everything was asked for, by reason (``Why``).
-        self.lists: Counter[str] = Counter()
-        #: How often a watch was opened again without a list, by reason (``Why``).
-        self.restarts: Counter[str] = Counter()
+        self.lists: Counter[str] = self._telling.lists
+        #: How often a watch was opened again without that, by reason (``Why``).
+        self.restarts: Counter[str] = self._telling.restarts
         #: Watches that the server answered, and whether one is open now.
         self.watches = 0
         self.watching = False
@@ -125,10 +118,9 @@ class ListWatch:
         try:
             while True:
                 delay = max(self._backoff.next(), step.wait) if step.pause else 0.0
-                self._explain(step, delay)
+                self._telling.next(step, delay)
                 if step.pause:
                     await clock.sleep(delay)
-                self._count(step)
                 outcome = await self._act(step, sink, heads)
                 state, step = next_step(state, outcome, clock.now())
         finally:
@@ -164,13 +156,11 @@ class ListWatch:
             if head is not None:
                 keep(head)
 
-        version = None if step.token or not step.version else step.version
-        options = msgspec.structs.replace(self._lists, limit=step.limit, resource_version=version, continue_token=step.token)
         try:
-            request = self._request(await self._path(), options, self._keep.accept_list)
+            request = await self._requests.page(step.version, step.limit, step.token)
             page = await read_page(request, self._intake, reader.projection, take, self._clock)
         except KubeloopError as error:
-            self._failed(error, sink, "cannot list", "list")
+            self._telling.failed(error, "cannot list", sink, "list")
             return ListFailed(trouble_of(error), wait_of(error))
         return Page(page.resource_version, page.continue_)
 
@@ -191,18 +181,18 @@ class ListWatch:
         except ErrorEvent as event:
             return self._not_shown(event.error, sink)
         except WentSilent as error:
-            self._failed(error, sink, "the state cannot be streamed", "watch")
+            self._telling.failed(error, "the state cannot be streamed", sink)
             return StreamEnded(Ending.SILENT, *self._so_far())
         except KubeloopError as error:
             if initial is None or isinstance(error, DecodeError):
                 return self._not_shown(error, sink)
-            self._failed(error, sink, "the stream of the state broke", "watch")
+            self._telling.failed(error, "the stream of the state broke", sink)
             return StreamEnded(Ending.BROKEN, *self._so_far())
         finally:
             if not complete:
                 await self._close()
         if not complete:
-            self._trouble = (logging.WARNING, f"the server ended the stream after {len(initial)} objects, before it had shown everything")
+            self._telling.note(f"the server ended the stream after {len(initial)} objects, before it had shown everything")
             return StreamEnded(Ending.CLOSED, stream.events, stream.lasted)
         heads[:] = initial.heads()
         if self._policy.check_consistency:
@@ -211,13 +201,9 @@ class ListWatch:
 
     def _not_shown(self, error: KubeloopError, sink: Sink) -> Outcome:
         trouble = trouble_of(error)
-        if trouble in (Trouble.REFUSED, Trouble.BUSY):
-            self._failed(error, sink, "the state cannot be streamed", "watch")
-        else:
-            # Not the sink's business yet: a list follows at once, and may well be allowed where this is not.
-            self._tell(error)
-            level = logging.INFO if trouble in (Trouble.INVALID, Trouble.EXPIRED, Trouble.TOO_LARGE) else logging.WARNING
-            self._trouble = (level, f"the state cannot be streamed: {error}")
+        # Else it is not the sink's business yet: a list follows at once, and may well be allowed where this is not.
+        final = trouble in (Trouble.REFUSED, Trouble.BUSY)
+        self._telling.failed(error, "the state cannot be streamed", sink if final else None)
         return StreamFailed(trouble, wait_of(error))
 
     @contextmanager
@@ -238,11 +224,10 @@ class ListWatch:
             timer.cancel()
 
     async def _compare(self, heads: list[Head], version: str, sink: Sink) -> None:
-        options = msgspec.structs.replace(self._lists, limit=0, resource_version=version, match="Exact")
         for attempt in range(1, TRIES + 1):
             comparison = Comparison()
             try:
-                request = self._request(await self._path(), options, self._keep.accept_list)
+                request = await self._requests.page(version, 0, match="Exact")
                 await read_page(request, self._intake, sink.reader.projection, comparison.take, self._clock)
             except KubeloopError as error:
                 _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._what, attempt, TRIES, error)
@@ -263,15 +248,14 @@ class ListWatch:
                 await self._check(step.version, sink)
         except KubeloopError as error:
             await self._close()
-            self._failed(error, sink, "cannot watch", "watch")
+            self._telling.failed(error, "cannot watch", sink)
             return WatchFailed(trouble_of(error), wait_of(error))
         sink.watching()
         return await self._follow(sink)
 
     async def _check(self, version: str, sink: Sink) -> None:
         """Raises what the server says when it has not got to ``version``."""
-        options = msgspec.structs.replace(self._lists, limit=1, resource_version=version, match="NotOlderThan")
-        request = self._request(await self._path(), options, self._keep.accept_list)
+        request = await self._requests.page(version, 1, match="NotOlderThan")
         await read_page(request, self._intake, sink.reader.projection, lambda *_: None, self._clock)
 
     async def _follow(self, sink: Sink) -> Outcome:
@@ -282,24 +266,21 @@ class ListWatch:
             await stream.read(functools.partial(self._frames, sink, stream))
         except ErrorEvent as event:
             trouble = trouble_of(event.error)
-            text = f"the watch ended with an error: {event.error}"
             if trouble is Trouble.EXPIRED:
                 # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
-                self._trouble = (logging.INFO, text)
+                self._telling.note(f"the watch ended with an error: {event.error}", logging.INFO)
             else:
-                self._failed(event.error, sink, "the watch ended with an error", "watch")
+                self._telling.failed(event.error, "the watch ended with an error", sink)
             return WatchError(stream.version, trouble, wait_of(event.error))
         except WentSilent as error:
             how = Ending.SILENT
-            self._trouble = (logging.WARNING, str(error))
-            self._tell(error)
+            self._telling.failed(error, "the watch went silent")
         except DecodeError as error:
-            self._failed(error, sink, "the watch cannot be read", "watch")
+            self._telling.failed(error, "the watch cannot be read", sink)
             return WatchError(stream.version, Trouble.OTHER)
         except KubeloopError as error:
             how = Ending.BROKEN
-            self._trouble = (logging.WARNING, f"the watch broke: {error}")
-            self._tell(error)
+            self._telling.failed(error, "the watch broke")
         finally:
             await self._close()
         _log.debug(
@@ -314,33 +295,33 @@ class ListWatch:
     def _frames(self, sink: Sink, stream: WatchStream, frames: list[memoryview]) -> None:
         reader = sink.reader
         read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
-        version, events = stream.version, 0
         try:
             for frame in frames:
+                stream.events += 1
                 try:
                     kind, projected, document = read(frame)
+                    if kind == "ERROR":
+                        raise error_event(document)
+                    metadata = projected.metadata
+                    if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
+                        self._intake.skip(projected)
+                        continue
+                    if kind == "MODIFIED" or kind == "ADDED":
+                        sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
+                    elif kind == "DELETED":
+                        sink.remove(make(projected, document, before(metadata.namespace, metadata.name)))
+                    elif kind == "BOOKMARK":
+                        stream.bookmark()
+                        sink.bookmark(metadata.resource_version)
+                    else:
+                        raise DecodeError(f'an event of unknown type "{kind}"')
                 except (UnicodeDecodeError, RecursionError) as error:
-                    kind, projected, document = self._intake.reread(frame, reader.projection, error)
-                events += 1
-                if kind == "ERROR":
-                    raise error_event(document)
-                metadata = projected.metadata
-                if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
-                    self._intake.skip(projected)
+                    repaired = self._intake.repaired(frame, error)
+                    if repaired is not None:
+                        self._frames(sink, stream, [repaired])
                     continue
-                if kind == "MODIFIED" or kind == "ADDED":
-                    sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
-                elif kind == "DELETED":
-                    sink.remove(make(projected, document, before(metadata.namespace, metadata.name)))
-                elif kind == "BOOKMARK":
-                    stream.bookmark()
-                    sink.bookmark(metadata.resource_version)
-                else:
-                    raise DecodeError(f'an event of unknown type "{kind}"')
-                version = metadata.resource_version or version
+                stream.version = metadata.resource_version or stream.version
         finally:
-            stream.version = version
-            stream.events += events
             sink.flush()
 
     # ------------------------------------------------------------------------------------------------------------- request
@@ -349,14 +330,8 @@ class ListWatch:
         await self._close()
         # At random, so that watches which began together do not all come back together.
         seconds = self._rng.randint(*self._policy.watch_seconds)
-        options = WatchOptions(
-            labels=self._lists.labels,
-            field_selector=self._lists.field_selector,
-            resource_version=version or None,
-            timeout_seconds=seconds,
-            send_initial_events=initial,
-        )
-        stream = self._stream = WatchStream(self._request(await self._path(), options, self._keep.accept), self._clock, seconds)
+        request = await self._requests.watch(version, seconds, initial=initial)
+        stream = self._stream = WatchStream(request, self._clock, seconds)
         await stream.open(SILENCE if initial else None)
         self.watches += 1
         self.watching = True
@@ -370,50 +345,3 @@ class ListWatch:
 
     def _so_far(self) -> tuple[int, float]:
         return (0, 0.0) if self._stream is None else (self._stream.events, self._stream.lasted)
-
-    async def _path(self) -> str:
-        mapping = await self._client.mapping(self._kind)
-        try:
-            return mapping.path(self._namespace)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-
-    def _request(self, path: str, options: ListOptions | WatchOptions, accept: str) -> AbstractAsyncContextManager[Answer]:
-        return self._client.transport.stream("GET", path, query=options.query(), accept=accept)
-
-    # -------------------------------------------------------------------------------------------------------------- telling
-
-    def _failed(self, error: KubeloopError, sink: Sink, what: str, verb: str) -> None:
-        sink.failed(error)
-        self._tell(error)
-        advice = diagnosis(error, verb)
-        level = logging.INFO if trouble_of(error) is Trouble.EXPIRED else logging.WARNING
-        self._trouble = (level, f"{what}: {error}{f' ({advice})' if advice else ''}")
-
-    def _tell(self, error: KubeloopError) -> None:
-        if self._policy.on_error is not None:
-            try:
-                self._policy.on_error(error)
-            except Exception:  # noqa: BLE001  # the caller's own code may raise anything
-                _log.exception("%s: on_error failed; it was told: %s", self._what, error)
-
-    def _explain(self, step: Step, delay: float) -> None:
-        if self._trouble is None:
-            return
-        level, text = self._trouble
-        self._trouble = None
-        match step:
-            case Watch():
-                then = "watching again"
-            case Stream() | List(why=Why.FALLBACK):
-                then = "listing" if isinstance(step, List) else "asking for everything again"
-            case _:
-                then = "listing again"
-        _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")
-
-    def _count(self, step: Step) -> None:
-        match step:
-            case Stream() | List(fresh=True):
-                self.lists[step.why] += 1
-            case Watch() if step.why is not Why.FIRST:
-                self.restarts[step.why] += 1
