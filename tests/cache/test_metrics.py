@@ -109,11 +109,13 @@ async def test_lag_is_the_time_since_the_server_last_showed_that_the_cache_is_cu
         await until(lambda: maps.resource_version == str(source.version))
         assert value(registry, "kubeloop_informer_lag_seconds") == 0
         await clock.advance(5)
+        source.lists.clear()
         source.error_event(status(410, "Expired"))
-        await until(lambda: maps.stats.failures)
+        await until(lambda: maps.stats.lists.get("expired"))
         lag = maps.stats.lag
         assert lag is not None
         assert lag >= 5, "an error shows nothing of what the server has"
+        source.lists.set()
 
 
 async def test_of_several_namespaces_the_one_that_lags_most_counts(api: Client, clock: FakeClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -26,10 +27,9 @@ embedded = pytest.mark.embedded
 class Watching:
     """A running ``kubeloop watch``; its notes come first on standard error, its changes on standard output."""
 
-    def __init__(self, kubeconfig: Path, *args: str, **environment: str) -> None:
+    def __init__(self, kubeconfig: Path, *args: str) -> None:
         command = [sys.executable, "-m", "kubeloop", "watch", *args, "--kubeconfig", str(kubeconfig)]
-        environ = {**os.environ, **environment}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def note(self) -> str:
         assert self.process.stderr is not None
@@ -56,18 +56,28 @@ class Watching:
 
 
 @pytest.fixture
-def watch(server: ServerUnderTest, kubectl: Kubectl) -> Iterator[Callable[..., Watching]]:
+def watch_with() -> Iterator[Callable[..., Watching]]:
+    """Starts a watch with a kubeconfig; ended with the test."""
     running: list[Watching] = []
 
-    def start(*args: str, **environment: str) -> Watching:
-        running.append(Watching(Path(server.kubeconfig), *args, **environment))
+    def start(kubeconfig: Path, *args: str) -> Watching:
+        running.append(Watching(kubeconfig, *args))
         return running[-1]
 
     yield start
     for one in running:
         if one.process.poll() is None:
             one.process.kill()
-        one.process.communicate()
+        one.process.wait()
+        for stream in (one.process.stdout, one.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def watch(watch_with: Callable[..., Watching], server: ServerUnderTest) -> Callable[..., Watching]:
+    """Starts a watch on the server under test."""
+    return functools.partial(watch_with, Path(server.kubeconfig))
 
 
 @pytest.fixture(scope="session")
@@ -190,7 +200,7 @@ def on_a_terminal(kubeconfig: Path, namespace: str, kubectl: Kubectl, **environm
         return os.read(ours, 65536).decode()
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
         os.close(ours)
 
 
@@ -233,12 +243,12 @@ def test_what_cannot_be_watched_is_told_in_one_line(watch: Callable[..., Watchin
 
 
 @server_test
-def test_who_may_not_watch_is_told_which_verbs_it_takes(watch: Callable[..., Watching], kubectl: Kubectl, tmp_path: Path) -> None:
+def test_who_may_not_watch_is_told_which_verbs_it_takes(watch_with: Callable[..., Watching], kubectl: Kubectl, tmp_path: Path) -> None:
     config = json.loads(kubectl("config", "view", "--raw", "--flatten", "-o", "json"))
     config["users"][0]["user"]["as"] = "somebody"
     limited = tmp_path / "limited"
     limited.write_text(json.dumps(config))
-    status, _, err = Watching(limited, "secrets", "-n", kubectl.namespace).end()
+    status, _, err = watch_with(limited, "secrets", "-n", kubectl.namespace).end()
     assert status == 1
     assert "Forbidden" in err
     assert "kubectl auth can-i watch secrets" in err
@@ -247,22 +257,22 @@ def test_who_may_not_watch_is_told_which_verbs_it_takes(watch: Callable[..., Wat
 
 
 @embedded
-def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_is_told_in_one_line(watch_with: Callable[..., Watching], tmp_path: Path) -> None:
     with LocalCluster(controllers=False) as cluster:
         kubeconfig = tmp_path / "gone"
         kubeconfig.write_text(cluster.kubeconfig.read_text())
-    status, out, err = Watching(kubeconfig, "pods").end()
+    status, out, err = watch_with(kubeconfig, "pods").end()
     assert (status, out) == (1, "")
     assert re.match(r"Error: .*127\.0\.0\.1:\d+", err)
     assert "Traceback" not in err
 
 
 @embedded
-def test_a_server_that_dies_and_comes_back_is_survived_and_told(tmp_path: Path) -> None:
+def test_a_server_that_dies_and_comes_back_is_survived_and_told(watch_with: Callable[..., Watching], tmp_path: Path) -> None:
     with LocalCluster(controllers=False) as cluster:
         kubectl = Kubectl(cluster.kubeconfig, tmp_path)
         kubectl("create", "configmap", "lost")
-        watching = Watching(cluster.kubeconfig, "cm", "-n", "default", "--field-selector", "metadata.name!=kube-root-ca.crt")
+        watching = watch_with(cluster.kubeconfig, "cm", "-n", "default", "--field-selector", "metadata.name!=kube-root-ca.crt")
         watching.note_with("watching")
         cluster.kill()
         assert "again" in watching.note_with("configmaps")
@@ -278,8 +288,8 @@ def test_a_server_that_dies_and_comes_back_is_survived_and_told(tmp_path: Path) 
 
 
 @server_test
-def test_a_reader_that_leaves_ends_it_without_a_word(server: ServerUnderTest, kubectl: Kubectl) -> None:
-    watching = Watching(Path(server.kubeconfig), "cm", "-n", kubectl.namespace, "-o", "name")
+def test_a_reader_that_leaves_ends_it_without_a_word(watch: Callable[..., Watching], kubectl: Kubectl) -> None:
+    watching = watch("cm", "-n", kubectl.namespace, "-o", "name")
     watching.note_with("watching")
     assert watching.process.stdout is not None
     watching.process.stdout.close()
@@ -287,7 +297,6 @@ def test_a_reader_that_leaves_ends_it_without_a_word(server: ServerUnderTest, ku
     assert watching.process.wait(timeout=30) == 0
     assert watching.process.stderr is not None
     assert watching.process.stderr.read() == ""
-    watching.process.stderr.close()
 
 
 def test_help_needs_no_cluster_and_shows_examples() -> None:

@@ -64,8 +64,20 @@ INITIALIZED: JSON = {"type": "Initialized", "status": "True"}
         pytest.param(
             pod(conditions=[READY]),
             pod(conditions=[INITIALIZED, READY]),
-            ['status.conditions[Initialized]: + {"type":"Initialized","status":"True"}'],
+            ["status.conditions[Initialized]: + True"],
             id="an item that came first does not move the others",
+        ),
+        pytest.param(
+            pod(),
+            pod(conditions=[INITIALIZED, {"type": "Ready", "status": "False", "reason": "NotReady", "message": "no [app]"}]),
+            ["status.conditions[Initialized]: + True", "status.conditions[Ready]: + False (NotReady: no [app])"],
+            id="of new conditions the word and the reason are told",
+        ),
+        pytest.param(
+            {},
+            {"env": [{"name": "A", "value": "1"}]},
+            ['env[A]: + {"name":"A","value":"1"}'],
+            id="a new list is told item by item if its items have names",
         ),
         pytest.param(
             {"env": [{"name": "A"}, {"name": "B"}]},

@@ -56,9 +56,9 @@ def changes(before: JSON, after: JSON) -> list[Change]:
     """What is different, in the order of the objects' fields.
 
     Guarantees
-        Empty if and only if the trees are equal as JSON (true is not 1). New maps are told field by field, vanished ones and the items
-        of lists as a whole. Lists whose items have a merge key are compared by it, lists of distinct scalars as sets as long as what
-        stayed kept its order, all others by position.
+        Empty if and only if the trees are equal as JSON (true is not 1). New maps are told field by field, new lists item by item if
+        these have a merge key, vanished maps and the items of lists as a whole. Lists whose items have a merge key are compared by it,
+        lists of distinct words as sets as long as what stayed kept its order, all others by position.
     """
     return list(_differ("", before, after))
 
@@ -78,6 +78,8 @@ def _differ(path: str, before: Any, after: Any) -> Iterator[Change]:
         before = {}
     elif after is ABSENT and isinstance(before, dict) and before and not any(isinstance(one, dict | list) for one in before.values()):
         after = {}
+    elif before is ABSENT and isinstance(after, list) and _merge_key([], after) is not None:
+        before = []
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             yield from _differ(_field(path, name), before.get(name, ABSENT), after.get(name, ABSENT))

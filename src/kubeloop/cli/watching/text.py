@@ -45,12 +45,21 @@ def shown(value: Any, width: int = WIDTH) -> str:
     """A value on one line: text as it is where that is unmistakable, everything else as JSON; cut off at ``width`` characters."""
     if isinstance(value, Hidden):
         return repr(value)
-    if isinstance(value, str) and value and value == value.strip() and value not in ("null", "true", "false"):
+    if _is_condition(value):
+        # The word, and why: what a person looks for among the timestamps.
+        reason = ": ".join(str(value[name]) for name in ("reason", "message") if value.get(name))
+        text = f"{value['status']} ({reason})" if reason else str(value["status"])
+    elif isinstance(value, str) and value and value == value.strip() and value not in ("null", "true", "false"):
         text = value
     else:
         text = msgspec.json.encode(plain(value)).decode()
     text = visible(text)
     return text if len(text) <= width else f"{text[:width]}… ({len(text)} characters)"
+
+
+def _is_condition(value: Any) -> bool:
+    """Source: k8s.io/apimachinery pkg/apis/meta/v1 (Condition), whose shape the conditions of older kinds share."""
+    return isinstance(value, dict) and value.get("status") in ("True", "False", "Unknown") and isinstance(value.get("type"), str)
 
 
 def visible(text: str) -> str:
