@@ -1,220 +1,123 @@
-"""Intake: everything that one informer's feeds bring goes through here: queue, store, those who read it, those who are told.
+"""Intake: what is accepted of the objects and frames that a server sends, and what is done about the rest. Decides nothing about requests.
 
-The order is what matters, and stands here once: the store changes before anybody hears of it.
+One bad object costs nobody else anything: it is skipped and logged, or repaired where the standard Kubernetes clients repair it too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Generic, TypeVar
+from collections.abc import Callable
 
-from kubeloop.cache.apply import apply
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
-from kubeloop.cache.event import Event, EventType
-from kubeloop.cache.fanout import Around, Fanout
-from kubeloop.cache.feed import Feed
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index_sources import IndexSource, make_index, path_of
-from kubeloop.cache.leaks import Usage
-from kubeloop.cache.listwatch import ListWatch
-from kubeloop.cache.readers import Readers
-from kubeloop.cache.registration import Registration
-from kubeloop.cache.scope import Scope
-from kubeloop.cache.store import Store
-from kubeloop.cache.view import View
-from kubeloop.meta import Resource
+import msgspec
+
+from kubeloop.cache.head import Head, HeadReader
+from kubeloop.cache.sink import Sink
+from kubeloop.codec.projection import Projected, Projection
+from kubeloop.meta import ApiError, DecodeError, Status
+from kubeloop.meta.partial import Bookmark
 from kubeloop.transport import logger_with_context
 
-R = TypeVar("R", bound=Resource)
-
 _log = logger_with_context("kubeloop.cache")
+_read_bookmark = msgspec.json.Decoder(Bookmark).decode
+_is_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+Item = tuple[Projected | None, memoryview | bytes]
+"""An item of a list and its bytes; None: it is no object."""
 
 
-class Intake(Generic[R]):
-    """Made by its informer, which starts and stops what runs; here nothing runs by itself.
+class ErrorEvent(Exception):
+    """The server ended a watch with an ERROR event."""
 
-    Guarantees
-        A batch is applied whole before anything else on the loop runs: between two of them, queue and store agree.
+    def __init__(self, error: ApiError) -> None:
+        self.error = error
+
+
+class Intake:
+    """Reads what belongs into one cache.
+
+    Outcomes of bad input
+        Another kind (a ``Table`` too), or no name: skipped and logged as an error; the version does not move.
+        Invalid UTF-8: replaced by U+FFFD, as Go's decoder does, and logged.
+        A list item that is no object; an event whose object is nested more than about 1,000 levels deep: skipped and logged.
+        A frame that is not an event: ``DecodeError``; the stream cannot be trusted any more. A list with too deep an item: the same.
+        An ERROR event: ``ErrorEvent``.
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around, what: str) -> None:
-        """As ``Informer``."""
-        self.synced = False
-        self.store = Store()
-        self.queue = scope.queue(self.store)
-        self.archive = Archive()
-        self._scope = scope
+    def __init__(self, what: str) -> None:
+        """``what`` names the objects to a person: ``pods in namespace "shop"``."""
         self._what = what
-        self._around = around
-        self._shared = Shared()
-        self._reader = self._reading(())
-        self.readers = Readers(scope, what, self.store, around, lambda: self._reader, lambda: self.version)
-        self.view: View[R] = self.readers.view
-        self._laid_over = self.readers.overlay
-        self.fanout: Fanout[R] = Fanout(what, around, self.view, self.check, self.resync)
-        #: Changes told since the start, by what they were.
-        self.counts = dict.fromkeys(EventType, 0)
-        #: Failed requests since the start, by the name of the error.
-        self.failures: Counter[str] = Counter()
-        self._now = around.clock.now()
-        self._usage = Usage(what, self._now)
-        #: What is applied now belongs to the first list of a feed.
-        self._initial = False
-        #: It is told as a whole, afterwards.
-        self._quiet = False
-        #: Put a delta behind all others; ``flush`` applies them.
-        self.push: Callable[[Changed | Removed | Bookmark], None] = self.queue.push
-        self.feeds = tuple(
-            Feed(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
-        )
-        self.readers.watches(self.feeds)
 
-    @property
-    def version(self) -> str:
-        """What the cache is at: the version of the list, an event or a bookmark; "" before the first list.
+    # ---------------------------------------------------------------------------------------------------------------- list items
 
-        Of several namespaces, which are watched apart, the lowest: everything up to it is here.
-        """
-        if len(self.feeds) == 1:
-            return self.store.version
-        versions = [feed.version for feed in self.feeds]
-        return "" if "" in versions else min(versions, key=lambda version: (len(version), version))
+    def item_reader(self, projection: Projection) -> Callable[[memoryview], Item]:
+        """Reads a list's items."""
 
-    def check(self) -> bool:
-        """Whether it has synced.
+        def read(document: memoryview) -> Item:
+            try:
+                return projection.object(document), document
+            except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+                try:
+                    _is_json(document)
+                except msgspec.DecodeError:
+                    raise DecodeError("not a whole item") from None
+                if isinstance(error, UnicodeDecodeError):
+                    repaired = self._repaired(document)
+                    return projection.object(repaired), repaired
+                _log.error("%s: skipped a list item that is no object: %s", self._what, error)
+                return None, document
 
-        Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
-        """
-        # Each is looked at, so that a hopeless one is reported even while another is merely slow.
-        return sum(feed.check() for feed in self.feeds) == len(self.feeds)
+        return read
 
-    def waiting_for(self) -> str:
-        """What has not synced, and why."""
-        return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
+    def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, sink: Sink) -> Head | None:
+        """The head of an object of a list, or of a streamed one; the one that the cache has if it is the same state."""
+        metadata = projected.metadata
+        if (projected.kind and not reader.expects(projected)) or not metadata.name:
+            self.skip(projected)
+            return None
+        before = sink.before(metadata.namespace, metadata.name)
+        if (
+            before is not None
+            and before.resource_version == metadata.resource_version
+            and metadata.resource_version
+            and before.uid == metadata.uid
+            and reader.made(before)
+        ):
+            return before
+        try:
+            return reader.head(projected, memoryview(document), before)
+        except UnicodeDecodeError:
+            repaired = self._repaired(document)
+            return reader.head(reader.projection.object(repaired), memoryview(repaired), before)
 
-    # ------------------------------------------------------------------------------------------------------- for the informer
+    # -------------------------------------------------------------------------------------------------------------------- frames
 
-    def begin(self, registration: Registration[R]) -> None:
-        """Tell a handler what is there; what comes later comes as an event, without a gap, as nothing is applied meanwhile."""
-        self.fanout.replay(EventType.ADDED, self.store.heads(), self._around.clock.now(), registration)
-        if self.synced:
-            registration.initial_end()
+    def repaired(self, frame: memoryview, error: Exception) -> memoryview | None:
+        """A frame that raised this, made readable; None: it is skipped."""
+        if isinstance(error, UnicodeDecodeError):
+            return memoryview(self._repaired(frame))
+        _log.error("%s: skipped an event whose object is nested too deeply: %r...", self._what, bytes(frame[:200]))
+        return None
 
-    def resync(self, registration: Registration[R]) -> None:
-        """Show a handler everything once more."""
-        if self.synced:
-            # Through the queue, so that a resync never shows a state older than an event before it.
-            self.queue.push(Resync(registration))
-            self._apply()
+    def _repaired(self, document: memoryview | bytes) -> bytes:
+        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in %r...", self._what, bytes(document[:200]))
+        return bytes(document).decode("utf-8", "replace").encode()
 
-    def forget(self) -> None:
-        """There is nothing any more; handlers are told of the end of each object."""
-        self.queue.push(Replaced((), self.version))
-        self._apply()
+    def skip(self, projected: Projected) -> None:
+        name = projected.metadata.name or "without a name"
+        api_version, kind = projected.api_version or "no apiVersion", projected.kind or "none"
+        _log.error("%s: skipped an object of %s, Kind=%s (%s)", self._what, api_version, kind, name)
 
-    def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """More indexes, complete at once, and more ``paths`` that heads carry. Objects that are cached are read again (15 us each).
 
-        Raises:
-            ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
-        """
-        present = self.store.indexes
-        for name, source in indexes.items():
-            if name in present and present[name].source != source:
-                raise ValueError(f'{self._what}: index "{name}" exists already, over {present[name].source!r}; choose another name')
-        new = {name: source for name, source in indexes.items() if name not in present}
-        needed = (path for path in map(path_of, new.values()) if path is not None)
-        wanted = (*self._reader.projection.paths, *needed, *paths)
-        if set(wanted) - set(self._reader.projection.paths):
-            self._reader = self._reading(wanted)
-            for head in self.store.heads():
-                self.store.put(self._reader.again(head))
-            self.readers.carry(self._reader)
-        for name, source in new.items():
-            self.readers.add_index(partial(make_index, name, source, self._reader.attributes, self.view.decode))
+def ends_initial_events(document: memoryview) -> bool:
+    """Whether a bookmark says that everything was shown: by the annotation with exactly this value. KEP-3157, behaviour C33."""
+    try:
+        return _read_bookmark(document).ends_initial_events
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
-    def _reading(self, paths: tuple[str, ...]) -> HeadReader:
-        kind = self._scope.kind
-        return HeadReader(kind.api_version, kind.kind, paths, self.archive, self._shared, self._scope.keep)
 
-    # ------------------------------------------------------------------------------------------------------------ for the feeds
-
-    @property
-    def reader(self) -> HeadReader:
-        return self._reader
-
-    def before(self, namespace: str, name: str) -> Head | None:
-        return self.store.get(namespace, name)
-
-    def listing(self) -> None:
-        self.archive.listing()
-
-    def listed(self, feed: Feed, version: str) -> None:
-        """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
-        self.readers.listed(feed, version)
-
-    def replace(self, feed: Feed, heads: list[Head], version: str) -> float | None:
-        """This is all there is, in the feed's namespace if it has one. Answers as ``flush``."""
-        self.archive.settle()
-        reader = self._reader
-        current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
-        namespace = feed.namespace if len(self.feeds) > 1 else None
-        self._initial = not feed.synced
-        # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
-        self._quiet = self._initial and not self.store.heads(namespace)
-        self.queue.push(Replaced(current, version, namespace))
-        heard = self.flush()
-        self.readers.replaced(feed, version)
-        if self._quiet:
-            self.fanout.replay(EventType.ADDED, self.store.heads(namespace), self._now)
-        self._initial = self._quiet = False
-        if not feed.synced:
-            feed.synced = True
-            _log.info("%s: synced, %d objects at version %s", feed.what, len(current), version)
-            if all(each.synced for each in self.feeds):
-                self.synced = True
-                self.fanout.initial_end()
-            self._around.progress.notify()
-        return heard
-
-    def watching(self) -> None:
-        """A watch was opened."""
-        self._usage.look(self._around.clock.now(), len(self.fanout.registrations), self.view.reads, len(self.store))
-
-    def failed(self, error: Exception) -> None:
-        """A request of a feed failed."""
-        self.failures[type(error).__name__] += 1
-        self._around.progress.notify()
-
-    def flush(self) -> float | None:
-        """A batch came from the server: apply it. Answers when it came; None if it held nothing, as an error alone does."""
-        something = bool(self.queue)
-        self._apply()
-        return self._now if something else None
-
-    def _apply(self) -> None:
-        """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
-        self._now = self._around.clock.now()
-        queue, store, tell = self.queue, self.store, self._tell
-        while queue:
-            delta = queue.pop()
-            if type(delta) is Resync:
-                heads = store.heads()
-                self.counts[EventType.RESYNC] += len(heads)
-                self.fanout.replay(EventType.RESYNC, heads, self._now, delta.handler)
-            else:
-                apply(store, delta, tell)
-        if self._shared.full:
-            self._shared.sweep(store.heads())
-        self.readers.applied()
-
-    def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
-        self.counts[kind] += 1
-        if kind is EventType.DELETED or self._laid_over.active:
-            self.readers.told(head, deleted=kind is EventType.DELETED)
-        if self.fanout.audience and not self._quiet:
-            self.fanout.tell(Event(kind, head, old, self.view, self._initial, tombstone, self._now), handler)
+def error_event(document: memoryview) -> ErrorEvent | DecodeError:
+    """What an ERROR event says."""
+    try:
+        return ErrorEvent(ApiError.of(msgspec.json.decode(document, type=Status), "watch"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return DecodeError(f"an ERROR event without a Status: {error}")
