@@ -37,7 +37,7 @@ class Source:
     #: What was asked: ("list", "watch" or "stream", query).
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     #: Answers for the next lists and watches, first come first served; None: behave.
-    list_faults: list[JSON | None] = field(default_factory=list)
+    list_faults: list[JSON | bytes | None] = field(default_factory=list)
     watch_faults: list[JSON | None] = field(default_factory=list)
     #: The server has forgotten events up to this version.
     compacted: int = 0
@@ -46,6 +46,10 @@ class Source:
     #: Watches take events from here on only; what lies before is hidden from them.
     hidden: set[int] = field(default_factory=set)
     spaced: bool = False
+    #: Items of lists carry their kind and apiVersion.
+    whole: bool = False
+    #: What stands in a body or frame for what Python cannot put there.
+    replace: tuple[bytes, bytes] = (b"", b"")
     #: Lists are answered only when this is set.
     lists: asyncio.Event = field(default_factory=asyncio.Event)
     #: Watches are closed as soon as they are open, after the frames that were waiting and this one.
@@ -132,6 +136,8 @@ class Source:
         if isinstance(body, bytes):
             return body
         encoded = msgspec.json.encode(body)
+        if self.replace[0]:
+            encoded = encoded.replace(*self.replace)
         return (msgspec.json.format(encoded, indent=1).replace(b"\n", b" ") if self.spaced else encoded) + b"\n"
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -144,6 +150,8 @@ class Source:
             return await self._watch(request, query)
         self.requests.append(("list", query))
         fault = self.list_faults.pop(0) if self.list_faults else None
+        if isinstance(fault, bytes):
+            return web.Response(body=fault, content_type="application/json")
         if fault is not None:
             return web.json_response(fault, status=fault["code"])
         await self.lists.wait()
@@ -157,7 +165,8 @@ class Source:
         metadata: JSON = {"resourceVersion": str(self.version)}
         if start + size < len(items):
             metadata["continue"] = str(start + size)
-        bare = [{key: value for key, value in obj.items() if key not in ("kind", "apiVersion")} for _, obj in items[start : start + size]]
+        dropped = () if self.whole else ("kind", "apiVersion")
+        bare = [{key: value for key, value in obj.items() if key not in dropped} for _, obj in items[start : start + size]]
         body = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": bare}
         return web.Response(body=self._bytes(body), content_type="application/json")
 
