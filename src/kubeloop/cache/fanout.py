@@ -50,18 +50,19 @@ class Fanout(Generic[R]):
         self._synced = synced
         self._resync = resync
         self._create: Create | None = None
-        self._registrations: list[Registration[R]] = []
+        #: The handlers that have not been removed; another list after each change.
+        self.audience: list[Registration[R]] = []
         self._piles = Piles()
 
     @property
     def registrations(self) -> list[Registration[R]]:
         """The handlers that have not been removed."""
-        return list(self._registrations)
+        return list(self.audience)
 
     @property
     def pending(self) -> int:
         """Events that wait for the slowest handler."""
-        return max((registration.pending for registration in self._registrations), default=0)
+        return max((registration.pending for registration in self.audience), default=0)
 
     def add(self, calls: Callbacks[R]) -> Registration[R]:
         """A new handler; it hears nothing before it is told."""
@@ -74,7 +75,7 @@ class Fanout(Generic[R]):
         calls = replace(calls, name=name, resync=max(period, 0.0))
         registration = Registration(calls, self._around.clock, self._around.progress, self._synced, self._removed)
         # Another list, not this one changed: a handler may be added or removed while events are told.
-        self._registrations = [*self._registrations, registration]
+        self.audience = [*self.audience, registration]
         if self._create is not None:
             if calls.resync:
                 _log.info("handler %s of %s came late; its resyncs are every %g s from now", name, self._what, calls.resync)
@@ -84,33 +85,33 @@ class Fanout(Generic[R]):
     def start(self, create: Create) -> None:
         """Run the handlers that are here, and those that come, in tasks made by ``create``."""
         self._create = create
-        for registration in self._registrations:
+        for registration in self.audience:
             self._start(create, registration)
 
     def stop(self) -> None:
         """Drop what waits, and let no handler be called again."""
-        for registration in self._registrations:
+        for registration in self.audience:
             registration.remove()
 
     def tell(self, event: Event[R], handler: object = None) -> None:
         """All handlers, or one, hear of it when their turn comes."""
-        for registration in self._registrations:
+        for registration in self.audience:
             if handler is None or handler is registration:
                 registration.offer(event)
 
     def replay(self, kind: EventType, heads: list[Head], received: float, handler: object = None) -> None:
         """All handlers, or one, hear of each of these, one after the other."""
-        for registration in self._registrations:
+        for registration in self.audience:
             if handler is None or handler is registration:
                 registration.replay(Replay(kind, heads, self._view, received))
 
     def initial_end(self) -> None:
         """What all handlers were told so far is their initial state."""
-        for registration in self._registrations:
+        for registration in self.audience:
             registration.initial_end()
 
     def _unique(self, name: str) -> str:
-        taken = {registration.name for registration in self._registrations}
+        taken = {registration.name for registration in self.audience}
         number, wanted = 1, name
         while name in taken:
             number += 1
@@ -119,7 +120,7 @@ class Fanout(Generic[R]):
         return name
 
     def _removed(self, registration: Registration[R]) -> None:
-        self._registrations = [each for each in self._registrations if each is not registration]
+        self.audience = [each for each in self.audience if each is not registration]
 
     def _start(self, create: Create, registration: Registration[R]) -> None:
         create(self._handle(registration), f"kubeloop handler {registration.name} of {self._what}")

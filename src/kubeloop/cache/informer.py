@@ -1,35 +1,25 @@
 """Informer: a local copy of one kind, kept equal to what servers have, and any number of handlers. Made by ``Informers.of``; never by hand.
 
-It wires the parts and decides nothing: what to ask is the reflector's, what changed is ``apply``'s, who hears it the fan-out's.
+What users see of it, and what runs: what comes in goes through ``pipeline.py``, what to ask is the reflector's to decide.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kubeloop.cache.apply import apply
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
-from kubeloop.cache.event import Event, EventType
-from kubeloop.cache.fanout import Around, Fanout
+from kubeloop.cache.fanout import Around
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.filtering import Predicate
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index_sources import IndexSource, make_index, path_of
-from kubeloop.cache.leaks import Usage
+from kubeloop.cache.index_sources import IndexSource
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
-from kubeloop.cache.readers import Readers
+from kubeloop.cache.pipeline import Pipeline
 from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.stats import InformerStats, feed_stats, handler_stats, identity, sizes
-from kubeloop.cache.store import Store
 from kubeloop.cache.tasks import Tasks, end
-from kubeloop.cache.view import View
 from kubeloop.cache.waiting import all_told
 from kubeloop.meta import DeadlineError, Resource
 from kubeloop.transport import log_context, logger_with_context
@@ -65,42 +55,24 @@ class Informer(Generic[R]):
         self.what = what
         #: Period in seconds of handlers that name none; 0 is never.
         self.resync = around.resync
-        self.synced = False
         self.stopped = False
         self._around = around
-        self._store = Store()
-        self._queue = scope.queue(self._store)
-        self._archive = Archive()
-        self._shared = Shared()
-        self._reader = HeadReader(self.kind.api_version, self.kind.kind, (), self._archive, self._shared, scope.keep)
-        self._readers = Readers(scope, what, self._store, around, lambda: self._reader, lambda: self.resource_version)
-        self._view: View[R] = self._readers.view
+        self._pipeline: Pipeline[R] = Pipeline(scope, sources, around, what)
+        #: One for each namespace that is listed and watched.
+        self.feeds = self._pipeline.feeds
+        self.lister: Lister[R] = self._pipeline.readers.lister
         #: Called with each write of the client, that readers may see it before the watch brings it.
-        self.wrote = self._readers.wrote
-        self._laid_over = self._readers.overlay
-        self._fanout: Fanout[R] = Fanout(self.what, around, self._view, self.check, self._resync)
+        self.wrote = self._pipeline.readers.wrote
         self._tasks: Tasks | None = None
         self._own: set[asyncio.Task[None]] = set()
         self._watching: list[asyncio.Task[None]] = []
-        #: Changes told since the start, by what they were.
-        self._counts = dict.fromkeys(EventType, 0)
-        #: Failed requests since the start, by the name of the error.
-        self._failures: Counter[str] = Counter()
-        self._now = around.clock.now()
-        self._usage = Usage(what, self._now)
-        #: What is applied now belongs to the first list of a feed.
-        self._initial = False
-        #: It is told as a whole, afterwards.
-        self._quiet = False
-        #: Put a delta behind all others; ``flush`` applies them.
-        self.push: Callable[[Changed | Removed | Bookmark], None] = self._queue.push
-        self.lister: Lister[R] = self._readers.lister
-        self.feeds = tuple(
-            Feed(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
-        )
-        self._readers.watches(self.feeds)
 
     # ------------------------------------------------------------------------------------------------------------- for users
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first state is here, of all its namespaces."""
+        return self._pipeline.synced
 
     @property
     def resource_version(self) -> str:
@@ -108,10 +80,7 @@ class Informer(Generic[R]):
 
         Of several namespaces, which are watched apart, the lowest: everything up to it is here.
         """
-        if len(self.feeds) == 1:
-            return self._store.version
-        versions = [feed.version for feed in self.feeds]
-        return "" if "" in versions else min(versions, key=lambda version: (len(version), version))
+        return self._pipeline.version
 
     @property
     def failure(self) -> Exception | None:
@@ -126,24 +95,25 @@ class Informer(Generic[R]):
     @property
     def registrations(self) -> list[Registration[R]]:
         """The handlers that have not been removed."""
-        return self._fanout.registrations
+        return self._pipeline.fanout.registrations
 
     @property
     def stats(self) -> InformerStats:
         """Numbers of this moment, from any thread. Takes 1 us an object up to 20,000 objects; of more, a part is measured."""
+        pipeline = self._pipeline
         now = self._around.clock.now()
         heard = [feed.heard for feed in self.feeds]
-        with self._store.lock:
-            own_writes = len(self._laid_over.places())
+        with pipeline.store.lock:
+            own_writes = len(pipeline.readers.overlay.places())
         return InformerStats(
             **identity(self.scope, self._around.cluster, self.what),
-            **sizes(self._store.snapshot(), self._archive),
-            by_type={kind.value: count for kind, count in self._counts.items()},
-            failures=dict(self._failures),
-            undecodable=self._view.undecodable,
-            reads=self._view.reads,
+            **sizes(pipeline.store.snapshot(), pipeline.archive),
+            by_type={kind.value: count for kind, count in pipeline.counts.items()},
+            failures=dict(pipeline.failures),
+            undecodable=pipeline.view.undecodable,
+            reads=pipeline.view.reads,
             own_writes=own_writes,
-            queued=len(self._queue),
+            queued=len(pipeline.queue),
             lag=None if None in heard else now - min(each for each in heard if each is not None),
             synced=self.synced,
             stopped=self.stopped,
@@ -178,11 +148,8 @@ class Informer(Generic[R]):
             raise InformerStopped(f"the informer of {self.what} has stopped; handlers must be added before")
         period = self.resync if resync is None else resync
         calls = Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
-        registration = self._fanout.add(calls)
-        # Between this line and the last no delta is applied: what is in the store is told here, what comes later comes as an event.
-        self._fanout.replay(EventType.ADDED, self._store.heads(), self._around.clock.now(), registration)
-        if self.synced:
-            registration.initial_end()
+        registration = self._pipeline.fanout.add(calls)
+        self._pipeline.begin(registration)
         return registration
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
@@ -191,23 +158,10 @@ class Informer(Generic[R]):
         Raises:
             ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
         """
-        present = self._store.indexes
-        for name, source in indexes.items():
-            if name in present and present[name].source != source:
-                raise ValueError(f'{self.what}: index "{name}" exists already, over {present[name].source!r}; choose another name')
-        new = {name: source for name, source in indexes.items() if name not in present}
-        needed = (path for path in map(path_of, new.values()) if path is not None)
-        wanted = (*self._reader.projection.paths, *needed, *paths)
-        if set(wanted) - set(self._reader.projection.paths):
-            self._reader = HeadReader(self.kind.api_version, self.kind.kind, wanted, self._archive, self._shared, self.scope.keep)
-            for head in self._store.heads():
-                self._store.put(self._reader.again(head))
-            self._readers.carry(self._reader)
-        for name, source in new.items():
-            self._readers.add_index(partial(make_index, name, source, self._reader.attributes, self._view.decode))
+        self._pipeline.add_indexes(indexes, paths)
 
     def __repr__(self) -> str:
-        return f"<Informer of {self.what}: {len(self._store)} objects, {'synced' if self.synced else 'not synced'}>"
+        return f"<Informer of {self.what}: {len(self._pipeline.store)} objects, {'synced' if self.synced else 'not synced'}>"
 
     # ----------------------------------------------------------------------------------------------------- for the factory
 
@@ -217,8 +171,7 @@ class Informer(Generic[R]):
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
         """
-        # Each is looked at, so that a hopeless one is reported even while another is merely slow.
-        return sum(feed.check() for feed in self.feeds) == len(self.feeds)
+        return self._pipeline.check()
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until it has its first list, of each of its namespaces. Seconds.
@@ -236,7 +189,7 @@ class Informer(Generic[R]):
 
     def waiting_for(self) -> str:
         """What has not synced, and why."""
-        return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
+        return self._pipeline.waiting_for()
 
     def start(self, tasks: Tasks) -> None:
         """List and watch, until the tasks are closed. Starting again does nothing."""
@@ -245,7 +198,7 @@ class Informer(Generic[R]):
         self._tasks = tasks
         for feed in self.feeds:
             self._watching.append(self._create(self._run(feed), f"kubeloop informer of {feed.what}"))
-        self._fanout.start(self._create)
+        self._pipeline.fanout.start(self._create)
 
     async def stop(self) -> None:
         """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers."""
@@ -258,8 +211,7 @@ class Informer(Generic[R]):
         Returns when they have heard of it, or after ``patience`` seconds. The informer is to be stopped then.
         """
         await end(self._watching, self._around.clock)
-        self._queue.push(Replaced((), self.resource_version))
-        self._apply()
+        self._pipeline.forget()
         try:
             await all_told(self.registrations, patience)
         except DeadlineError as error:
@@ -268,8 +220,8 @@ class Informer(Generic[R]):
     def close(self) -> None:
         """Its handlers hear nothing more and none can be added."""
         self.stopped = True
-        self._fanout.stop()
-        self._readers.close()
+        self._pipeline.fanout.stop()
+        self._pipeline.readers.close()
 
     def _create(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -281,87 +233,3 @@ class Informer(Generic[R]):
     async def _run(self, feed: Feed) -> None:
         with log_context(cluster=self._around.cluster, informer=feed.what):
             await feed.listwatch.run(feed)
-
-    def _resync(self, registration: Registration[R]) -> None:
-        if self.synced:
-            # Through the queue, so that a resync never shows a state older than an event before it.
-            self._queue.push(Resync(registration))
-            self._apply()
-
-    # ------------------------------------------------------------------------------------------------------------ for the feeds
-
-    @property
-    def reader(self) -> HeadReader:
-        return self._reader
-
-    def before(self, namespace: str, name: str) -> Head | None:
-        return self._store.get(namespace, name)
-
-    def listing(self) -> None:
-        self._archive.listing()
-
-    def listed(self, feed: Feed, version: str) -> None:
-        """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
-        self._readers.listed(feed, version)
-
-    def replace(self, feed: Feed, heads: list[Head], version: str) -> float | None:
-        """This is all there is, in the feed's namespace if it has one. Answers as ``flush``."""
-        self._archive.settle()
-        reader = self._reader
-        current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
-        namespace = feed.namespace if len(self.feeds) > 1 else None
-        self._initial = not feed.synced
-        # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
-        self._quiet = self._initial and not self._store.heads(namespace)
-        self._queue.push(Replaced(current, version, namespace))
-        heard = self.flush()
-        self._readers.replaced(feed, version)
-        if self._quiet:
-            self._fanout.replay(EventType.ADDED, self._store.heads(namespace), self._now)
-        self._initial = self._quiet = False
-        if not feed.synced:
-            feed.synced = True
-            _log.info("%s: synced, %d objects at version %s", feed.what, len(current), version)
-            if all(each.synced for each in self.feeds):
-                self.synced = True
-                self._fanout.initial_end()
-            self._around.progress.notify()
-        return heard
-
-    def watching(self) -> None:
-        """A watch was opened."""
-        self._usage.look(self._around.clock.now(), len(self.registrations), self._view.reads, len(self._store))
-
-    def failed(self, error: Exception) -> None:
-        """A request of a feed failed."""
-        self._failures[type(error).__name__] += 1
-        self._around.progress.notify()
-
-    def flush(self) -> float | None:
-        """A batch came from the server: apply it. Answers when it came; None if it held nothing, as an error alone does."""
-        something = bool(self._queue)
-        self._apply()
-        return self._now if something else None
-
-    def _apply(self) -> None:
-        """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
-        self._now = self._around.clock.now()
-        queue, store, tell = self._queue, self._store, self._tell
-        while queue:
-            delta = queue.pop()
-            if type(delta) is Resync:
-                heads = store.heads()
-                self._counts[EventType.RESYNC] += len(heads)
-                self._fanout.replay(EventType.RESYNC, heads, self._now, delta.handler)
-            else:
-                apply(store, delta, tell)
-        if self._shared.full:
-            self._shared.sweep(store.heads())
-        self._readers.applied()
-
-    def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
-        self._counts[kind] += 1
-        if kind is EventType.DELETED or self._laid_over.active:
-            self._readers.told(head, deleted=kind is EventType.DELETED)
-        if not self._quiet:
-            self._fanout.tell(Event(kind, head, old, self._view, self._initial, tombstone, self._now), handler)

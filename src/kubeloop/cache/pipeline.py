@@ -1,0 +1,220 @@
+"""Pipeline: the way of what one informer's feeds bring: queue, store, those who read it, those who are told.
+
+The order is what matters, and stands here once: the store changes before anybody hears of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from kubeloop.cache.apply import apply
+from kubeloop.cache.compression import Archive
+from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
+from kubeloop.cache.event import Event, EventType
+from kubeloop.cache.fanout import Around, Fanout
+from kubeloop.cache.feed import Feed
+from kubeloop.cache.head import Head, HeadReader, Shared
+from kubeloop.cache.index_sources import IndexSource, make_index, path_of
+from kubeloop.cache.leaks import Usage
+from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.readers import Readers
+from kubeloop.cache.registration import Registration
+from kubeloop.cache.scope import Scope
+from kubeloop.cache.store import Store
+from kubeloop.cache.view import View
+from kubeloop.meta import Resource
+from kubeloop.transport import logger_with_context
+
+R = TypeVar("R", bound=Resource)
+
+_log = logger_with_context("kubeloop.cache")
+
+
+class Pipeline(Generic[R]):
+    """Made by its informer, which starts and stops what runs; here nothing runs by itself.
+
+    Guarantees
+        A batch is applied whole before anything else on the loop runs: between two of them, queue and store agree.
+    """
+
+    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around, what: str) -> None:
+        """As ``Informer``."""
+        self.synced = False
+        self.store = Store()
+        self.queue = scope.queue(self.store)
+        self.archive = Archive()
+        self._scope = scope
+        self._what = what
+        self._around = around
+        self._shared = Shared()
+        self._reader = self._reading(())
+        self.readers = Readers(scope, what, self.store, around, lambda: self._reader, lambda: self.version)
+        self.view: View[R] = self.readers.view
+        self._laid_over = self.readers.overlay
+        self.fanout: Fanout[R] = Fanout(what, around, self.view, self.check, self.resync)
+        #: Changes told since the start, by what they were.
+        self.counts = dict.fromkeys(EventType, 0)
+        #: Failed requests since the start, by the name of the error.
+        self.failures: Counter[str] = Counter()
+        self._now = around.clock.now()
+        self._usage = Usage(what, self._now)
+        #: What is applied now belongs to the first list of a feed.
+        self._initial = False
+        #: It is told as a whole, afterwards.
+        self._quiet = False
+        #: Put a delta behind all others; ``flush`` applies them.
+        self.push: Callable[[Changed | Removed | Bookmark], None] = self.queue.push
+        self.feeds = tuple(
+            Feed(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
+        )
+        self.readers.watches(self.feeds)
+
+    @property
+    def version(self) -> str:
+        """What the cache is at: the version of the list, an event or a bookmark; "" before the first list.
+
+        Of several namespaces, which are watched apart, the lowest: everything up to it is here.
+        """
+        if len(self.feeds) == 1:
+            return self.store.version
+        versions = [feed.version for feed in self.feeds]
+        return "" if "" in versions else min(versions, key=lambda version: (len(version), version))
+
+    def check(self) -> bool:
+        """Whether it has synced.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
+        """
+        # Each is looked at, so that a hopeless one is reported even while another is merely slow.
+        return sum(feed.check() for feed in self.feeds) == len(self.feeds)
+
+    def waiting_for(self) -> str:
+        """What has not synced, and why."""
+        return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
+
+    # ------------------------------------------------------------------------------------------------------- for the informer
+
+    def begin(self, registration: Registration[R]) -> None:
+        """Tell a handler what is there; what comes later comes as an event, without a gap, as nothing is applied meanwhile."""
+        self.fanout.replay(EventType.ADDED, self.store.heads(), self._around.clock.now(), registration)
+        if self.synced:
+            registration.initial_end()
+
+    def resync(self, registration: Registration[R]) -> None:
+        """Show a handler everything once more."""
+        if self.synced:
+            # Through the queue, so that a resync never shows a state older than an event before it.
+            self.queue.push(Resync(registration))
+            self._apply()
+
+    def forget(self) -> None:
+        """There is nothing any more; handlers are told of the end of each object."""
+        self.queue.push(Replaced((), self.version))
+        self._apply()
+
+    def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
+        """More indexes, complete at once, and more ``paths`` that heads carry. Objects that are cached are read again (15 us each).
+
+        Raises:
+            ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
+        """
+        present = self.store.indexes
+        for name, source in indexes.items():
+            if name in present and present[name].source != source:
+                raise ValueError(f'{self._what}: index "{name}" exists already, over {present[name].source!r}; choose another name')
+        new = {name: source for name, source in indexes.items() if name not in present}
+        needed = (path for path in map(path_of, new.values()) if path is not None)
+        wanted = (*self._reader.projection.paths, *needed, *paths)
+        if set(wanted) - set(self._reader.projection.paths):
+            self._reader = self._reading(wanted)
+            for head in self.store.heads():
+                self.store.put(self._reader.again(head))
+            self.readers.carry(self._reader)
+        for name, source in new.items():
+            self.readers.add_index(partial(make_index, name, source, self._reader.attributes, self.view.decode))
+
+    def _reading(self, paths: tuple[str, ...]) -> HeadReader:
+        kind = self._scope.kind
+        return HeadReader(kind.api_version, kind.kind, paths, self.archive, self._shared, self._scope.keep)
+
+    # ------------------------------------------------------------------------------------------------------------ for the feeds
+
+    @property
+    def reader(self) -> HeadReader:
+        return self._reader
+
+    def before(self, namespace: str, name: str) -> Head | None:
+        return self.store.get(namespace, name)
+
+    def listing(self) -> None:
+        self.archive.listing()
+
+    def listed(self, feed: Feed, version: str) -> None:
+        """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
+        self.readers.listed(feed, version)
+
+    def replace(self, feed: Feed, heads: list[Head], version: str) -> float | None:
+        """This is all there is, in the feed's namespace if it has one. Answers as ``flush``."""
+        self.archive.settle()
+        reader = self._reader
+        current = tuple(head if reader.made(head) else reader.again(head) for head in heads)
+        namespace = feed.namespace if len(self.feeds) > 1 else None
+        self._initial = not feed.synced
+        # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
+        self._quiet = self._initial and not self.store.heads(namespace)
+        self.queue.push(Replaced(current, version, namespace))
+        heard = self.flush()
+        self.readers.replaced(feed, version)
+        if self._quiet:
+            self.fanout.replay(EventType.ADDED, self.store.heads(namespace), self._now)
+        self._initial = self._quiet = False
+        if not feed.synced:
+            feed.synced = True
+            _log.info("%s: synced, %d objects at version %s", feed.what, len(current), version)
+            if all(each.synced for each in self.feeds):
+                self.synced = True
+                self.fanout.initial_end()
+            self._around.progress.notify()
+        return heard
+
+    def watching(self) -> None:
+        """A watch was opened."""
+        self._usage.look(self._around.clock.now(), len(self.fanout.registrations), self.view.reads, len(self.store))
+
+    def failed(self, error: Exception) -> None:
+        """A request of a feed failed."""
+        self.failures[type(error).__name__] += 1
+        self._around.progress.notify()
+
+    def flush(self) -> float | None:
+        """A batch came from the server: apply it. Answers when it came; None if it held nothing, as an error alone does."""
+        something = bool(self.queue)
+        self._apply()
+        return self._now if something else None
+
+    def _apply(self) -> None:
+        """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
+        self._now = self._around.clock.now()
+        queue, store, tell = self.queue, self.store, self._tell
+        while queue:
+            delta = queue.pop()
+            if type(delta) is Resync:
+                heads = store.heads()
+                self.counts[EventType.RESYNC] += len(heads)
+                self.fanout.replay(EventType.RESYNC, heads, self._now, delta.handler)
+            else:
+                apply(store, delta, tell)
+        if self._shared.full:
+            self._shared.sweep(store.heads())
+        self.readers.applied()
+
+    def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
+        self.counts[kind] += 1
+        if kind is EventType.DELETED or self._laid_over.active:
+            self.readers.told(head, deleted=kind is EventType.DELETED)
+        if self.fanout.audience and not self._quiet:
+            self.fanout.tell(Event(kind, head, old, self.view, self._initial, tombstone, self._now), handler)
