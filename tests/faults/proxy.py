@@ -235,7 +235,8 @@ class _Connection:
         if self.down_ended or self.down.transport.is_closing():
             return 0
         self.down_ended = True
-        self.down.write_eof()
+        with contextlib.suppress(OSError):  # the client was faster
+            self.down.write_eof()
         return 1
 
 

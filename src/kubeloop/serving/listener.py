@@ -129,8 +129,9 @@ class Listener:
                 raise
         finally:
             self._streams.discard(pump)
-        with contextlib.suppress(ConnectionError):
-            await response.write_eof()
+        if response.prepared:  # else the listener ended before the stream began
+            with contextlib.suppress(ConnectionError):
+                await response.write_eof()
         return response
 
     @staticmethod
