@@ -96,11 +96,13 @@ class Buffer(Generic[R]):
                 return event.received
         return None
 
-    def put(self, event: Event[R]) -> None:
+    def put(self, event: Event[R]) -> int:
+        """Answers ``changes``, as it is then."""
         if self._last is None:
             self._entries.append(event)
         else:
             self._merge(self._last, event)
+        return len(self._entries) - self._empty
 
     def replay(self, replay: Replay[R]) -> None:
         """Put every event of it; none of them is merged with what comes before or after."""

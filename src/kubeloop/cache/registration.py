@@ -196,14 +196,13 @@ class Registration(Generic[R]):
     def offer(self, event: Event[R]) -> None:
         if self._removed:
             return
-        buffer = self._buffer
-        buffer.put(event)
+        changes = self._buffer.put(event)
         if not self._wake.is_set():
             self._wake.set()
-        if buffer.changes >= self._warn_at:
+        if changes >= self._warn_at:
             self._warn_at *= 2
             age = self.oldest(self._clock.now())
-            _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, buffer.changes, age)
+            _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
 
     def replay(self, replay: Replay[R]) -> None:
         """Offer every object of one moment. A resync that is due while the last one still waits is left out: it would show the same."""
@@ -234,8 +233,11 @@ class Registration(Generic[R]):
     async def _drain(self, about: Callable[[str], None]) -> None:
         turn = 0
         buffer, meter, now, handlers = self._buffer, self.meter, self._clock.now, self._handlers
-        while buffer and not self._removed:
-            event = buffer.take()
+        while not self._removed:
+            try:
+                event = buffer.take()
+            except IndexError:
+                break
             if event is None:
                 self._marks_taken += 1
                 if self._marks_taken == self._initial_mark:
