@@ -4,55 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
-from kubeloop.cache import Event, Informer, Informers
+from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.config import Pem
 from kubeloop.meta import DeadlineError, Forbidden, Unauthorized, UntrustedCertificate
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
+from tests.cache.informing import informed, paused
 from tests.cache.source import Source, serve, status, until
 from tests.faults import FaultServer, Reply
 
 
-class Seen:
-    """A handler that remembers."""
-
-    def __init__(self) -> None:
-        self.events: list[Event[ConfigMap]] = []
-
-    def __call__(self, event: Event[ConfigMap]) -> None:
-        self.events.append(event)
-
-    @property
-    def lines(self) -> list[str]:
-        return [f"{event.type.value} {event.key.name}{' (tombstone)' if event.tombstone else ''}" for event in self.events]
-
-
-async def paused(source: Source, clock: FakeClock) -> None:
-    """Until the watch is gone and only the back-off is waited for."""
-    await until(lambda: not source.watches and clock.waiting == 1)
-
-
-@asynccontextmanager
-async def informed(client: Client, clock: FakeClock, page_size: int = 0) -> AsyncIterator[tuple[Informer[ConfigMap], Seen]]:
-    """A synced informer with a handler that has seen the initial list, and its watch open."""
-    seen = Seen()
-    async with Informers(client, clock=clock, rng=random.Random(1)) as informers:
-        maps = informers.of(ConfigMap, page_size=page_size)
-        registration = maps.on_event(added=seen, updated=seen, deleted=seen)
-        await registration.wait_synced()
-        yield maps, seen
-
-
-async def test_the_first_list_is_at_version_0_with_limit_500_and_the_watch_asks_for_bookmarks_at_the_lists_version(
+async def test_the_first_list_is_at_version_0_with_limit_500_and_the_watch_asks_for_bookmarks_at_the_lists_version_A1(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a")
@@ -63,7 +31,7 @@ async def test_the_first_list_is_at_version_0_with_limit_500_and_the_watch_asks_
     assert 300 <= int(source.asked("watch", "timeoutSeconds")[0]) <= 600
 
 
-async def test_a_relist_that_expires_lists_at_once_at_the_newest(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_relist_that_expires_lists_at_once_at_the_newest_A3(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a")
     async with informed(api, clock) as (maps, _):
         await until(lambda: source.watches == 1)
@@ -85,7 +53,7 @@ async def test_a_relist_that_expires_lists_at_once_at_the_newest(source: Source,
         pytest.param(status(504, "Timeout", "timed out", [{"reason": "ResourceVersionTooLarge"}]), id="by a cause's reason"),
     ],
 )
-async def test_too_large_a_version_is_recognised(source: Source, api: Client, clock: FakeClock, refusal: dict[str, object]) -> None:
+async def test_too_large_a_version_is_recognised_A5(source: Source, api: Client, clock: FakeClock, refusal: dict[str, object]) -> None:
     source.put("a")
     async with informed(api, clock):
         await until(lambda: source.watches == 1)
@@ -97,7 +65,7 @@ async def test_too_large_a_version_is_recognised(source: Source, api: Client, cl
     assert source.asked("list", "resourceVersion") == ["0", "11", ""]
 
 
-async def test_a_page_that_expires_midway_is_followed_by_one_full_list(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_page_that_expires_midway_is_followed_by_one_full_list_A4(source: Source, api: Client, clock: FakeClock) -> None:
     for name in "abcdef":
         source.put(name)
     source.page = 2
@@ -109,7 +77,7 @@ async def test_a_page_that_expires_midway_is_followed_by_one_full_list(source: S
     assert seen.lines == [f"added {name}" for name in "abcdef"], "nothing of the broken list is told twice"
 
 
-async def test_a_list_in_pages_arrives_as_one_replacement(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_list_in_pages_arrives_as_one_replacement_A8_A9(source: Source, api: Client, clock: FakeClock) -> None:
     for number in range(10):
         source.put(f"m{number}")
     async with informed(api, clock, page_size=4) as (maps, seen):
@@ -118,7 +86,7 @@ async def test_a_list_in_pages_arrives_as_one_replacement(source: Source, api: C
     assert all(event.initial for event in seen.events)
 
 
-async def test_a_watch_closed_by_the_server_is_opened_again_from_the_last_version_without_a_list(
+async def test_a_watch_closed_by_the_server_is_opened_again_from_the_last_version_without_a_list_B23(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     async with informed(api, clock) as (_, seen):
@@ -131,7 +99,7 @@ async def test_a_watch_closed_by_the_server_is_opened_again_from_the_last_versio
         assert clock.waiting == 1, "only the new watch's own timeout is pending"
 
 
-async def test_a_bookmark_moves_the_version_and_is_no_event(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_bookmark_moves_the_version_and_is_no_event_B27(source: Source, api: Client, clock: FakeClock) -> None:
     async with informed(api, clock) as (maps, seen):
         await until(lambda: source.watches == 1)
         source.version = 40
@@ -142,7 +110,7 @@ async def test_a_bookmark_moves_the_version_and_is_no_event(source: Source, api:
         assert not seen.events
 
 
-async def test_a_refused_connection_watches_again_after_a_pause_at_the_same_version(clock: FakeClock) -> None:
+async def test_a_refused_connection_watches_again_after_a_pause_at_the_same_version_B15(clock: FakeClock) -> None:
     source = Source()
     source.put("a")
     runner = await serve(source)
@@ -189,7 +157,7 @@ async def test_a_restarted_server_that_forgot_everything_is_listed_anew(source: 
         assert [head.name for head in maps.lister.heads()] == ["b"]
 
 
-async def test_429_when_opening_the_watch_watches_again_after_a_pause(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_429_when_opening_the_watch_watches_again_after_a_pause_B16(source: Source, api: Client, clock: FakeClock) -> None:
     source.watch_faults = [status(429, "TooManyRequests")] * 4
     async with informed(api, clock):
         async with asyncio.timeout(5):
@@ -199,7 +167,7 @@ async def test_429_when_opening_the_watch_watches_again_after_a_pause(source: So
     assert (len(source.asked("list", "limit")), len(source.asked("watch", "limit"))) == (1, 5)
 
 
-async def test_any_other_error_when_opening_the_watch_lists_again_at_the_last_version(
+async def test_any_other_error_when_opening_the_watch_lists_again_at_the_last_version_B17(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.watch_faults = [status(500, "InternalError")]
@@ -210,7 +178,7 @@ async def test_any_other_error_when_opening_the_watch_lists_again_at_the_last_ve
     assert source.asked("list", "resourceVersion") == ["0", "10"]
 
 
-async def test_410_when_opening_the_watch_again_keeps_the_cache_and_lists_at_the_last_version(
+async def test_410_when_opening_the_watch_again_keeps_the_cache_and_lists_at_the_last_version_B18(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a")
@@ -227,7 +195,9 @@ async def test_410_when_opening_the_watch_again_keeps_the_cache_and_lists_at_the
         assert source.asked("list", "resourceVersion") == ["0", "11"]
 
 
-async def test_what_vanished_while_the_watch_was_down_is_told_as_a_tombstone_first(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_what_vanished_while_the_watch_was_down_is_told_as_a_tombstone_first_B20(
+    source: Source, api: Client, clock: FakeClock
+) -> None:
     source.put("a", k="1")
     source.put("b")
     async with informed(api, clock) as (maps, seen):
@@ -245,7 +215,7 @@ async def test_what_vanished_while_the_watch_was_down_is_told_as_a_tombstone_fir
         assert {head.name for head in maps.lister.heads()} == {"b", "c"}
 
 
-async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_with_another_uid(
+async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_with_another_uid_X1(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a")
@@ -263,7 +233,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
         assert event.old.uid != event.head.uid
 
 
-async def test_a_stream_that_outlives_its_timeout_by_5_seconds_is_abandoned_and_resumed(
+async def test_a_stream_that_outlives_its_timeout_by_5_seconds_is_abandoned_and_resumed_T239(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     async with informed(api, clock):
