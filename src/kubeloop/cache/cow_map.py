@@ -10,6 +10,7 @@ V = TypeVar("V")
 
 #: A part that grows beyond this is split. What a dict of 1024 slots holds, so that its halves fill one of 512 to the brim.
 PART = 682
+_NONE: frozenset[int] = frozenset()
 
 
 class CowMap(Generic[V]):
@@ -30,8 +31,8 @@ class CowMap(Generic[V]):
 
     def __init__(self) -> None:
         self._parts: list[dict[str, V]] = [{}]
-        #: The parts that no snapshot shares, by number; None: there was no snapshot yet, all are our own.
-        self._own: set[int] | None = None
+        #: The numbers of the parts that no snapshot shares; None: there was no snapshot yet, all are our own.
+        self._own: set[int] | frozenset[int] | None = None
 
     def get(self, key: str) -> V | None:
         # Read once: a split makes a new list and new parts, and leaves those that a reader holds as they were.
@@ -65,7 +66,7 @@ class CowMap(Generic[V]):
 
     def snapshot(self) -> tuple[dict[str, V], ...]:
         """The parts as they are now, for reading only."""
-        self._own = set()
+        self._own = _NONE  # and not a set for each of many small maps, most of which nobody will change before the next snapshot
         return tuple(self._parts)
 
     def values(self) -> Iterator[V]:
@@ -79,9 +80,14 @@ class CowMap(Generic[V]):
 
     def _copied(self, place: int) -> dict[str, V]:
         part = self._parts[place] = self._parts[place].copy()
-        if self._own is not None:
-            self._own.add(place)
+        self._claim(place)
         return part
+
+    def _claim(self, *places: int) -> None:
+        if self._own is not None:
+            if not isinstance(self._own, set):
+                self._own = set()
+            self._own.update(places)
 
     def _split(self) -> None:
         count = len(self._parts)
@@ -91,8 +97,7 @@ class CowMap(Generic[V]):
             halves[_place(key, count + 1) == count][key] = value
         parts = [*self._parts, halves[1]]
         parts[place] = halves[0]
-        if self._own is not None:
-            self._own |= {place, count}
+        self._claim(place, count)
         self._parts = parts
 
     def _join(self) -> None:
@@ -103,8 +108,8 @@ class CowMap(Generic[V]):
             return
         parts = self._parts[:-1]
         parts[place] = self._parts[place] | self._parts[last]
-        if self._own is not None:
-            self._own.add(place)
+        self._claim(place)
+        if isinstance(self._own, set):
             self._own.discard(last)
         self._parts = parts
 

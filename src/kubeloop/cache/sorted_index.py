@@ -35,6 +35,9 @@ class SortedIndex:
         A change costs the logarithm of the number of objects and moves at most a bucket (4 KiB); nothing is ever rebuilt. 16 bytes for an
         object and value, 20 with the buckets' spare room. Equal values are in the order of namespace and name.
 
+    Cost
+        2 to 5 us for a change; of a million objects, 60 ms more for each full round of the garbage collector, which looks into buckets.
+
     Values are JSON scalars. Booleans come before numbers, numbers before texts, since no order holds across them; an object
     without a value, or with a list or map for one, is not in this index. Several values (``[*]``) are several places.
     """
