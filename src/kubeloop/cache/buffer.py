@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.head import Head
 from kubeloop.cache.merging import merge
+from kubeloop.cache.store import Snapshot
 from kubeloop.cache.view import View
 from kubeloop.meta import Resource
 
@@ -17,22 +19,27 @@ ADDED, RESYNC = EventType.ADDED, EventType.RESYNC
 
 
 class Replay(Generic[R]):
-    """Every object of one moment, as events that are made when their turn comes: a million of them cost one list of states."""
+    """Every object of one moment, as events that are made when their turn comes: a million of them cost no more than one.
 
-    __slots__ = ("_heads", "_view", "kind", "received")
+    States of that moment that are no more stay in memory until the replay has ended.
+    """
 
-    def __init__(self, kind: EventType, heads: list[Head], view: View[R], received: float) -> None:
+    __slots__ = ("_heads", "_left", "_view", "kind", "received")
+
+    def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: View[R], received: float) -> None:
         """``kind``: ADDED for what a handler begins with, RESYNC for what it is shown again."""
-        self._heads = heads[::-1]  # taken from the end, so that a state is given up as soon as it was told
+        self._heads = iter(heads)
+        self._left = len(heads)
         self._view = view
         self.kind = kind
         self.received = received
 
     def __len__(self) -> int:
-        return len(self._heads)
+        return self._left
 
     def next(self) -> Event[R]:
-        head = self._heads.pop()
+        head = next(self._heads)
+        self._left -= 1
         if self.kind is RESYNC:
             return Event(RESYNC, head, head, self._view, received=self.received)
         return Event(ADDED, head, None, self._view, initial=True, received=self.received)

@@ -100,7 +100,7 @@ class Pipeline(Generic[R]):
 
     def begin(self, registration: Registration[R]) -> None:
         """Tell a handler what is there; what comes later comes as an event, without a gap, as nothing is applied meanwhile."""
-        self.fanout.replay(EventType.ADDED, self.store.heads(), self._around.clock.now(), registration)
+        self.fanout.replay(EventType.ADDED, self.store.snapshot(), self._around.clock.now(), registration)
         if self.synced:
             registration.initial_end()
 
@@ -165,12 +165,12 @@ class Pipeline(Generic[R]):
         namespace = feed.namespace if len(self.feeds) > 1 else None
         self._initial = not feed.synced
         # The first state that there is needs no events, one for each object and handler at once: it is replayed as fast as a handler goes.
-        self._quiet = self._initial and not self.store.heads(namespace)
+        self._quiet = self._initial and not len(self.store.snapshot(namespace))
         self.queue.push(Replaced(current, version, namespace))
         heard = self.flush()
         self.readers.replaced(feed, version)
         if self._quiet:
-            self.fanout.replay(EventType.ADDED, self.store.heads(namespace), self._now)
+            self.fanout.replay(EventType.ADDED, self.store.snapshot(namespace), self._now)
         self._initial = self._quiet = False
         if not feed.synced:
             feed.synced = True
@@ -203,7 +203,7 @@ class Pipeline(Generic[R]):
         while queue:
             delta = queue.pop()
             if type(delta) is Resync:
-                heads = store.heads()
+                heads = store.snapshot()
                 self.counts[EventType.RESYNC] += len(heads)
                 self.fanout.replay(EventType.RESYNC, heads, self._now, delta.handler)
             else:
