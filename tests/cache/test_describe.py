@@ -12,10 +12,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import Event, Informers, MulticlusterInformers
 from kubeloop.cache.describe import duration, size
 from kubeloop.client import Client
 from kubeloop.meta import Forbidden
@@ -89,6 +90,19 @@ async def test_what_comes_from_outside_is_escaped_in_html(api: Client, clock: Fa
 async def test_no_informers_are_a_table_without_rows(api: Client, clock: FakeClock) -> None:
     assert str(informers_of(api, clock).describe()).startswith("KIND  SCOPE")
     assert informers_of(api, clock).dump() == {"informers": []}
+
+
+async def test_several_clusters_are_one_table(api: Client, clock: FakeClock) -> None:
+    both = MulticlusterInformers({"east": api, "west": api}, clock=clock)
+    both.of(ConfigMap)
+    heading, *rows = str(both.describe()).splitlines()
+    assert heading.startswith("CLUSTER  KIND")
+    assert [row.split()[:2] for row in rows] == [["east", "configmaps"], ["west", "configmaps"]]
+    registry = CollectorRegistry()
+    async with both:
+        both.metrics(registry)
+        assert b'cluster="west"' in generate_latest(registry)
+    assert generate_latest(registry) == b""
 
 
 async def test_a_dump_is_json_with_all_numbers_and_without_contents(source: Source, api: Client, clock: FakeClock) -> None:

@@ -4,6 +4,7 @@ from kubeloop.cache.changes import Changes, ChangesForgotten, Deletion
 from kubeloop.cache.consistency import InconsistentState
 from kubeloop.cache.delta_fifo import DeltaFifo
 from kubeloop.cache.delta_queue import DeltaQueue
+from kubeloop.cache.describe import Description
 from kubeloop.cache.dynamic import DynamicInformers, DynamicRegistration
 from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.expiring_store import ExpiringStore
@@ -19,7 +20,7 @@ from kubeloop.cache.query import UnreadPath
 from kubeloop.cache.registration import Handler, HandlerFailed, InformerStopped, Registration
 from kubeloop.cache.served_kinds import ServedKind
 from kubeloop.cache.several import MulticlusterInformer, MulticlusterInformers, MulticlusterLister, MulticlusterRegistration, UnknownCluster
-from kubeloop.cache.stats import InformerStats
+from kubeloop.cache.stats import FeedStats, HandlerStats, InformerStats
 from kubeloop.cache.store import Snapshot, UnknownIndex
 from kubeloop.cache.waiting import all_synced
 
@@ -30,13 +31,16 @@ __all__ = [
     "Deletion",
     "DeltaFifo",
     "DeltaQueue",
+    "Description",
     "DynamicInformers",
     "DynamicRegistration",
     "Event",
     "EventType",
     "ExpiringStore",
+    "FeedStats",
     "Handler",
     "HandlerFailed",
+    "HandlerStats",
     "Head",
     "InconsistentState",
     "IndexFunctionError",

@@ -29,19 +29,23 @@ class Description:
 
     def __init__(self, stats: Sequence[InformerStats]) -> None:
         self.stats = tuple(stats)
+        several = len({each.cluster for each in self.stats}) > 1
+        #: Names of the columns; that of the cluster only where there are several.
+        self.headings = ("CLUSTER", *_HEADINGS) if several else _HEADINGS
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One for each informer, as text, in the order of ``_HEADINGS``."""
-        return [_row(stats) for stats in self.stats]
+        """One for each informer, as text, in the order of ``headings``."""
+        several = len(self.headings) > len(_HEADINGS)
+        return [(stats.cluster, *_row(stats)) if several else _row(stats) for stats in self.stats]
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *self.rows()]
+        rows = [self.headings, *self.rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:
             cells = [
                 cell.rjust(width) if heading in _NUMERIC else cell.ljust(width)
-                for cell, width, heading in zip(row, widths, _HEADINGS, strict=True)
+                for cell, width, heading in zip(row, widths, self.headings, strict=True)
             ]
             lines.append("  ".join(cells).rstrip())
         return "\n".join(lines)
@@ -54,15 +58,15 @@ class Description:
         from rich.text import Text
 
         table = Table(box=SIMPLE_HEAD, header_style="bold")
-        for heading in _HEADINGS:
+        for heading in self.headings:
             table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
         for stats, row in zip(self.stats, self.rows(), strict=True):
             styles = _styles(stats)
-            table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, _HEADINGS, strict=True)))
+            table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, self.headings, strict=True)))
         return table
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
+        head = "".join(f"<th>{heading}</th>" for heading in self.headings)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

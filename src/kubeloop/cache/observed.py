@@ -52,15 +52,17 @@ class Observed(ABC):
         """All numbers as a tree for ``json``. No object's contents; the name of an object only where a handler is at it."""
         return dump(self.measure())
 
-    def dump_on_signal(self, number: int = signal.SIGUSR1, to: Path | None = None) -> None:
-        """From now until the informers end, the signal writes ``dump()`` as one line of JSON to standard error, or to the file ``to``.
+    def dump_on_signal(self, number: int | None = None, to: Path | None = None) -> None:
+        """From now until the informers end, a signal (SIGUSR1) writes ``dump()`` as a line of JSON to standard error, or to a file.
 
         The file is replaced each time, at once and as a whole, and is for its owner only.
 
         Raises:
             RuntimeError, ValueError: not in the main thread, or the signal cannot be caught (``loop.add_signal_handler``).
+            NotImplementedError, AttributeError: on Windows, which has no such signals.
         """
         loop = asyncio.get_running_loop()
+        number = signal.SIGUSR1 if number is None else number
         loop.add_signal_handler(number, self._write_dump, to)
         self._endings.append(lambda: loop.is_closed() or loop.remove_signal_handler(number))
 

@@ -8,8 +8,9 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
-from typing import Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 
+from kubeloop.cache.describe import Description
 from kubeloop.cache.filtering import Predicate
 from kubeloop.cache.head import Head
 from kubeloop.cache.in_turn import InTurn
@@ -22,6 +23,9 @@ from kubeloop.cache.waiting import Syncing, all_synced
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, KubeloopError, ObjectKey, Resource
 from kubeloop.timing import Clock
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 R = TypeVar("R", bound=Resource)
 
@@ -85,6 +89,15 @@ class MulticlusterInformers:
             DeadlineError: not in time; the text names each cluster that has not synced, what of it, and why.
         """
         await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
+
+    def describe(self) -> Description:
+        """What all of them have and do, as a table. See ``Informers.describe``."""
+        return Description([stats for informers in self.clusters.values() for stats in informers.measure()])
+
+    def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
+        """Show all of them to Prometheus until they end. See ``Informers.metrics``, also for errors."""
+        for informers in self.clusters.values():
+            informers.metrics(registry, name=name)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:

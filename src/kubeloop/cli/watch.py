@@ -77,6 +77,8 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     wanted = Wanted(**options)
     try:
         status = asyncio.run(_run(wanted, kubeconfig, context))
+    except KeyboardInterrupt:  # before the loop's own handler is in place
+        status = 128 + signal.SIGINT
     except (Unauthorized, Forbidden) as error:
         raise click.ClickException(f"{error}\n  It takes the verbs list and watch: kubectl auth can-i watch {wanted.kind}") from None
     except (KubeloopError, OSError, ValueError) as error:
@@ -112,8 +114,9 @@ class _Ended:
         self.status = 0
         self.error: Exception | None = None
         loop = asyncio.get_running_loop()
-        for one in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(one, self.end, 128 + one)
+        with contextlib.suppress(NotImplementedError):  # on Windows: there Ctrl-C is KeyboardInterrupt
+            for one in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(one, self.end, 128 + one)
 
     def end(self, status: int = 0, error: Exception | None = None) -> None:
         if not self.happened.is_set():
