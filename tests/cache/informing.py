@@ -9,6 +9,10 @@ from contextlib import asynccontextmanager
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, WatchPolicy
+from kubeloop.cache.compression import Archive
+from kubeloop.cache.head import Head, HeadReader, Shared
+from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
@@ -62,3 +66,51 @@ async def passing(clock: FakeClock, condition: Callable[[], object], step: float
         while not condition():
             await clock.advance(step)
             await asyncio.sleep(0.002)
+
+
+class Recorder:
+    """A sink without an informer: writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.reader = HeadReader(ConfigMap.api_version, ConfigMap.kind, (), Archive(), Shared())
+        self.lines: list[str] = []
+        self.failures: list[Exception] = []
+
+    def before(self, namespace: str, name: str) -> Head | None:
+        return None
+
+    def listing(self) -> None: ...
+
+    def replace(self, heads: list[Head], version: str) -> None:
+        self.lines.append(f"replace {' '.join(head.name for head in heads)}")
+
+    def change(self, head: Head) -> None:
+        self.lines.append(f"change {head.name}")
+
+    def remove(self, head: Head) -> None:
+        self.lines.append(f"remove {head.name}")
+
+    def bookmark(self, version: str) -> None:
+        self.lines.append(f"bookmark {version}")
+
+    def flush(self) -> None: ...
+
+    def watching(self) -> None: ...
+
+    def waiting(self, why: str) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+@asynccontextmanager
+async def resumed(client: Client, clock: FakeClock, version: str, policy: WatchPolicy | None = None) -> AsyncIterator[Recorder]:
+    """A list and watch that begins from a state at ``version``."""
+    recorder = Recorder()
+    listwatch = ListWatch(client, Scope.of(ConfigMap), None, clock, random.Random(1), policy)
+    task = asyncio.create_task(listwatch.run(recorder, version))
+    try:
+        yield recorder
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

@@ -34,7 +34,7 @@ class Source:
     #: Answers for the next streams, as below; and the frames of the next stream, instead of its own.
     stream_faults: list[JSON | None] = field(default_factory=list)
     stream_frames: list[JSON | bytes] | None = None
-    #: What was asked: ("list", "watch" or "stream", query).
+    #: What was asked: ("list", "watch", "stream", or "check" for the list of one object that asks whether a version is known; query).
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     #: Answers for the next lists and watches, first come first served; None: behave.
     list_faults: list[JSON | bytes | None] = field(default_factory=list)
@@ -148,6 +148,9 @@ class Source:
         if query.get("watch") == "true":
             self.requests.append(("watch", query))
             return await self._watch(request, query)
+        if (query.get("limit"), query.get("resourceVersionMatch")) == ("1", "NotOlderThan"):
+            self.requests.append(("check", query))
+            return self._check(int(query["resourceVersion"]))
         self.requests.append(("list", query))
         fault = self.list_faults.pop(0) if self.list_faults else None
         if isinstance(fault, bytes):
@@ -156,6 +159,12 @@ class Source:
             return web.json_response(fault, status=fault["code"])
         await self.lists.wait()
         return self._list(query)
+
+    def _check(self, version: int) -> web.Response:
+        if version <= self.version:
+            return self._list({"limit": "1"})
+        too_large = status(504, "Timeout", f"Too large resource version: {version}, current: {self.version}")
+        return web.json_response(too_large, status=504)
 
     def _list(self, query: dict[str, str]) -> web.Response:
         items = sorted(self.objects.items())
