@@ -2,7 +2,7 @@
 
 --read                 the handler makes both typed objects of each update, old and new
 --keep-managed-fields  they are stored, as they are not by default
---page N               pages of N objects instead of what the protocol has for a first state
+--page N               a list in pages of N objects instead of a streamed one
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def get() -> None:
 
 async def inform() -> None:
 
-    from kubeloop.cache import Event, Informers
+    from kubeloop.cache import Event, Informers, WatchPolicy
 
     done = asyncio.Event()
     added = updated = 0
@@ -59,8 +59,8 @@ async def inform() -> None:
         change(event)
 
     async with Client(Transport(config)) as client:
-        informers = Informers(client)
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields, page_size=args.page)
+        informers = Informers(client, policy=WatchPolicy(watch_list=not args.page, page_size=args.page))
+        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields)
         registration = pods.on_event(added=count, updated=read if args.read else change)
         meter = measure.start()
         stalls = measure.Stalls()

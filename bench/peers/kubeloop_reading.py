@@ -76,7 +76,7 @@ async def restart(where: Path) -> None:
     gc.collect()
     async with Client(Transport(config)) as client:
         began, wall = measure.cpu(), time.perf_counter()
-        informers = Informers(client, persist=where)
+        informers = Informers(client, persist=where, persist_every=0)
         pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
         async with informers:
             await informers.wait_synced()
@@ -89,7 +89,7 @@ async def restart(where: Path) -> None:
 
 async def first_life(where: Path) -> None:
     async with Client(Transport(config)) as client:
-        informers = Informers(client, persist=where)
+        informers = Informers(client, persist=where, persist_every=0)
         pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
         async with informers:
             await informers.wait_synced()
