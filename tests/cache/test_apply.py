@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import ByLabel, DeltaFifo, Event, Informers, Sorted
+from kubeloop.cache import ByLabel, DeltaFifo, DeltaQueue, Event, Informers, Sorted
 from kubeloop.cache.apply import apply
 from kubeloop.cache.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
 from kubeloop.cache.event import EventType
@@ -168,6 +168,18 @@ async def test_an_informer_with_either_queue(source: Source, api: Client, clock:
         assert lines == ["deleted a tombstone", "updated c", "added d"]
         assert {head.name for head in maps.lister.heads()} == {"c", "d"}
         assert maps.resource_version == str(source.version)
+
+
+@pytest.mark.parametrize("queue", [pytest.param(DeltaQueue, id="in order"), pytest.param(DeltaFifo, id="by object")])
+async def test_an_empty_first_list_syncs_at_once(
+    source: Source, api: Client, clock: FakeClock, queue: type[DeltaQueue | DeltaFifo]
+) -> None:
+    """[D51]"""
+    async with Informers(api, clock=clock) as informers:
+        maps = informers.of(ConfigMap, queue=queue)
+        handler = maps.on_event(added=lambda event: None)
+        await handler.wait_synced()
+        assert (maps.synced, len(maps.lister), maps.resource_version) == (True, 0, str(source.version))
 
 
 async def test_by_object_too_a_resync_reaches_the_handler_that_asked_for_it(source: Source, api: Client, clock: FakeClock) -> None:

@@ -173,6 +173,13 @@ def test_a_tombstone_does_not_take_the_version_back(queue: Make) -> None:
 
 
 @BOTH
+def test_an_empty_queue_says_so_at_once_nobody_waits_on_it_and_nothing_has_to_be_unblocked_at_the_end(queue: Make) -> None:
+    """client-go's queue blocks its consumer in a thread, and close must wake it; here the one who fills it empties it. [D55]"""
+    with pytest.raises(IndexError):
+        queue(Store()).pop()
+
+
+@BOTH
 def test_of_every_delta_that_waits_len_knows(queue: Make) -> None:
     line = Line(queue).push(Changed(head("a", 1)), Changed(head("b", 2)), Removed(head("b", 3)), Bookmark("4"))
     popped = 0

@@ -7,7 +7,7 @@ from typing import assert_type
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import Event, EventType, Head, Informer, Informers, Lister, Owner, Registration
+from kubeloop.cache import ByLabel, DeltaFifo, Event, EventType, Head, Informer, Informers, Lister, ObjectStore, Owner, Registration, Sorted
 from kubeloop.client import Client
 from kubeloop.meta import ObjectKey
 
@@ -42,6 +42,14 @@ async def told_later(event: Event[Pod]) -> None:
 
 def a_function_that_indexes_gets_the_typed_object(informers: Informers) -> None:
     informers.of(Pod, indexes={"images": lambda pod: [pod.metadata.name]})
+    informers.of(Pod, indexes={"age": Sorted(lambda pod: pod.metadata.generation), "team": ByLabel("team")}, queue=DeltaFifo)
+
+
+def a_bare_store_is_typed_by_what_it_holds(store: ObjectStore[Pod]) -> None:
+    assert_type(store.get_by_key("shop/web-0"), Pod | None)
+    assert_type(store.by_index("node", "n1"), list[Pod])
+    assert_type(store.list_keys(), list[str])
+    assert_type(ObjectStore[int](str, {"even": lambda number: str(number % 2 == 0)}).list(), list[int])
 
 
 def test_the_checked_functions_are_functions() -> None:
@@ -50,5 +58,6 @@ def test_the_checked_functions_are_functions() -> None:
         told,
         told_later,
         a_function_that_indexes_gets_the_typed_object,
+        a_bare_store_is_typed_by_what_it_holds,
     ]
     assert all(map(callable, checked))

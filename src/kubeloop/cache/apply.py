@@ -45,7 +45,7 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
     elif isinstance(delta, Bookmark):
         store.version = delta.version or store.version
     elif isinstance(delta, Resync):
-        for head in store.heads():
+        for head in store.snapshot():
             tell(_RESYNC, head, head, False, delta.handler)
     elif isinstance(delta, Sync):
         tell(_RESYNC, delta.head, delta.head, False, delta.handler)
