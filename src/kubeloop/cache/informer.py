@@ -99,7 +99,7 @@ class Informer(Generic[R]):
 
     @property
     def stats(self) -> InformerStats:
-        """Numbers of this moment, from any thread. Takes 1 us an object up to 20,000 objects; of more, a part is measured."""
+        """Numbers of this moment, from any thread. Takes 1 us an object; of more than 10,000, a part is measured."""
         pipeline = self._pipeline
         now = self._around.clock.now()
         heard = [feed.heard for feed in self.feeds]
@@ -111,6 +111,7 @@ class Informer(Generic[R]):
             by_type={kind.value: count for kind, count in pipeline.counts.items()},
             failures=dict(pipeline.failures),
             undecodable=pipeline.view.undecodable,
+            transform_failures=pipeline.reader.keeper.failures,
             reads=pipeline.view.reads,
             own_writes=own_writes,
             queued=len(pipeline.queue),

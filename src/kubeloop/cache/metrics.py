@@ -135,6 +135,8 @@ def _cache(rows: _Rows) -> Iterator[Metric]:
     yield _counter("kubeloop_informer_reads", "Queries answered from the cache.", rows, lambda stats: stats.reads)
     undecodable = "Reads of objects that do not fit their type."
     yield _counter("kubeloop_informer_decode_failures", undecodable, rows, lambda stats: stats.undecodable)
+    transforms = "Objects kept as they came, as the transform raised on them."
+    yield _counter("kubeloop_informer_transform_failures", transforms, rows, lambda stats: stats.transform_failures)
 
 
 def _watches(rows: _Rows) -> Iterator[Metric]:

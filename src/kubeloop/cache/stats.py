@@ -64,7 +64,8 @@ class InformerStats:
 
     ``lag``: seconds since a server last showed, by a list, an event or a bookmark, that the cache is as it has things; None: never yet.
     Servers send a bookmark each minute, so up to 60 s are nothing. ``by_type`` counts changes told since the start, ``failures`` requests
-    that failed, by error. ``undecodable``: how often somebody read an object that does not fit its type. ``reads``: queries answered.
+    that failed, by error. ``undecodable``: how often somebody read an object that does not fit its type.
+    ``transform_failures``: objects that are kept as they came, as the transform raised on them. ``reads``: queries answered.
     ``own_writes``: writes of this program that the watch has not brought yet.
     """
 
@@ -86,6 +87,7 @@ class InformerStats:
     by_type: Mapping[str, int]
     failures: Mapping[str, int]
     undecodable: int
+    transform_failures: int
     reads: int
     own_writes: int
     queued: int
