@@ -52,6 +52,8 @@ class Source:
     replace: tuple[bytes, bytes] = (b"", b"")
     #: Lists are answered only when this is set.
     lists: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Watches get no answer, not even a header.
+    silent: bool = False
     #: Watches are closed as soon as they are open, after the frames that were waiting and this one.
     short: JSON | None = None
     _watchers: list[tuple[web.StreamResponse, asyncio.Queue[bytes | None], web.Request]] = field(default_factory=list)
@@ -180,6 +182,8 @@ class Source:
         return web.Response(body=self._bytes(body), content_type="application/json")
 
     async def _watch(self, request: web.Request, query: dict[str, str]) -> web.StreamResponse:
+        if self.silent:
+            await asyncio.Event().wait()
         fault = self.watch_faults.pop(0) if self.watch_faults else None
         since = int(query.get("resourceVersion", "0"))
         if fault is None and since < self.compacted:
