@@ -17,8 +17,6 @@ from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.cache.source import until
 
-pytestmark = pytest.mark.embedded
-
 
 class Seen:
     def __init__(self) -> None:
@@ -48,6 +46,7 @@ async def make(client: Client, *namespaces: str) -> None:
         await client.create(Namespace(metadata=ObjectMeta(name=name)))
 
 
+@pytest.mark.embedded
 async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_reads_as_one(in_loop_server: InLoopServer) -> None:
     seen = Seen()
     async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
@@ -75,6 +74,7 @@ async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_rea
         assert seen.lines[2:] == ["added a/two", "deleted b/one"]
 
 
+@pytest.mark.embedded
 async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_server: InLoopServer) -> None:
     """[S225]"""
     seen, clock = Seen(), FakeClock()
@@ -103,6 +103,7 @@ async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_
         assert seen.lines[3] == "added b/new"
 
 
+@pytest.mark.embedded
 async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_server: InLoopServer) -> None:
     """[S224]"""
     clock = FakeClock()
@@ -131,6 +132,7 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
         assert int(maps.resource_version) >= 1
 
 
+@pytest.mark.embedded
 async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are_served(in_loop_server: InLoopServer) -> None:
     """[S224]"""
     async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
@@ -157,7 +159,31 @@ async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are
         pytest.param(["a", ""], "names no namespace", id="an empty name among others"),
     ],
 )
+@pytest.mark.embedded
 async def test_what_names_no_namespace_is_refused(in_loop_server: InLoopServer, namespace: str | list[str], text: str) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         with pytest.raises(ValueError, match=text):
             Informers(client).of(ConfigMap, namespace=namespace)
+
+
+@pytest.mark.server
+async def test_two_namespaces_of_one_server(client: Client, namespace: str) -> None:
+    """[S224]"""
+    other = f"{namespace}-b"
+    await make(client, other)
+    try:
+        await client.create(config_map("one", namespace))
+        await client.create(config_map("one", other))
+        seen = Seen()
+        async with Informers(client) as informers:
+            maps = informers.of(ConfigMap, namespace=[namespace, other], labels="!nothing")
+            registration = maps.on_event(added=seen, updated=seen, deleted=seen, where=lambda head: head.name != "kube-root-ca.crt")
+            await registration.wait_synced(30)
+            assert sorted(seen.lines) == sorted([f"initial added {namespace}/one", f"initial added {other}/one"])
+            await client.delete(ConfigMap, "one", namespace=other)
+            await client.create(config_map("two", namespace))
+            await until(lambda: len(seen.events) == 4)
+            assert set(seen.lines[2:]) == {f"deleted {other}/one", f"added {namespace}/two"}
+            assert {head.name for head in maps.lister.heads(namespace)} >= {"one", "two"}
+    finally:
+        await client.delete(Namespace, other)

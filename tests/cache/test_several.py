@@ -20,8 +20,6 @@ from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.cache.source import until
 
-pytestmark = pytest.mark.embedded
-
 
 @asynccontextmanager
 async def two_clusters() -> AsyncIterator[tuple[dict[str, InLoopServer], dict[str, Client]]]:
@@ -35,6 +33,7 @@ def config_map(name: str, **data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data)
 
 
+@pytest.mark.embedded
 async def test_one_handler_hears_of_all_clusters_and_keys_and_listers_tell_them_apart() -> None:
     told: list[tuple[str, ObjectKey]] = []
     async with two_clusters() as (_, clients), MulticlusterInformers(clients, resync=30) as informers:
@@ -75,6 +74,7 @@ async def test_one_handler_hears_of_all_clusters_and_keys_and_listers_tell_them_
         assert len(told) == 4
 
 
+@pytest.mark.embedded
 async def test_an_async_handler_is_called_for_one_event_at_a_time_and_clusters_take_turns() -> None:
     at_work, most = 0, 0
     order: list[str] = []
@@ -104,6 +104,7 @@ async def test_an_async_handler_is_called_for_one_event_at_a_time_and_clusters_t
     assert set(order[:4]) == {"east", "west"}, "ten events of one do not come before the first of the other"
 
 
+@pytest.mark.embedded
 async def test_a_cluster_that_is_down_stops_no_other_and_is_named_and_comes_back() -> None:
     clock = FakeClock()
     async with two_clusters() as (servers, clients):
@@ -136,6 +137,7 @@ async def test_a_cluster_that_is_down_stops_no_other_and_is_named_and_comes_back
             await until(lambda: names[-1] == "west/one")
 
 
+@pytest.mark.embedded
 async def test_a_cluster_that_refuses_is_named_at_once() -> None:
     async with two_clusters() as (servers, clients), MulticlusterInformers(clients) as informers:
         servers["west"].faults.refuse(refusals.refusal(403, "Forbidden", "no"), times=100)
@@ -146,6 +148,7 @@ async def test_a_cluster_that_refuses_is_named_at_once() -> None:
         await informers.clusters["east"].wait_synced(10)
 
 
+@pytest.mark.embedded
 async def test_clusters_need_names_of_their_own(in_loop_server: InLoopServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         with pytest.raises(ValueError, match="call their clusters the same; name them"):
@@ -155,6 +158,7 @@ async def test_clusters_need_names_of_their_own(in_loop_server: InLoopServer) ->
         assert list(MulticlusterInformers([client]).clusters) == [client.cluster]
 
 
+@pytest.mark.embedded
 async def test_log_records_name_the_cluster_and_the_block_ends_with_everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kubeloop.cache")
     before = asyncio.all_tasks()
@@ -169,3 +173,17 @@ async def test_log_records_name_the_cluster_and_the_block_ends_with_everything(c
         with pytest.raises(InformerStopped):
             informers.of(ConfigMap)
         assert not {task for task in asyncio.all_tasks() - before if "kubeloop informer" in task.get_name()}
+
+
+@pytest.mark.server
+async def test_one_server_under_two_names_is_two_clusters(client: Client, namespace: str) -> None:
+    told: list[ObjectKey] = []
+    async with MulticlusterInformers({"one": client, "other": client}) as informers:
+        maps = informers.of(ConfigMap, namespace=namespace, field_selector="metadata.name=mine")
+        registration = maps.on_event(added=lambda event: told.append(event.key))
+        await informers.wait_synced(30)
+        await registration.wait_synced(30)
+        await client.create(ConfigMap(metadata=ObjectMeta(name="mine", namespace=namespace)))
+        await until(lambda: len(told) == 2)
+        assert sorted(told) == [ObjectKey("one", namespace, "mine"), ObjectKey("other", namespace, "mine")]
+        assert [cluster for cluster, _ in maps.lister.heads()] == ["one", "other"]
