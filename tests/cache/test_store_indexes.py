@@ -130,7 +130,9 @@ def test_a_key_function_sorts_by_what_it_makes_of_a_value_and_its_failures_are_r
         into.put(head(name, rank=rank))
     assert names(into.range("size")) == ["b", "a"]
     assert names(into.range("size", low=50)) == ["a"]
-    assert [record.message for record in caplog.records] == ['index "size" failed for ns/c; the object is not in this index']
+    assert [record.message for record in caplog.records] == [
+        "index \"size\" failed for ns/c: ValueError: invalid literal for int() with base 10: 'lots'; the object is not in this index"
+    ]
 
 
 def test_a_function_of_the_object_can_be_sorted_by() -> None:
@@ -241,9 +243,31 @@ def test_an_index_function_that_raises_is_reported_and_the_object_is_stored_and_
         into.put(head(name, node="n1"))
     assert names(into.by_index("bad", "fine")) == ["a", "c"]
     assert names(into.by_index("node", "n1")) == ["a", "b", "c"]
-    assert [record.message for record in caplog.records] == ['index "bad" failed for ns/b; the object is not in this index']
+    assert [record.message for record in caplog.records] == [
+        'index "bad" failed for ns/b: ZeroDivisionError: b; the object is not in this index'
+    ]
     into.remove("ns", "b")
     assert len(into) == 2
+
+
+def test_a_function_that_fails_for_everything_is_reported_in_full_once_ten_times_by_object_then_by_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """[X8]"""
+
+    def fails(pod: Unstructured) -> str:
+        raise ZeroDivisionError(pod.metadata.name)
+
+    into = store(bad=fails)
+    for number in range(1500):
+        into.put(head(f"pod-{number}"))
+    assert len(into) == 1500
+    assert [bool(record.exc_info) for record in caplog.records] == [True] + 11 * [False]
+    assert [record.message for record in caplog.records[9:]] == [
+        'index "bad" failed for ns/pod-9: ZeroDivisionError: pod-9; the object is not in this index',
+        'index "bad" has failed 100 times, the last time for ns/pod-99: ZeroDivisionError: pod-99',
+        'index "bad" has failed 1000 times, the last time for ns/pod-999: ZeroDivisionError: pod-999',
+    ]
 
 
 def test_a_function_that_changes_its_mind_leaves_no_object_behind_under_its_old_answer() -> None:

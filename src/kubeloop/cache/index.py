@@ -51,6 +51,7 @@ def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[
     When it raises, or answers what is no such value, the object is in the store all the same, only not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
+    failures = Failures(name)
 
     def values(head: Head) -> tuple[str, ...]:
         try:
@@ -58,12 +59,33 @@ def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[
             if answer is None:
                 return ()
             return (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(map(str, answer)))
-        except Exception:
-            key = f"{head.namespace}/{head.name}" if head.namespace else head.name
-            log.exception('index "%s" failed for %s; the object is not in this index', name, key, extra={"key": key})
+        except Exception as error:  # noqa: BLE001 - a function of the caller's may raise anything
+            failures.report(head, error)
             return ()
 
     return values
+
+
+class Failures:
+    """Reports what an index function raises: the first time with its traceback, ten times by object, then at each power of ten.
+
+    A function that fails for each of a million objects must not bury everything else, nor cost a traceback each.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+
+    def report(self, head: Head, error: Exception) -> None:
+        self._count += 1
+        key = f"{head.namespace}/{head.name}" if head.namespace else head.name
+        if self._count <= 10:
+            trace = error if self._count == 1 else None
+            text = 'index "%s" failed for %s: %s: %s; the object is not in this index'
+            log.error(text, self._name, key, type(error).__name__, error, exc_info=trace, extra={"key": key})
+        elif str(self._count).strip("0") == "1":
+            text = 'index "%s" has failed %d times, the last time for %s: %s: %s'
+            log.error(text, self._name, self._count, key, type(error).__name__, error, extra={"key": key})
 
 
 def by_label(label: str) -> Callable[[Head], tuple[str, ...]]:

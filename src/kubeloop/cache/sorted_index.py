@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -11,10 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 from kubeloop.cache.head import Head
-from kubeloop.cache.index import index_key
+from kubeloop.cache.index import Failures, index_key
 from kubeloop.meta.time import format_time
-
-log = logging.getLogger("kubeloop.cache")
 
 #: What can be sorted. Times are texts: RFC 3339 in UTC sorts as time does.
 SortValue = str | int | float | bool
@@ -143,6 +140,8 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
     """Values that a function of the caller's gives: one, several in a list or tuple, or None. If it raises, as ``by_function``."""
 
+    failures = Failures(name)
+
     def read(head: Head) -> tuple[SortValue, ...]:
         try:
             answer = function(head)
@@ -151,9 +150,8 @@ def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[He
             if any(not isinstance(each, str | int | float) or each != each for each in values):
                 raise TypeError(f"{answer!r} cannot be sorted; wanted a text, number, boolean or time")
             return _distinct(each for each in values if each is not None)
-        except Exception:
-            key = f"{head.namespace}/{head.name}" if head.namespace else head.name
-            log.exception('index "%s" failed for %s; the object is not in this index', name, key, extra={"key": key})
+        except Exception as error:  # noqa: BLE001 - a function of the caller's may raise anything
+            failures.report(head, error)
             return ()
 
     return read
