@@ -1,0 +1,55 @@
+"""What a type checker sees of informers of several clusters, of dynamic kinds, and of handlers behind predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_type
+
+from kubeloop.api.core.v1 import Pod
+from kubeloop.cache import (
+    DynamicInformers,
+    DynamicRegistration,
+    Event,
+    Head,
+    Informer,
+    Informers,
+    MulticlusterInformer,
+    MulticlusterInformers,
+    MulticlusterLister,
+    MulticlusterRegistration,
+    all_synced,
+)
+from kubeloop.client import Client
+from kubeloop.meta import Unstructured
+from kubeloop.meta.kinds import GroupVersionKind
+
+
+async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping[str, Client]) -> None:
+    async with MulticlusterInformers(clients) as informers:
+        pods = informers.of(Pod, namespace=["a", "b"], labels={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]})
+        assert_type(pods, MulticlusterInformer[Pod])
+        assert_type(pods.lister, MulticlusterLister[Pod])
+        assert_type(pods.lister.list(), list[tuple[str, Pod]])
+        assert_type(pods.lister.get("east", "web-0", "shop"), Pod | None)
+        assert_type(pods.on_event(added=told, where=accepts, coalesce=True), MulticlusterRegistration[Pod])
+        assert_type(pods.clusters["east"], Informer[Pod])
+        informers.of(Pod, name="x")  # type: ignore[call-arg]  # no such option: a checker must say so
+
+
+async def dynamic_kinds_are_unstructured(informers: Informers) -> None:
+    kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com")
+    assert_type(kinds.kinds, Mapping[GroupVersionKind, Informer[Unstructured]])
+    assert_type(kinds.on_event(added=lambda event: event.object().content), DynamicRegistration)
+    await all_synced(informers, kinds, timeout=10)
+
+
+async def told(event: Event[Pod]) -> None:
+    assert_type(event.object(), Pod)
+
+
+def accepts(head: Head) -> bool:
+    return head.labels.get("app") == "web"
+
+
+def test_the_functions_above_are_for_the_type_checker() -> None:
+    assert accepts.__annotations__ == {"head": "Head", "return": "bool"}
