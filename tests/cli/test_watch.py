@@ -105,7 +105,7 @@ def test_it_sums_up_what_is_there_and_shows_what_changes_field_by_field(watch: C
     assert sorted(lines[2:5]) == sorted(
         ["           data.x: 1 -> 2", "           data.y: + 3", "           metadata.labels[example.com/app]: + web"]
     )
-    assert lines[5] == f"DELETED  {key}"
+    assert lines[5] == f"DELETED  {key}  or no longer selected"
     assert watching.end(signal.SIGINT) == (130, "", "")
 
 

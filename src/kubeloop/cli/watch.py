@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -144,7 +145,8 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
                     kind, namespace=namespace, labels=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
                 )
                 show = _Show(wanted, found, ended)
-                informer.on_event(added=show, updated=show, deleted=show, name="watch")
+                # A pager that does not read makes it wait, as it should.
+                informer.on_event(added=show, updated=show, deleted=show, name="watch").meter.limit = math.inf
                 await informers.wait_synced()
                 note(_summary(informer))
                 await asyncio.Event().wait()
@@ -199,13 +201,19 @@ class _Show:
         # A deletion's last states differ in versions at most; what an added object has is all new.
         before = _tree(event.old.document()) if event.old is not None and word == "MODIFIED" else None
         try:
-            note = "while the watch was down" if event.tombstone else ""
-            self._printer.event(SystemClock().wall(), word, before, _tree(event.head.document()), note)
+            self._printer.event(SystemClock().wall(), word, before, _tree(event.head.document()), self._note(event))
         except OSError as error:  # nobody reads any more
             self._ended.end(1, error)
             return
         if self._wanted.once and not event.initial:
             self._ended.end()
+
+    def _note(self, event: Event[Unstructured]) -> str:
+        if event.tombstone:
+            return "while the watch was down"
+        # An object that leaves the selection is sent as deleted. Source: k8s.io/apiserver pkg/storage/cacher (filters of watchers).
+        selected = self._wanted.selector or self._wanted.field_selector
+        return "or no longer selected" if selected and event.type.value == "deleted" else ""
 
 
 def _tree(document: bytes) -> dict[str, Any]:
