@@ -199,7 +199,7 @@ WATCHING = State(version="3")
         ),
         pytest.param(
             WatchEnded("", 0, LONG),
-            Watch("3"),
+            Watch("3", check=True),
             Why.ENDED,
             id="a silent watch that ran out is opened again at once from where it began [B23]",
         ),

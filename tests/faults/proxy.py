@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -37,6 +38,7 @@ class FaultProxy:
         self._listening: asyncio.Server | None = None
         self._reserved: socket.socket | None = None
         self._connections: set[_Connection] = set()
+        self._writers: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -129,7 +131,10 @@ class FaultProxy:
             self._reserved.close()
         for task in self._tasks:
             task.cancel()
+        for writer in list(self._writers):
+            writer.transport.abort()  # also of what was closed: what a client does not read keeps the socket
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -137,6 +142,7 @@ class FaultProxy:
         self._tasks.add(task)
         self.accepted += 1
         connection = _Connection(writer)
+        self._writers.add(writer)
         self._connections.add(connection)
         try:
             if self._accepted_most is not None and self.accepted > self._accepted_most:
@@ -144,6 +150,7 @@ class FaultProxy:
             await self._flowing.wait()
             with contextlib.suppress(OSError):
                 up_reader, connection.up = await asyncio.open_connection(*self._target)
+                self._writers.add(connection.up)
                 async with asyncio.TaskGroup() as both:
                     both.create_task(self._up(reader, connection.up, connection))
                     both.create_task(self._down(up_reader, writer, connection))
@@ -151,6 +158,8 @@ class FaultProxy:
             pass  # a connection that broke or was broken, or the proxy ends
         finally:
             self._connections.discard(connection)
+            for cut in self._cuts:
+                cut.brought.pop(connection, None)
             connection.close()
             self._tasks.discard(task)
 

@@ -130,6 +130,10 @@ class ApiServer:
         await self.cache.stop()
         await self.storage.close()
 
+    def break_off(self) -> None:
+        """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""
+        self._listener.abort()
+
     @property
     def url(self) -> str:
         return self._listener.url

@@ -248,7 +248,8 @@ def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]
 
 def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
     before = state.version
-    state = replace(_seen(state, ended.version), doubtful=ended.how is not Ending.CLOSED)
+    # Silence for a whole watch is what a server with lower versions shows, too.
+    state = replace(_seen(state, ended.version), doubtful=ended.how is not Ending.CLOSED or not ended.events)
     if ended.lasted < VERY_SHORT and ended.how is not Ending.SILENT:
         if ended.events == 0:
             return _everything(state, Why.SHORT, pause=True)

@@ -80,6 +80,15 @@ class Listener:
         assert self._server is not None
         await self._server.start_serving()
 
+    def abort(self) -> None:
+        """Stop listening and break every connection off at once, as when the process dies. ``close`` is still due."""
+        if self._server is not None:
+            self._server.close()
+        server = self._runner.server if self._runner is not None else None
+        for connection in server.connections if server is not None else ():
+            if connection.transport is not None:
+                connection.transport.abort()
+
     async def close(self) -> None:
         """Stop listening, end streams, finish answers."""
         self._ending = True

@@ -50,7 +50,7 @@ class InLoopServer:
 
     async def crash(self) -> None:
         """Streams break off, connections are refused."""
-        self.faults.cut_streams()
+        self.api.break_off()
         await self.api.stop()
 
     async def come_back(self, *, forget: bool = False) -> None:

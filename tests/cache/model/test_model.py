@@ -1,0 +1,50 @@
+"""Informers under random histories and random faults end equal to the server, having told handlers nothing that the contract forbids."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubeloop.testing import InLoopServer
+from tests.cache.model.hurried import HurriedClock
+from tests.cache.model.programs import ALWAYS, HANDLERS, NETWORK, SERVER
+from tests.cache.model.world import EmbeddedSide, Step, World, leaks
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
+
+writes = st.builds(Step, st.just("write"), st.integers(0, 99), st.integers(0, 1 << 30))
+others = st.builds(Step, st.sampled_from(sorted(NETWORK | SERVER | HANDLERS | ALWAYS)), st.integers(0, 99), st.integers(0, 1 << 30))
+programs = st.lists(st.one_of(writes, writes, others), min_size=10, max_size=30)
+
+#: What all examples of a run did together.
+WRITTEN: list[int] = []
+
+
+async def play(program: list[Step]) -> list[str]:
+    """What is wrong after a program."""
+    clock, tasks = HurriedClock(), asyncio.all_tasks()
+    async with InLoopServer(clock=clock, history_revisions=400) as server, World(EmbeddedSide(server, clock), clock, 1) as world:
+        for step in program:
+            await world.do(step)
+        wrong = await world.settle()
+    WRITTEN.append(world.writes)
+    return wrong + await leaks(tasks, clock, world)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
+@given(programs)
+def test_whatever_happens_the_cache_ends_equal_to_the_server_and_nobody_was_told_what_the_contract_forbids(program: list[Step]) -> None:
+    logging.disable(logging.CRITICAL)  # faults are what this is about, and there are thousands
+    try:
+        assert asyncio.run(play(program)) == []
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_the_examples_of_a_run_write_enough() -> None:
+    """What the test above tries is drawn; that it is no trifle is said here."""
+    assert sum(WRITTEN) >= 20_000

@@ -1,0 +1,1 @@
+"""Informers under random faults for a long time: ``python -m tests.soak``."""
