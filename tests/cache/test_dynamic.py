@@ -20,6 +20,7 @@ from kubeloop.client import Client
 from kubeloop.codec import decode
 from kubeloop.meta import NotFound, Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.timing import FakeClock
 from tests.cache.source import until
 
 JSON = dict[str, Any]
@@ -220,3 +221,45 @@ async def test_a_handler_that_does_not_hear_the_farewell_in_time_keeps_nobody_fr
                 await asyncio.sleep(0.02)
         assert "gone, and not all handlers have heard of it: after 0.05 s: handler hanging has" in caplog.text
         dynamic.stop()
+
+
+@pytest.mark.embedded
+async def test_a_kind_that_comes_back_during_its_farewell_waits_for_its_end_and_no_other_kind_waits(
+    client: Client, namespace: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, log = FakeClock(), list[str]()
+    things = Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True)
+    await install(client, definition(group))
+    await make(client, things, "one", namespace)
+
+    async def hangs(event: Event[Unstructured]) -> None:
+        log.append(f"{event.type.value} {event.key.name}")
+        if event.key.name == "one":
+            await asyncio.Event().wait()
+
+    def started(informer: Informer[Unstructured]) -> None:
+        log.append(f"started {informer.kind.kind}")
+        raise RuntimeError("boom")
+
+    async with Informers(client, clock=clock) as informers:
+        dynamic = DynamicInformers(
+            informers,
+            lambda kind: kind.gvk.group == group,
+            namespace=namespace,
+            started=started,
+            stopped=lambda informer: log.append(f"stopped {informer.kind.kind}"),
+        )
+        dynamic.on_event(added=hangs, deleted=hangs)
+        await until(lambda: log == ["started Thing", "added one"])
+        assert "things." in caplog.text
+        assert "started failed; going on" in caplog.text
+        await client.delete(CustomResourceDefinition, f"things.{group}")
+        await until(lambda: dynamic.kinds == {})
+        await client.wait_gone(CustomResourceDefinition, f"things.{group}", timeout=10)
+        await install(client, definition(group))
+        await install(client, definition(group, "widgets", "Widget", "Cluster"))
+        await until(lambda: log[-1] == "started Widget")
+        assert "stopped Thing" not in log
+        await clock.advance(30)
+        await until(lambda: log[-2:] == ["stopped Thing", "started Thing"])
+        assert sorted(gvk.kind for gvk in dynamic.kinds) == ["Thing", "Widget"]

@@ -12,7 +12,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers, InformerStopped, Registration
 from kubeloop.cache.waiting import all_synced
 from kubeloop.client import Client
-from kubeloop.meta import DeadlineError
+from kubeloop.meta import DeadlineError, Forbidden
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
 from tests.cache.test_handlers import Seen, everything, informers_of
@@ -466,6 +466,19 @@ async def test_several_parts_are_waited_for_together_and_what_is_late_is_named(s
         await asyncio.wait_for(waiting, 5)
         mine = [task for task in asyncio.all_tasks() if "wait_synced" in repr(task.get_coro())]
         assert not mine
+
+
+async def test_who_waits_for_a_handler_is_told_at_once_that_the_server_refuses_its_informer(
+    source: Source, api: Client, clock: FakeClock
+) -> None:
+    """[F75]"""
+    refusal = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}
+    source.stream_faults = [refusal] * 9
+    source.list_faults = [refusal] * 9
+    async with informers_of(api, clock) as informers:
+        registration = informers.of(ConfigMap).on_event(added=lambda _: None)
+        with pytest.raises(Forbidden):
+            await asyncio.wait_for(registration.wait_synced(), 5)
 
 
 async def test_no_two_informers_and_no_two_handlers_of_one_have_the_same_name(api: Client, clock: FakeClock) -> None:

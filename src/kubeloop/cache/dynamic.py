@@ -67,9 +67,10 @@ class DynamicInformers:
         self._started = started
         self._stopped = stopped
         self._handlers: list[DynamicRegistration] = []
-        #: By the definition's name: what runs, and what still says farewell.
+        #: By the definition's name: what runs; what should; and where something is being ended before that can be so.
         self._running: dict[str, tuple[ServedKind, Informer[Unstructured]]] = {}
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._aims: dict[str, ServedKind | None] = {}
+        self._settling: set[str] = set()
         definitions = informers.of(_DEFINITION, fields=PATHS, paths=PATHS)
         changed, gone = self._changed, self._gone
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=gone, resync=0, name="dynamic informers")
@@ -115,50 +116,65 @@ class DynamicInformers:
 
     # ------------------------------------------------------------------------------------------------------- what is served
 
-    async def _changed(self, event: Event[Unstructured]) -> None:
-        name = event.head.name
+    def _changed(self, event: Event[Unstructured]) -> None:
         served = served_kind(event.head)
-        if served is not None and not self._wanted(served):
-            served = None
-        running = self._running.get(name)
-        if running is not None and running[0] != served:
-            self._leave(name)
-        if served is not None and (running is None or running[0] != served):
-            await self._enter(name, served)
+        self._aim(event.head.name, served if served is not None and self._wanted(served) else None)
 
     def _gone(self, event: Event[Unstructured]) -> None:
-        self._leave(event.head.name)
+        self._aim(event.head.name, None)
 
-    async def _enter(self, name: str, served: ServedKind) -> None:
-        leaving = self._leaving.get(name)
-        if leaving is not None:
-            # Otherwise handlers could hear of the new kind's objects before the last of the old one's.
-            await asyncio.wait({leaving})
+    def _aim(self, name: str, served: ServedKind | None) -> None:
+        """What the definition ``name`` wants; at once if nothing has to be ended first."""
+        self._aims[name] = served
+        if name in self._settling:
+            return  # it looks again when it has done what it does
+        running = self._running.get(name)
+        if running is not None and running[0] != served:
+            self._settling.add(name)
+            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].what}")
+        elif running is None and served is not None:
+            self._enter(name, served)
+        elif served is None:
+            del self._aims[name]
+
+    async def _settle(self, name: str) -> None:
+        # One after the other: otherwise handlers could hear of the new kind's objects before the last of the old one's.
+        try:
+            while (running := self._running.get(name)) is not None and running[0] != self._aims[name]:
+                await self._leave(name, running[1])
+                served = self._aims[name]
+                if served is not None:
+                    self._enter(name, served)
+        finally:
+            self._settling.discard(name)
+            if self._aims[name] is None:
+                del self._aims[name]
+
+    def _enter(self, name: str, served: ServedKind) -> None:
         namespace = self._namespace if served.namespaced else None
         informer = self._informers.of(served.resource_class, namespace=namespace, **self._options)
         self._running[name] = served, informer
         for registration in self._handlers:
             registration.join(informer)
         _log.info("%s: served from now on", informer.what)
-        if self._started is not None:
-            self._started(informer)
+        _tell(self._started, informer)
 
-    def _leave(self, name: str) -> None:
-        running = self._running.pop(name, None)
-        if running is None:
-            return
-        _, informer = running
-        task = self._leaving[name] = self._informers.spawn(self._farewell(informer), f"kubeloop farewell of {informer.what}")
-        task.add_done_callback(lambda done: self._leaving.pop(name, None) if self._leaving.get(name) is done else None)
-
-    async def _farewell(self, informer: Informer[Unstructured]) -> None:
+    async def _leave(self, name: str, informer: Informer[Unstructured]) -> None:
+        del self._running[name]
         _log.info("%s: served no more", informer.what)
         await informer.forsake(FAREWELL)
         await self._informers.remove(informer)
         for registration in self._handlers:
             registration.leave(informer)
-        if self._stopped is not None:
-            self._stopped(informer)
+        _tell(self._stopped, informer)
+
+
+def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer: Informer[Unstructured]) -> None:
+    if callback is not None:
+        try:
+            callback(informer)
+        except Exception:  # noqa: BLE001 - the caller's own code may raise anything; the kinds that come and go must not stop for it
+            _log.exception("%s: %s failed; going on", informer.what, getattr(callback, "__qualname__", callback))
 
 
 class DynamicRegistration:
