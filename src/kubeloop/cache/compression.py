@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -53,6 +54,25 @@ class Codec:
         self._compressor = zstd.ZstdCompressor(options=_OPTIONS, zstd_dict=self._dictionary)
         #: Size of a blob as a share of its document, as the samples came out.
         self.expected = 1.0
+
+    @classmethod
+    def of(cls, content: bytes | None, expected: float) -> Codec:
+        """The same codec again, of what ``content`` and ``expected`` say.
+
+        Raises:
+            ValueError: that is no dictionary.
+        """
+        try:
+            codec = cls(None if content is None else zstd.ZstdDict(content))
+        except zstd.ZstdError as error:
+            raise ValueError(f"not a dictionary: {error}") from None
+        codec.expected = expected
+        return codec
+
+    @property
+    def content(self) -> bytes | None:
+        """The dictionary; None if it works without."""
+        return None if self._dictionary is None else bytes(self._dictionary[0].dict_content)
 
     def compress(self, document: bytes | memoryview) -> bytes:
         # The answer has its exact size (unlike zstandard's, which pins the worst case): it can be kept as it is.
@@ -148,6 +168,13 @@ class Archive:
         self._poor = 0
         self._by_namespace[namespace] = codec
         return Packed(codec, blob)
+
+    def adopt(self, codecs: Iterable[Codec]) -> None:
+        """Documents that were packed with these, by an archive of the past, are in the cache."""
+        for codec in codecs:
+            if codec is not PLAIN:
+                self._codecs += 1
+                self._current = codec
 
     def listing(self) -> None:
         """A list begins: hold more, to see more of it before training."""

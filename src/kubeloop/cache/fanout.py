@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from kubeloop.cache.buffer import Replay
+from kubeloop.cache.disk import Persistence
 from kubeloop.cache.event import Event, EventType
-from kubeloop.cache.head import Head
 from kubeloop.cache.leaks import Piles
 from kubeloop.cache.progress import Progress
 from kubeloop.cache.registration import Callbacks, Registration
+from kubeloop.cache.store import Snapshot
 from kubeloop.cache.view import View
 from kubeloop.meta import Resource
 from kubeloop.timing import Clock
@@ -29,12 +30,16 @@ _log = logger_with_context("kubeloop.cache")
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What all informers of one factory share. ``resync``: period in seconds of handlers that name none; 0 is never."""
+    """What all informers of one factory share. ``resync``: period in seconds of handlers that name none; 0 is never.
+
+    ``persistence``: where states of the past come from.
+    """
 
     cluster: str
     clock: Clock
     progress: Progress
     resync: float = 0.0
+    persistence: Persistence | None = None
 
 
 class Fanout(Generic[R]):
@@ -99,7 +104,7 @@ class Fanout(Generic[R]):
             if handler is None or handler is registration:
                 registration.offer(event)
 
-    def replay(self, kind: EventType, heads: list[Head], received: float, handler: object = None) -> None:
+    def replay(self, kind: EventType, heads: Snapshot, received: float, handler: object = None) -> None:
         """All handlers, or one, hear of each of these, one after the other."""
         for registration in self.audience:
             if handler is None or handler is registration:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
+from itertools import starmap
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
@@ -219,6 +220,10 @@ class HeadReader:
             packed,
             *self._values(projected),
         )
+
+    def made_of(self, rows: Iterable[tuple[Any, ...]]) -> list[Head]:
+        """Heads of their fields' values in order, those of the paths last."""
+        return list(starmap(self._make, rows))
 
     def made(self, head: Head) -> bool:
         """Whether the head has this reader's paths."""

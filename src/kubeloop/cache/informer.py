@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from kubeloop.cache.fanout import Around
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.filtering import Predicate
+from kubeloop.cache.head import HeadReader
 from kubeloop.cache.index_sources import IndexSource
 from kubeloop.cache.lister import Lister
 from kubeloop.cache.listwatch import ListWatch
@@ -19,6 +20,7 @@ from kubeloop.cache.pipeline import Pipeline
 from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.stats import InformerStats, feed_stats, handler_stats, identity, sizes
+from kubeloop.cache.store import Snapshot
 from kubeloop.cache.tasks import Tasks, end
 from kubeloop.cache.waiting import all_told
 from kubeloop.meta import DeadlineError, Resource
@@ -166,6 +168,15 @@ class Informer(Generic[R]):
 
     # ----------------------------------------------------------------------------------------------------- for the factory
 
+    @property
+    def reader(self) -> HeadReader:
+        """Makes its heads."""
+        return self._pipeline.reader
+
+    def snapshot(self, namespace: str | None = None) -> Snapshot:
+        """The objects of this moment, all or a namespace's, at the version of the feed that brought them."""
+        return self._pipeline.store.snapshot(namespace)
+
     def check(self) -> bool:
         """Whether it has synced.
 
@@ -233,4 +244,7 @@ class Informer(Generic[R]):
 
     async def _run(self, feed: Feed) -> None:
         with log_context(cluster=self._around.cluster, informer=feed.what):
-            await feed.listwatch.run(feed)
+            if self._around.persistence is None:
+                await feed.listwatch.run(feed)
+            else:
+                await self._around.persistence.run(self, feed)

@@ -7,9 +7,12 @@ import random
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.disk import Persistence
+from kubeloop.cache.disk.persistence import EVERY
 from kubeloop.cache.fanout import Around
 from kubeloop.cache.index_sources import IndexSource
 from kubeloop.cache.informer import Informer
@@ -67,18 +70,25 @@ class Informers(Observed):
         cluster: str | None = None,
         read_your_writes: bool = True,
         policy: WatchPolicy | None = None,
+        persist: Path | None = None,
+        persist_every: float = EVERY,
+        persist_secrets: bool = False,
     ) -> None:
         """``resync``: period in seconds of handlers that name none; 0 is never. ``policy``: how to list and watch.
 
         ``cluster``: what keys and logs call it; None: as the client does.
 
         ``read_your_writes``: what ``client`` writes while the block runs is shown by listers at once, before the watch brings it.
+
+        ``persist``: a folder (made, for this user alone) for the state of each informer, so that the next start asks for changes only; see
+        ``Persistence``. ``persist_every``: seconds between two saves; 0: only at the end. Secrets only with ``persist_secrets``.
         """
         self._client = client
         self._clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
-        self._around = Around(client.cluster if cluster is None else cluster, self._clock, self._progress, resync)
+        self._disk = Persistence(client, persist, self._clock, every=persist_every, secrets=persist_secrets) if persist else None
+        self._around = Around(client.cluster if cluster is None else cluster, self._clock, self._progress, resync, self._disk)
         self._informers: dict[Scope[Any], Informer[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
@@ -203,7 +213,11 @@ class Informers(Observed):
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._ended:
             raise InformerStopped("informers live for one block; make new ones")
+        if self._disk is not None:
+            self._disk.open()
         self._tasks = Tasks(self._clock)
+        if self._disk is not None:
+            self._tasks.create(self._disk.keep_saving(self), "kubeloop saving informers")
         if self._read_your_writes:
             self._unlisten = self._client.on_write(self._wrote)
         for informer in self._informers.values():
@@ -219,8 +233,14 @@ class Informers(Observed):
         for informer in self._informers.values():
             informer.close()
         self._progress.notify()
-        if tasks is not None:
-            await tasks.close()
+        try:
+            if tasks is not None:
+                await tasks.close()
+            if self._disk is not None:
+                await self._disk.save(self)
+        finally:
+            if self._disk is not None:
+                self._disk.close()
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
         # Of an instance whose __init__ raised nothing is there. Bound above, as the module may be gone when the interpreter ends.

@@ -269,6 +269,7 @@ class ListWatch:
             if trouble is Trouble.EXPIRED:
                 # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
                 self._telling.note(f"the watch ended with an error: {event.error}", logging.INFO)
+                sink.waiting(f"the watch ended with an error: {event.error}")
             else:
                 self._telling.failed(event.error, "the watch ended with an error", sink)
             return WatchError(stream.version, trouble, wait_of(event.error))
