@@ -122,6 +122,9 @@ class SecondaryIndex(Protocol):
         """The values that at least one object has."""
 
 
+_Known = dict[Head, str | tuple[str, ...]]
+
+
 class Index:
     """Value to heads. A value that no object has takes no memory; an object takes 10 to 50 bytes for each of its values.
 
@@ -137,14 +140,14 @@ class Index:
         self.values = values
         self._postings: Postings[Head] = Postings()
         #: One value is kept as it is, without a tuple around it.
-        self._known: dict[Head, str | tuple[str, ...]] | None = {} if remember else None
+        self._known: _Known | None = {} if remember else None
 
     def change(self, old: Head | None, new: Head | None) -> None:
         """An object has the state ``new`` in place of ``old``; None where there is none."""
         if old is new:
             return
         after = self.values(new) if new is not None else ()
-        before = self._before(old) if old is not None else ()
+        before = () if old is None else self.values(old) if self._known is None else self._forget(self._known, old)
         postings = self._postings
         if old is not None and new is not None and before == after:
             for value in after:
@@ -157,20 +160,18 @@ class Index:
                 for value in after:
                     postings.add(value, new)
         if self._known is not None and new is not None and after:
-            # Before ``new`` was added a sibling's text might have been found; now the first under the value is one, or ``new`` itself.
-            self._known[new] = self._text(after[0]) if len(after) == 1 else after
+            self._known[new] = self._text(self._known, after[0]) if len(after) == 1 else after
 
-    def _before(self, old: Head) -> tuple[str, ...]:
-        if self._known is None:
-            return self.values(old)
-        known = self._known.pop(old, ())
-        return (known,) if isinstance(known, str) else known
+    @staticmethod
+    def _forget(known: _Known, old: Head) -> tuple[str, ...]:
+        values = known.pop(old, ())
+        return (values,) if isinstance(values, str) else values
 
-    def _text(self, value: str) -> str:
-        """The same text object that another head of this value has: a function makes a new one for each."""
+    def _text(self, known: _Known, value: str) -> str:
+        """The very text that another head of this value has: a function makes a new one for each."""
         sibling = self._postings.first(value)
-        known = self._known.get(sibling) if self._known is not None and sibling is not None else None
-        return known if isinstance(known, str) and known == value else value
+        text = None if sibling is None else known.get(sibling)
+        return text if isinstance(text, str) and text == value else value
 
     def heads(self, value: str) -> list[Head]:
         return self._postings.items(value)
