@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.apps.v1 import Deployment
-from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod
 from kubeloop.client import Client, DeleteOptions, Write, WriteOptions
 from kubeloop.meta import Conflict, NotFound, ObjectMeta, Unstructured
 
@@ -129,6 +129,20 @@ async def test_a_pod_with_a_grace_period_goes_on_existing_and_one_without_is_gon
     await client.delete(Pod, "a", grace_period=30)
     await client.delete(Pod, "a", grace_period=0)
     assert told.lines == ["create a", "delete a", "delete a (gone)"]
+
+
+async def test_a_namespace_lives_until_its_spec_has_no_finalizer(client: Client, told: Told, namespace: str) -> None:
+    name = f"{namespace}-ends"
+    await client.create(Namespace(metadata=ObjectMeta(name=name)))
+    answered = await client.delete(Namespace, name)
+    assert isinstance(answered, Namespace)
+    assert answered.spec.finalizers == ["kubernetes"]
+    assert told.lines == [f"create {name}", f"delete {name}"]
+    await client.patch(Namespace, name, {"metadata": {"labels": {"seen": "yes"}}})
+    assert told.lines[2:] == [f"patch {name}"]
+    await client.transport.request(
+        "PUT", f"/api/v1/namespaces/{name}/finalize", body=b'{"metadata":{"name":"%s"},"spec":{"finalizers":[]}}' % name.encode()
+    )
 
 
 async def test_writes_of_kinds_without_a_class_are_told_alike(client: Client, told: Told, namespace: str) -> None:

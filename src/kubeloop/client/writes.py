@@ -10,7 +10,7 @@ import msgspec
 
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import WriteOptions
-from kubeloop.meta import Resource, Status
+from kubeloop.meta import GroupVersionKind, Resource, Status
 from kubeloop.meta.resource import source_of
 
 log = logging.getLogger("kubeloop.client")
@@ -44,13 +44,16 @@ class Write(msgspec.Struct, frozen=True, gc=False):
         """Whether the write ended the object's life: a deletion that waits for nothing, or a change that took its last finalizer.
 
         A server deletes an object that is marked so as soon as it has no finalizer and no grace period left
-        (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers).
+        (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers);
+        a namespace, as soon as it has none in ``spec`` either (pkg/registry/core/namespace/storage, ShouldDeleteNamespaceDuringUpdate).
         """
         if self.document is None:
             return True
         metadata = _MARKS.decode(self.document).metadata
         if not metadata.deletion_timestamp:
             return self.verb == "delete"
+        if self.mapping.gvk == _NAMESPACE and _NAMESPACE_MARKS.decode(self.document).spec.finalizers:
+            return False
         return not metadata.finalizers and not metadata.deletion_grace_period_seconds
 
 
@@ -64,7 +67,17 @@ class _Marked(msgspec.Struct):
     metadata: _Marks
 
 
+class _Finalized(msgspec.Struct):
+    finalizers: list[str] | None = None
+
+
+class _MarkedNamespace(msgspec.Struct):
+    spec: _Finalized
+
+
 _MARKS = msgspec.json.Decoder(_Marked)
+_NAMESPACE_MARKS = msgspec.json.Decoder(_MarkedNamespace)
+_NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 Listener: TypeAlias = Callable[[Write], object]
 
