@@ -14,7 +14,7 @@ from kubeloop.cache.head import Head, HeadReader, Shared
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
-from kubeloop.timing import FakeClock
+from kubeloop.timing import Clock, FakeClock
 from tests.cache.source import Source, until
 
 
@@ -104,10 +104,13 @@ class Recorder:
 
 
 @asynccontextmanager
-async def resumed(client: Client, clock: FakeClock, version: str, policy: WatchPolicy | None = None) -> AsyncIterator[Recorder]:
+async def resumed(
+    client: Client, clock: Clock, version: str, *, namespace: str | None = None, labels: dict[str, str] | None = None
+) -> AsyncIterator[Recorder]:
     """A list and watch that begins from a state at ``version``."""
     recorder = Recorder()
-    listwatch = ListWatch(client, Scope.of(ConfigMap), None, clock, random.Random(1), policy)
+    scope = Scope.of(ConfigMap, namespace=namespace, labels=labels)
+    listwatch = ListWatch(client, scope, namespace, clock, random.Random(1))
     task = asyncio.create_task(listwatch.run(recorder, version))
     try:
         yield recorder

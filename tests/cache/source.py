@@ -22,6 +22,12 @@ def status(code: int, reason: str, message: str = "", causes: list[JSON] | None 
     return body | {"message": message or reason} | ({"details": {"causes": causes}} if causes else {})
 
 
+def refuse(body: JSON) -> web.Response:
+    """A Status as an answer; the time that it names stands in the header too, as Kubernetes does it."""
+    seconds = body.get("details", {}).get("retryAfterSeconds")
+    return web.json_response(body, status=body["code"], headers={"Retry-After": str(seconds)} if seconds else {})
+
+
 @dataclass
 class Source:
     """Objects by name (all in namespace ``default``), the events so far, and what to do wrong next."""
@@ -158,7 +164,7 @@ class Source:
         if isinstance(fault, bytes):
             return web.Response(body=fault, content_type="application/json")
         if fault is not None:
-            return web.json_response(fault, status=fault["code"])
+            return refuse(fault)
         await self.lists.wait()
         return self._list(query)
 
@@ -166,7 +172,7 @@ class Source:
         if version <= self.version:
             return self._list({"limit": "1"})
         too_large = status(504, "Timeout", f"Too large resource version: {version}, current: {self.version}")
-        return web.json_response(too_large, status=504)
+        return refuse(too_large)
 
     def _list(self, query: dict[str, str]) -> web.Response:
         items = sorted(self.objects.items())
@@ -189,7 +195,7 @@ class Source:
         if fault is None and since < self.compacted:
             fault = status(410, "Expired", f"too old resource version: {since}")
         if fault is not None:
-            return web.json_response(fault, status=fault["code"])
+            return refuse(fault)
         frames: list[JSON | bytes | None] = []
         for version, kind, obj in self.events:
             if version > since and version not in self.hidden:
@@ -204,7 +210,7 @@ class Source:
         )
         fault = self.stream_faults.pop(0) if self.stream_faults else None if self.streams else invalid
         if fault is not None:
-            return web.json_response(fault, status=fault["code"])
+            return refuse(fault)
         if self.stream_frames is not None:
             frames, self.stream_frames = self.stream_frames, None
             return await self._send(request, [*frames])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import random
 from typing import Any
@@ -124,24 +123,36 @@ async def test_pauses_between_failures_grow_from_800_ms_to_30_s_and_are_forgotte
         def random(self) -> float:
             return 0.0
 
-    source.list_faults = [status(500, "InternalError")] * 8
-    times = [clock.now()]
-    async with Informers(api, clock=clock, rng=Fixed(1), policy=LISTS) as informers:
-        informers.of(ConfigMap)
-        while len(times) < 8:
-            await until(lambda: len(source.requests) == len(times) and clock.waiting)
-            await passing(clock, lambda: len(source.requests) == len(times) + 1, step=0.1)
-            times.append(clock.now())
-    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert pauses == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0], abs=0.15)
+    source.list_faults = [status(500, "InternalError")] * 9
+    told: list[Exception] = []
+    async with Informers(api, clock=clock, rng=Fixed(1), policy=WatchPolicy(watch_list=False, on_error=told.append)) as informers:
+        maps = informers.of(ConfigMap)
+        for number, pause in enumerate([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], start=1):
+            await until(lambda n=number: len(told) == n and clock.waiting == 1)
+            await clock.advance(pause - 0.2)
+            assert len(source.requests) == number
+            await clock.advance(0.21)
+        await until(lambda: len(told) == 9 and clock.waiting == 1)
+        await clock.advance(30)
+        await until(lambda: maps.synced and source.watches == 1)
+        await clock.advance(121)
+        source.error_event(status(500, "InternalError"))
+        await paused(source, clock)
+        await clock.advance(0.801)
+        await until(lambda: len(source.asked("list", "limit")) == 11)
 
 
 async def test_a_custom_backoff_can_be_given_A13(source: Source, api: Client, clock: FakeClock) -> None:
     source.list_faults = [status(500, "InternalError")] * 3
-    policy = WatchPolicy(watch_list=False, backoff=lambda: Backoff(initial=100.0, factor=1.0, jitter=0.0, cap=100.0, clock=clock))
+    told: list[Exception] = []
+
+    def backoff() -> Backoff:
+        return Backoff(initial=100.0, factor=1.0, jitter=0.0, cap=100.0, clock=clock)
+
+    policy = WatchPolicy(watch_list=False, backoff=backoff, on_error=told.append)
     async with informing(api, clock, policy) as (maps, _):
         for number in (1, 2, 3):
-            await until(lambda n=number: len(source.requests) == n and clock.waiting == 1)
+            await until(lambda n=number: len(told) == n and clock.waiting == 1)
             await clock.advance(99)
             assert len(source.requests) == number
             await clock.advance(1)

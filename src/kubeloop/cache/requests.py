@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.cache.scope import Scope
-from kubeloop.client import Client, WatchOptions
+from kubeloop.client import Client, ListOptions, WatchOptions
 from kubeloop.client.options import Match
 from kubeloop.meta import ConfigError
 from kubeloop.transport import Stream
@@ -35,7 +35,7 @@ class Requests:
         options = msgspec.structs.replace(
             self._lists, limit=limit, resource_version=None if token or not version else version, continue_token=token, match=match
         )
-        return self._client.transport.stream("GET", await self._path(), query=options.query(), accept=self._scope.keep.accept_list)
+        return await self._get(options, self._scope.keep.accept_list)
 
     async def watch(self, version: str, seconds: int, *, initial: bool) -> Request:
         """From ``version`` on; ``initial``: the state at it, or at a later one, first."""
@@ -46,7 +46,11 @@ class Requests:
             timeout_seconds=seconds,
             send_initial_events=initial,
         )
-        return self._client.transport.stream("GET", await self._path(), query=options.query(), accept=self._scope.keep.accept)
+        return await self._get(options, self._scope.keep.accept)
+
+    async def _get(self, options: ListOptions | WatchOptions, accept: str) -> Request:
+        # Not repeated below: what a refusal means, and how long to wait, the reflector decides, and says so at once.
+        return self._client.transport.stream("GET", await self._path(), query=options.query(), accept=accept, retry=False)
 
     async def _path(self) -> str:
         mapping = await self._client.mapping(self._scope.kind)

@@ -144,13 +144,16 @@ class Transport:
         content_type: str = "application/json",
         accept: str = "application/json",
         headers: Mapping[str, str] | None = None,
+        retry: bool = True,
     ) -> AbstractAsyncContextManager[Stream]:
         """Send and hand over the body as it comes, uncompressed. Leaving the block frees the socket at once.
+
+        ``retry`` False: the first answer counts, also 429 and 503: for callers that have a back-off of their own.
 
         Raises:
             ApiError, TransportError: as ``request``; ``TransportError`` also while chunks are read. A broken stream is never repeated here.
         """
-        return self._stream(method, path, query, body, content_type, accept, {"Accept-Encoding": "identity", **(headers or {})})
+        return self._stream(method, path, query, body, content_type, accept, {"Accept-Encoding": "identity", **(headers or {})}, retry)
 
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""
@@ -167,9 +170,17 @@ class Transport:
 
     @asynccontextmanager
     async def _stream(
-        self, method: str, path: str, query: Query | None, body: bytes | None, content_type: str, accept: str, headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        query: Query | None,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        headers: Mapping[str, str],
+        retry: bool,
     ) -> AsyncIterator[Stream]:
-        answer, _ = await self._send(method, path, query, body, content_type, accept, headers, read=False)
+        answer, _ = await self._send(method, path, query, body, content_type, accept, headers, read=False, retry=retry)
         try:
             if answer.coding != "identity":
                 raise TransportError(
@@ -192,6 +203,7 @@ class Transport:
         headers: Mapping[str, str] | None,
         *,
         read: bool,
+        retry: bool = True,
     ) -> tuple[Answer, bytes]:
         """An answer below 400, after as many tries as it took; with its body if ``read``. The caller closes it."""
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
@@ -202,7 +214,7 @@ class Transport:
                 if self._limiter is not None:
                     await self._limiter.take()
                 sent = await self._headers(content_type if body is not None else "", accept, headers)
-                last = attempt >= self._max_retries
+                last = attempt >= self._max_retries or not retry
                 try:
                     answer, content = await self._try(method, target, sent, body, asked, read=read)
                 except TransportError as error:
