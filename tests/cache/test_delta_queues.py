@@ -205,7 +205,7 @@ def test_in_order_a_deletion_of_an_object_that_nobody_knows_is_told() -> None:
 
 
 def test_in_order_a_list_a_resync_and_a_bookmark_are_one_delta_each() -> None:
-    """[D50]"""
+    """Each is popped alone: there are no batches that would have to be bounded or kept apart. [D50, D53]"""
     deltas: list[Delta] = [Replaced((head("a", 1), head("b", 2)), "3"), Resync(None), Bookmark("4")]
     line = Line(DeltaQueue).push(*deltas)
     assert [line.queue.pop() for _ in range(3)] == deltas

@@ -32,6 +32,7 @@ def config(name: str | None, version: str | None = "50", **metadata: Any) -> dic
 async def test_an_event_whose_object_has_no_name_is_skipped_and_the_next_one_counts(
     source: Source, api: Client, clock: FakeClock, broken: dict[str, Any]
 ) -> None:
+    """[D54]"""
     async with informers_of(api, clock) as informers:
         maps = informers.of(ConfigMap)
         seen = everything(maps)

@@ -231,7 +231,7 @@ def test_an_index_on_an_unknown_name_is_an_error() -> None:
 def test_an_index_function_that_raises_is_reported_and_the_object_is_stored_and_in_the_other_indexes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """[X8]"""
+    """A write never fails half: the object is stored and told, the other objects and indexes notice nothing. [E65, X8]"""
 
     def fails(pod: Unstructured) -> str:
         if pod.metadata.name == "b":
