@@ -59,12 +59,13 @@ class TestAgainstAServer:
             pytest.param({"labels": "number in (1,2)"}, id="label selector as text"),
             pytest.param({"labels": parse_label_selector("number in (1,2)")}, id="parsed label selector"),
             pytest.param(
-                {"labels": "app=web", "fields": "metadata.name!=m0,metadata.name!=m3,metadata.name!=m4"}, id="field selector as text"
+                {"labels": "app=web", "field_selector": "metadata.name!=m0,metadata.name!=m3,metadata.name!=m4"},
+                id="field selector as text",
             ),
             pytest.param(
                 {
                     "labels": "app",
-                    "fields": parse_field_selector("metadata.name!=m0,metadata.name!=m3,metadata.name!=m4,metadata.name!=other"),
+                    "field_selector": parse_field_selector("metadata.name!=m0,metadata.name!=m3,metadata.name!=m4,metadata.name!=other"),
                 },
                 id="parsed",
             ),
