@@ -79,6 +79,16 @@ async def test_rich_prints_it_as_a_table_and_notebooks_as_html(api: Client, cloc
     assert page.count("<tr>") == 2
 
 
+async def test_a_narrow_terminal_hides_no_column(api: Client, clock: FakeClock) -> None:
+    informers = informers_of(api, clock)
+    informers.of(ConfigMap, namespace=["shop", "warehouse"], labels="app=web").on_event(added=print, name="scheduler")
+    written = io.StringIO()
+    Console(file=written, width=80).print(informers.describe())
+    first = written.getvalue().splitlines()[0]
+    assert first.split() == list(informers.describe().headings)
+    assert "…" not in written.getvalue()
+
+
 async def test_what_comes_from_outside_is_escaped_in_html(api: Client, clock: FakeClock) -> None:
     informers = informers_of(api, clock)
     informers.of(ConfigMap).on_event(added=print, name="<script>alert(1)</script>")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kubeloop.cache.stats import HandlerStats, InformerStats
 
@@ -53,13 +53,17 @@ class Description:
     __repr__ = __str__
 
     def __rich__(self) -> Table:
-        from rich.box import SIMPLE_HEAD
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=SIMPLE_HEAD, header_style="bold")
+        table = Table(box=None, header_style="bold underline", padding=(0, 1, 0, 0), pad_edge=False)
         for heading in self.headings:
-            table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
+            # Numbers stay whole; the rest goes over several lines where a terminal is narrow.
+            number = heading in ("OBJECTS", "EVENTS", "LAG")
+            justify: Literal["right", "left"] = "right" if heading in _NUMERIC else "left"
+            table.add_column(
+                heading, justify=justify, no_wrap=number, overflow="fold", min_width=None if number else 10 if heading == "KIND" else 6
+            )
         for stats, row in zip(self.stats, self.rows(), strict=True):
             styles = _styles(stats)
             table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, self.headings, strict=True)))
