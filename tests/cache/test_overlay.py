@@ -99,6 +99,16 @@ def start(world: World) -> None:
             id="an old list does not bring a deleted object back",
         ),
         pytest.param([lambda w: w.wrote(A1, "create")], ["a@11"], id="a write before the first list is shown"),
+        pytest.param(
+            [start, lambda w: w.deleted("a", "u1", "11"), lambda w: w.changed(A2)],
+            ["a@12"],
+            id="an object that looked ended, and goes on, is shown again with its next state",
+        ),
+        pytest.param(
+            [start, lambda w: w.deleted("a", "u1", "11"), lambda w: w.listed([A2], "12")],
+            ["a@12"],
+            id="the same when a list shows that state",
+        ),
     ],
 )
 def test_what_readers_see(steps: list[Step], shown: list[str]) -> None:

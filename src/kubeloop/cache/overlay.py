@@ -53,12 +53,16 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """An object that an own write ended. ``floor``: a version that it had; its end is later."""
+    """An object that an own write ended.
+
+    ``floor``: a version that it had; its end is later. ``last``: the version of its last state, if the server's answer said it.
+    """
 
     namespace: str
     name: str
     uid: str
     floor: int
+    last: int | None
     since: float
     expected: bool
 
@@ -78,7 +82,8 @@ class Overlay:
         A write is laid over until the watch of its namespace has reached its version, in whatever way: an event of any object, a bookmark,
         or a list. Versions of one resource are compared as numbers (KEP-5504). A write that comes late, when the watch is past it,
         changes nothing; so it hides neither a later state nor an object made anew under the name.
-        A deleted object is known by its uid, and stays hidden until the watch saw the deletion.
+        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. One that goes on to exist, against what
+        the server's answer looked like, is shown again with its next state.
         A server that lost its history (a list at a lower version than was seen) ends all of it.
 
     Not guaranteed
@@ -147,10 +152,10 @@ class Overlay:
         if not uid or seen(uid) or uid in self.dead:
             return
         floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
-        expected = bool(floors)
+        last, expected = decimal(version), bool(floors)
         if before is not None and before.uid == uid:
             self._drop(before)
-        self.dead[uid] = Dead(namespace, name, uid, max([*floors, decimal(version) or 0]), self._clock.now(), expected)
+        self.dead[uid] = Dead(namespace, name, uid, max([*floors, last or 0]), last, self._clock.now(), expected)
         self._wake()
 
     def _known(self, there: Head | None, before: Written | None, head: Head, version: int | None) -> bool:
@@ -191,7 +196,7 @@ class Overlay:
 
     def told(self, head: Head, *, deleted: bool) -> None:
         """An event of one object was applied."""
-        if deleted:
+        if deleted or self._lives(head):
             self.dead.pop(head.uid, None)
         written = self.written.get((head.namespace, head.name))
         if written is not None and written.version is None:
@@ -219,7 +224,8 @@ class Overlay:
         feed = self._feeds[namespace if self._apart else None]
         for dead in [each for each in self.dead.values() if self._feed(each.namespace) is feed]:
             head = self._store.get(dead.namespace, dead.name)
-            if number is not None and 0 < dead.floor < number and (head is None or head.uid != dead.uid):
+            ended = number is not None and 0 < dead.floor < number and (head is None or head.uid != dead.uid)
+            if ended or (head is not None and head.uid == dead.uid and self._lives(head)):
                 del self.dead[dead.uid]
         self._settle()
 
@@ -252,6 +258,11 @@ class Overlay:
 
     def _all(self) -> list[Written | Dead]:
         return [*self.written.values(), *self.dead.values()]
+
+    def _lives(self, head: Head) -> bool:
+        """Whether it has a state after the one that was taken for its last."""
+        dead = self.dead.get(head.uid)
+        return dead is not None and dead.last is not None and (decimal(head.resource_version) or 0) > dead.last
 
     def _feed(self, namespace: str) -> _Feed:
         return self._feeds[namespace if self._apart else None]

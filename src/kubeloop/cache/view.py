@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -96,10 +97,12 @@ class View(Generic[R]):
         self.reads += 1
         with self._store.lock:
             heads = self._store.by_index(name, value)
-            corrections = self._corrections(None)
-            if corrections is None or self._overlay is None:
+            overlay = self._overlay
+            if overlay is None or not overlay.active:
                 return heads
-            return corrections.of(heads, self._overlay.shown.by_index(name, value))
+            # Each answer is asked about, not each own write: there may be thousands of those in flight, and few answers.
+            both = chain(heads, overlay.shown.by_index(name, value))
+            return [head for head in both if overlay.over(head.namespace, head.name) is head]
 
     def range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
         self.reads += 1
