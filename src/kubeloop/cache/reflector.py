@@ -87,19 +87,23 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
 
     ::
 
-                       +----- not streamed: same round -----+
-                       |                                    v
-        begin ---> [ Stream ]                            [ List ] <--+ next page; 410 between two pages: whole, at once
-            \\          | everything shown                   |   +----+ 410, too large: at the newest, at once
-             \\         v                                    v last page
-              \\    [ Install ] <----------------------------+
-               \\      |     \\ was listed
-        resume  \\     | was streamed
-                 \\    v       v
-                  \\ [ Follow ] [ Watch ] <--+ closed, broken, silent: at once; refused, 429, internal: after a pause
-                   \\---------->    |    +---+
-                                   v any other failure: after a pause
-                        Stream, or List where streams do not work
+        begin
+          |
+          v      not streamed
+        Stream -----------------> List <--+ next page; once more, whole or at the newest
+          |                        |  +---+
+          | everything shown       | last page
+          +-------> Install <------+
+                     |   |
+            streamed |   | listed                     begin with resume_from
+                     v   v                                      |
+                Follow   Watch <--------------------------------+
+                     |   |  ^ again: closed, broken, silent, refused, 429, internal error
+                     |   +--+
+                     +---+
+                         | any other failure, after a pause
+                         v
+                   Stream, or List where nothing is streamed
 
     ========= ========================================= ==========================================================================
     step      outcome                                   next
@@ -108,7 +112,7 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
     Stream    nothing listens, 429                      Stream, after a pause
     Stream    410, too large (first time)               Stream at the newest, at once
     Stream    ended early                               Stream, after a pause; from the third in a row on: List, for good
-    Stream    silent, or closed within 1 s, or too old  List in the same round
+    Stream    silent, or closed at once without events  List in the same round
     Stream    not understood (400, 405, 422 ...)        List, for good
     Stream    any other failure                         List in the same round
     List      page with a token                         List, the next page
