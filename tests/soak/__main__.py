@@ -60,7 +60,7 @@ async def server(settings: Settings, clock: HurriedClock) -> AsyncIterator[tuple
 async def soak(settings: Settings) -> list[str]:
     """What is wrong; the first finding ends it."""
     # A real server does not hurry, so time may not run so fast that its answers seem to fail to come.
-    clock, rng, tasks = HurriedClock(20.0 if settings.real else 100.0), random.Random(settings.seed), asyncio.all_tasks()
+    clock, rng, tasks = HurriedClock(10.0 if settings.real else 100.0), random.Random(settings.seed), asyncio.all_tasks()
     progress, memory = Progress(settings.events), Memory()
     deadline = time.monotonic() + settings.minutes * 60 if settings.minutes else float("inf")
     async with server(settings, clock) as (side, namespaces):
