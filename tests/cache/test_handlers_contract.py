@@ -249,7 +249,9 @@ async def test_a_handler_cannot_wait_for_its_own_end(source: Source, api: Client
     assert errors == ["handler selfish waits for its own end; let it return, and wait elsewhere"]
 
 
-async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_so(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_so(
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """[F80] [F81] [X7]"""
     informers = informers_of(api, clock)
     maps = informers.of(ConfigMap)
@@ -267,7 +269,8 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
         await until(lambda: source.watches == 1)
     assert [*states, maps.stopped] == [False, False, True]
     with pytest.raises(InformerStopped, match="the informer of configmaps in all namespaces has stopped; handlers must be added before"):
-        maps.on_event(added=lambda _: None)
+        maps.on_event(added=lambda _: None, name="late")
+    assert "handler late was not added: the informer of configmaps in all namespaces has stopped" in caplog.text
     await maps.stop()
     with pytest.raises(InformerStopped):
         await informers.wait_synced()

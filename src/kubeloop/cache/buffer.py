@@ -62,8 +62,8 @@ class Buffer(Generic[R]):
     Guarantees
         Every event is taken once, in the order of its coming; a replay stands where it was put, what came after it comes after it.
         With ``merging`` a change of an object whose last change still waits becomes one with it where that loses nothing but states in
-        between (see ``merge``); at most two changes of an object wait then, between two replays. The order of the changes of one object
-        holds, that between different objects does not.
+        between (see ``merge``): at most two changes of an object wait then, unless it was found made anew or a replay stands between. The
+        order of the changes of one object holds, that between different objects does not.
     """
 
     def __init__(self, *, merging: bool = False) -> None:

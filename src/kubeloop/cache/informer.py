@@ -148,6 +148,7 @@ class Informer(Generic[R]):
             InformerStopped: nobody would ever call them.
         """
         if self.stopped:
+            _log.warning("handler %s was not added: the informer of %s has stopped", name or "without a name", self.what)
             raise InformerStopped(f"the informer of {self.what} has stopped; handlers must be added before")
         period = self.resync if resync is None else resync
         calls = Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
