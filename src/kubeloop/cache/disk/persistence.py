@@ -67,7 +67,8 @@ class Persistence:
         That other kinds hold no secrets: the folder is for this user alone (0700, files 0600), and is not encrypted.
 
     Cost
-        For 100,000 Pods about 55 MB; saving and loading each give the loop back to others every 2,000 objects.
+        For 100,000 Pods 63 MB; saving and loading each take 0.3 s and let others run every 1,000 objects. Installing what was loaded is
+        one step, as after a list.
     """
 
     def __init__(self, client: Client, folder: Path, clock: Clock, *, every: float = EVERY, secrets: bool = False) -> None:

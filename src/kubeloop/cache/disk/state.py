@@ -16,8 +16,8 @@ from kubeloop.cache.head import Head, HeadReader
 
 T = TypeVar("T")
 
-#: Objects in a record, and so between two turns of other tasks: about 5 ms.
-SLICE = 2000
+#: Objects in a record, and so between two turns of other tasks: 2 ms or so.
+SLICE = 1000
 
 
 class Stamp(Struct, frozen=True):
