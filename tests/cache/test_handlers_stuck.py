@@ -137,3 +137,33 @@ async def test_a_handler_that_goes_on_although_it_was_cancelled_holds_up_the_end
         free.set()
         await asyncio.wait({task}, timeout=5)
         assert events == ["a"], "what waited for it is dropped even so [X3]"
+
+
+class WorkingClock(FakeClock):
+    """Time passes while a plain function works, without a turn of the loop."""
+
+    def work(self, seconds: float) -> None:
+        self._move_to(self.now() + seconds)
+
+
+async def test_others_have_their_turn_between_the_calls_of_a_plain_handler_that_takes_long(source: Source, api: Client) -> None:
+    working = WorkingClock()
+    for number in range(20):
+        source.put(f"m{number}")
+    told = 0
+
+    def long(event: Event[ConfigMap]) -> None:
+        nonlocal told
+        told += 1
+        working.work(0.003)
+
+    async with informers_of(api, working) as informers:
+        maps = informers.of(ConfigMap)
+        await informers.wait_synced()
+        registration = maps.on_event(added=long)
+        most, before = 0, 0
+        while not registration.synced:
+            await asyncio.sleep(0)
+            most, before = max(most, told - before), told
+    assert told == 20
+    assert most == 3, "no more than fit into five milliseconds"

@@ -27,8 +27,9 @@ WARN_AT = 10_000
 STUCK = 30.0
 #: ... and again after each of these.
 STUCK_AGAIN = 300.0
-#: Events handled before other tasks get their turn.
+#: Events handled before other tasks get their turn, and seconds after which they get it sooner.
 TURN = 100
+TURN_SECONDS = 0.005
 
 _log = logger_with_context("kubeloop.cache")
 
@@ -231,8 +232,8 @@ class Registration(Generic[R]):
             self._progress.notify()
 
     async def _drain(self, about: Callable[[str], None]) -> None:
-        turn = 0
         buffer, meter, now, handlers = self._buffer, self.meter, self._clock.now, self._handlers
+        turn, since = 0, now()
         while not self._removed:
             try:
                 event = buffer.take()
@@ -274,9 +275,9 @@ class Registration(Generic[R]):
                 else:
                     meter.key = ""
             turn += 1
-            if turn >= TURN:
-                turn = 0
+            if turn >= TURN or meter.began - since > TURN_SECONDS:
                 await asyncio.sleep(0)
+                turn, since = 0, now()
         if self._warn_at > WARN_AT and buffer.changes < WARN_AT // 2:
             self._warn_at = WARN_AT
 
