@@ -131,7 +131,7 @@ class World:
 
     async def __aenter__(self) -> Self:
         await self.proxy.__aenter__()
-        self._client = Client(Transport(self.proxy.config(self._side.config)))
+        self._client = Client(Transport(self.proxy.config(self._side.config), clock=self._clock))
         self._informers = Informers(self._client, clock=self._clock, rng=random.Random(self._rng.random()))
         self._make_views()
         await self._informers.__aenter__()
