@@ -16,7 +16,7 @@ from kubeloop.meta import kind_info
 
 
 class OwnWrites:
-    """A listener of ``client.on_write`` for one informer.
+    """The writes of a client, as they concern one informer.
 
     Guarantees
         What is laid over has the form that the informer keeps (``fields``, ``transform``, metadata only), and its indexes.
@@ -37,9 +37,12 @@ class OwnWrites:
         self._known = (lambda _: False) if selects else deletions.knows
         self._reader = reader
 
-    def __call__(self, write: Write) -> None:
-        if write.mapping.gvk != self._kind or (self._namespaces and write.namespace not in self._namespaces):
-            return
+    def concern(self, write: Write) -> bool:
+        """Whether it is of the informer's kind and namespaces."""
+        return write.mapping.gvk == self._kind and (not self._namespaces or write.namespace in self._namespaces)
+
+    def lay(self, write: Write) -> None:
+        """Lay one over that is of concern."""
         document = write.document
         if document is None or write.gone:
             self._overlay.ended(write.namespace, write.name, write.uid, write.resource_version, self._known)

@@ -60,9 +60,10 @@ class Readers(Generic[R]):
 
     def wrote(self, write: Write) -> None:
         """The client has written something, of whatever kind."""
-        with self._store.lock:
-            self._moved()
-            self._own_writes(write)
+        if self._own_writes.concern(write):
+            with self._store.lock:
+                self._moved()
+                self._own_writes.lay(write)
 
     def told(self, head: Head, *, deleted: bool) -> None:
         """One change was applied."""
