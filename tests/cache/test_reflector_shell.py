@@ -290,7 +290,7 @@ async def test_leaving_during_a_pause_ends_it_at_once_B24_X5(source: Source, api
     source.stream_faults = [status(429, "TooManyRequests")]
     async with asyncio.timeout(2):
         async with informing(api, clock):
-            await until(lambda: clock.waiting == 1)
+            await paused(source, clock)
     assert clock.waiting == 0
 
 
@@ -316,7 +316,7 @@ async def test_a_429_event_is_honoured_with_the_time_that_it_names(source: Sourc
     async with informed(api, clock, LISTS):
         await until(lambda: source.watches == 1)
         source.error_event(status(429, "TooManyRequests") | {"details": {"retryAfterSeconds": 90}})
-        await paused(source, clock)
+        await until(lambda: not source.watches and clock.next_due == 90)
         await clock.advance(89)
         assert len(source.asked("watch", "limit")) == 1
         await clock.advance(1)

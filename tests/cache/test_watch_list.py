@@ -165,7 +165,7 @@ async def test_a_429_that_names_a_time_is_not_tried_again_before_it_C38(source: 
     refusal["details"] = {"retryAfterSeconds": 60}
     source.stream_faults = [refusal]
     async with informing(api, clock) as (maps, _):
-        await until(lambda: clock.waiting == 1)
+        await until(lambda: maps.failure is not None and clock.waiting == 1)
         await clock.advance(59)
         assert len(source.requests) == 1
         await clock.advance(1)

@@ -48,9 +48,12 @@ async def test_timers_of_one_time_run_in_the_order_in_which_they_were_set() -> N
     clock.call_later(1, lambda: calls.append("second"))
     cancelled.cancel()
     assert clock.waiting == 2
-    await clock.advance(1)
+    await clock.advance(0.25)
+    assert clock.next_due == 0.75
+    await clock.advance(0.75)
     assert calls == ["first", "second"]
     assert clock.waiting == 0
+    assert clock.next_due is None
 
 
 async def test_a_cancelled_sleeper_leaves_nothing_behind() -> None:

@@ -71,6 +71,12 @@ class FakeClock:
         """How many timers and sleepers are pending."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
+    @property
+    def next_due(self) -> float | None:
+        """Seconds until the first pending timer or sleeper is due; None if nothing is pending."""
+        dues = [due for due, _, timer in self._timers if timer.callback is not None]
+        return min(dues) - self._now if dues else None
+
     async def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass, waking everything that becomes due on the way."""
         until = self._now + seconds
