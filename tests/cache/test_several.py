@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from inspect import signature
 
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver import refusals
-from kubeloop.cache import Event, InformerStopped
+from kubeloop.cache import Event, Informers, InformerStopped
+from kubeloop.cache.informers import InformerOptions
 from kubeloop.cache.several import MulticlusterInformers, UnknownCluster
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, Forbidden, ObjectKey, ObjectMeta
@@ -187,3 +189,8 @@ async def test_one_server_under_two_names_is_two_clusters(client: Client, namesp
         await until(lambda: len(told) == 2)
         assert sorted(told) == [ObjectKey("one", namespace, "mine"), ObjectKey("other", namespace, "mine")]
         assert [cluster for cluster, _ in maps.lister.heads()] == ["one", "other"]
+
+
+def test_what_one_clusters_informers_can_be_told_those_of_several_can_be_told() -> None:
+    own = [name for name in signature(Informers.of).parameters if name not in ("self", "kind")]
+    assert sorted(InformerOptions.__annotations__) == sorted(own)
