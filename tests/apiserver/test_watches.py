@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from kubeloop.apiserver import watch_cache
+from kubeloop.apiserver import watch_cache, watching
+from kubeloop.apiserver.options import ListOptions
+from kubeloop.apiserver.reading import Reader
+from kubeloop.apiserver.selection import Selection
+from kubeloop.apiserver.watching import Form, Watcher, WatchParts
+from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import FakeClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, PARTIAL, TABLE, Api, running_api
 
@@ -160,3 +166,29 @@ async def test_a_watch_that_its_client_leaves_frees_its_place(api: Api) -> None:
     async with asyncio.timeout(5):
         while cache.subscriptions("/registry/core/configmaps/"):
             await asyncio.sleep(0.005)
+
+
+async def test_a_bookmark_does_not_overtake_changes_that_came_while_the_client_took_its_time() -> None:
+    """Whoever is cut off after such a bookmark, and resumes from it, would never see them."""
+    clock = FakeClock()
+    async with running_api(clock) as api:
+        server, start = api.server.api, (await api.create("start")).version
+        resource = server.registry.get(GroupVersionResource("", "v1", "configmaps"))
+        assert resource is not None
+        parts = WatchParts(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
+        options = ListOptions(resource_version=start, watch=True, allow_bookmarks=True)
+        frames = Watcher(resource, "", options, Selection(resource, "", ""), Form(), parts).frames()
+        following = asyncio.ensure_future(anext(frames))
+        await api.create("a")
+        found = [await following]  # and now the client takes its time
+        made = (await api.create("b")).version
+        await clock.advance(watching.BOOKMARK_EVERY)
+        following = asyncio.ensure_future(anext(frames))
+        while not following.done():
+            await clock.advance(1)
+        found.append(await following)
+        shown = seen([json.loads(line) for frame in found for line in frame.splitlines()])
+        assert shown[1] == ("ADDED", "b", made)
+        following = asyncio.ensure_future(anext(frames, b""))
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

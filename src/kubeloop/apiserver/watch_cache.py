@@ -110,6 +110,11 @@ class Subscription:
         self._nudged = True
         self._ready.set()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether ``take`` has something to give."""
+        return bool(self._waiting)
+
     async def take(self) -> list[WatchEvent]:
         """Wait for changes and take all of them; an empty list: it ended, or was nudged."""
         while not self._waiting:

@@ -131,7 +131,8 @@ class Watcher:
                 if now >= end:
                     return
                 if now >= bookmark:
-                    newest = max(self._sent, self._parts.cache.revision)
+                    # While the client took its time over the last frame, more may have come: a bookmark must not overtake it.
+                    newest = self._sent if subscription.waiting else max(self._sent, self._parts.cache.revision)
                     if self._options.allow_bookmarks and newest > self._told:
                         yield self._bookmark(newest)
                     bookmark = self._next_bookmark(end)
