@@ -21,14 +21,14 @@ else:
     from backports import zstd
 
 #: Documents held while a list comes in, in bytes; what the first dictionary can see of the list, and what a list needs beside its result.
-HOLD_LISTING = 24 << 20
+HOLD_LISTING = 20 << 20
 #: The same while watching: enough to train on.
 HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
 DICTIONARY_SIZE = 110 << 10
-#: Each dictionary takes about 300 KiB for as long as the cache lives.
-MAX_DICTIONARIES = 8
+#: Each takes about 500 KiB for as long as the cache lives. Eight of them do not stay in a processor's cache: an event then costs 2 us more.
+MAX_DICTIONARIES = 4
 #: A document that comes out this many times larger than the dictionary's own samples did is of another sort.
 POOR = 1.75
 #: After so many of them in a row the next ones are not tried.
