@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -27,14 +29,21 @@ HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
 DICTIONARY_SIZE = 110 << 10
-#: Each takes about 500 KiB for as long as the cache lives. Eight of them do not stay in a processor's cache: an event then costs 2 us more.
+#: Each dictionary takes about 300 KiB. When one more is trained the oldest retires.
 MAX_DICTIONARIES = 4
+#: A new dictionary must make of its samples less than this share of what the present one does, or it is not taken.
+GAIN = 0.8
+#: After a training in vain so many misfits are let pass before the next one; four times as many each time.
+PATIENCE = 1024
 #: A document that comes out this many times larger than the dictionary's own samples did is of another sort.
 POOR = 1.75
 #: After so many of them in a row the next ones are not tried.
 STREAK = 16
 #: Documents that were held are compressed so many at a time, about 2 ms.
 SLICE = 256
+#: Of a retired dictionary's documents so many are packed anew at a time, out of so many that are looked at: about 3 ms.
+MOVE = 128
+LOOK = 4096
 LEVEL = 3
 
 _OPTIONS = {
@@ -47,13 +56,24 @@ _OPTIONS = {
 class Codec:
     """How one blob was made, and how to read it: plain bytes, zstd alone, or zstd with one dictionary."""
 
-    __slots__ = ("_compressor", "_dictionary", "expected")
+    __slots__ = ("__weakref__", "_compressor", "_dictionary", "limit", "retired")
 
     def __init__(self, dictionary: zstd.ZstdDict | None) -> None:
         self._dictionary = None if dictionary is None else dictionary.as_digested_dict
         self._compressor = zstd.ZstdCompressor(options=_OPTIONS, zstd_dict=self._dictionary)
-        #: Size of a blob as a share of its document, as the samples came out.
-        self.expected = 1.0
+        #: A blob that is a larger share of its document than this is a misfit.
+        self.limit = POOR
+        #: Nothing is packed with it any more.
+        self.retired = False
+
+    @property
+    def expected(self) -> float:
+        """Size of a blob as a share of its document, as the samples came out."""
+        return self.limit / POOR
+
+    @expected.setter
+    def expected(self, share: float) -> None:
+        self.limit = POOR * share
 
     @classmethod
     def of(cls, content: bytes | None, expected: float) -> Codec:
@@ -64,7 +84,7 @@ class Codec:
         """
         try:
             codec = cls(None if content is None else zstd.ZstdDict(content))
-        except zstd.ZstdError as error:
+        except (zstd.ZstdError, ValueError) as error:
             raise ValueError(f"not a dictionary: {error}") from None
         codec.expected = expected
         return codec
@@ -92,7 +112,7 @@ class Plain(Codec):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.expected = 1.0
+        self.limit, self.retired = POOR, False
 
     def compress(self, document: bytes | memoryview) -> bytes:
         return bytes(document)
@@ -119,6 +139,17 @@ class Packed(msgspec.Struct, gc=False):
         return blob if blob[:1] == b"{" else self.codec.decompress(blob)
 
 
+class Holder(Protocol):
+    """What has a packed document: a head."""
+
+    @property
+    def packed(self) -> Packed:
+        """The document."""
+
+    def packed_anew(self, packed: Packed) -> None:
+        """The same document, packed otherwise."""
+
+
 class Archive:
     """Packs the documents of one cache.
 
@@ -127,6 +158,8 @@ class Archive:
         dictionary is trained, about 0.1 s.
         A document of an object seen before is packed with the dictionary that fitted its last state; one of a new object with that of
         its neighbour (lists come in namespace order, and the pods of a namespace resemble each other).
+        When what comes no longer fits, as after a rollout, a dictionary is trained on it; if that was in vain, seldomer and seldomer.
+        At most ``MAX_DICTIONARIES``, and one that retires: what was packed with that is packed anew, in slices, and it is freed.
 
     Cost
         About 8 us for a Pod of 8 KB at one thirteenth of its size; 70 ms of a thread for each training. Reading about 13 us.
@@ -138,17 +171,24 @@ class Archive:
         self._held_bytes = 0
         self._hold = HOLD_LISTING
         self._current: Codec | None = None
-        self._codecs = 0
+        self._live: list[Codec] = []
         self._by_namespace: dict[str, Codec] = {}
         self._waiting_namespaces: set[str] = set()
         self._poor = 0
         self._training = False
+        #: Held documents of objects that have changed since: one object that changes often is no population.
+        self._superseded = 0
+        self._patience = PATIENCE
+        self._ignored = 0
+        #: What is in the cache; None: nobody says, and then no dictionary ever retires.
+        self.population: Callable[[], Iterable[Holder]] | None = None
+        self._moving: Iterator[Holder] | None = None
         #: How many of those held are still to be compressed; what comes meanwhile waits for the next dictionary.
         self._releasing = 0
 
     @property
     def dictionaries(self) -> int:
-        return self._codecs
+        return len(self._live) + (self._moving is not None)
 
     @property
     def held_bytes(self) -> int:
@@ -156,24 +196,33 @@ class Archive:
         return self._held_bytes
 
     def pack(self, document: bytes | memoryview, namespace: str = "", before: Packed | None = None) -> Packed:
-        if before is not None and before.codec is not PLAIN:
-            return Packed(before.codec, before.codec.compress(document))
-        if self._poor >= STREAK or self._current is None:
+        if before is not None:
+            codec = before.codec
+            if codec is PLAIN:
+                self._superseded += 1
+            elif not codec.retired:
+                blob = codec.compress(document)
+                if len(blob) <= codec.limit * len(document):
+                    return Packed(codec, blob)
+        if self._current is None or (self._poor >= STREAK and not self._ignored):
             return self._wait(document, namespace)
         codec = self._by_namespace.get(namespace) or self._current
         blob = codec.compress(document)
-        if len(blob) > POOR * codec.expected * len(document) and self._codecs < MAX_DICTIONARIES:
-            self._poor += 1
-            return self._wait(document, namespace)
-        self._poor = 0
-        self._by_namespace[namespace] = codec
-        return Packed(codec, blob)
+        if len(blob) <= codec.limit * len(document):
+            self._poor = 0
+            self._by_namespace[namespace] = codec
+            return Packed(codec, blob)
+        self._poor += 1
+        if self._ignored:
+            self._ignored -= 1
+            return Packed(codec, blob)
+        return self._wait(document, namespace)
 
     def adopt(self, codecs: Iterable[Codec]) -> None:
         """Documents that were packed with these, by an archive of the past, are in the cache."""
         for codec in codecs:
             if codec is not PLAIN:
-                self._codecs += 1
+                self._live.append(codec)
                 self._current = codec
 
     def listing(self) -> None:
@@ -208,23 +257,61 @@ class Archive:
         if self._training:
             return
         self._training = True
-        held = list(self._held)
+        held, current = list(self._held), self._current
         samples = [packed.blob for packed in self._rng.sample(held, min(SAMPLES, len(held)))]
-        known = self._current if self._codecs >= MAX_DICTIONARIES else None
-        in_thread(lambda: known or _trained(samples), self._trained)
+        population = len(held) - self._superseded
+        if current is not None and (self._may_not_grow() or population < SAMPLES // 4):
+            self._trained(current)
+            return
+        in_thread(lambda: _better(_trained(samples), current, samples), self._trained)
+
+    def _may_not_grow(self) -> bool:
+        return self._moving is not None or (self.population is None and len(self._live) >= MAX_DICTIONARIES)
 
     def _trained(self, codec: Codec) -> None:
         self._training = False
-        if codec is not self._current:
-            self._codecs += 1
+        if codec is self._current:
+            self._ignored = self._patience
+            self._patience *= 4
+        else:
+            self._patience = PATIENCE
+            self._live.append(codec)
             self._current = codec
+            if len(self._live) > MAX_DICTIONARIES:
+                self._retire(self._live.pop(0))
         self._release()
+
+    def _retire(self, codec: Codec) -> None:
+        assert self.population is not None
+        codec.retired = True
+        self._by_namespace = {name: other for name, other in self._by_namespace.items() if other is not codec}
+        self._moving = iter(self.population())
+        in_slices(self._move_some)
+
+    def _move_some(self) -> bool:
+        """Pack anew what was packed with a retired dictionary, a few documents at a time."""
+        current = self._current
+        assert self._moving is not None
+        assert current is not None
+        looked = moved = 0
+        for holder in islice(self._moving, LOOK):
+            looked += 1
+            packed = holder.packed
+            if packed.codec.retired:
+                # One new value in the place of the old one, so that readers in other threads have one or the other.
+                holder.packed_anew(Packed(current, current.compress(packed.document())))
+                moved += 1
+                if moved == MOVE:
+                    return True
+        if looked < LOOK:
+            self._moving = None
+        return looked == LOOK
 
     def _release(self) -> None:
         assert self._current is not None
         self._by_namespace.update(dict.fromkeys(self._waiting_namespaces, self._current))
         self._waiting_namespaces.clear()
-        self._poor = 0
+        self._poor = self._superseded = 0
         self._releasing = len(self._held)
         in_slices(self._release_some)
 
@@ -241,6 +328,14 @@ class Archive:
         if not left and self._hold == HOLD_WATCHING:
             self.settle()
         return left > 0
+
+
+def _better(new: Codec, current: Codec | None, samples: list[bytes]) -> Codec:
+    if current is None:
+        return new
+    some = samples[:32]
+    present = sum(len(current.compress(sample)) for sample in some)
+    return new if new.expected * sum(map(len, some)) < GAIN * present else current
 
 
 def _trained(samples: list[bytes]) -> Codec:

@@ -68,6 +68,15 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return parse_time(self._deletion) if self._deletion else None
 
     @property
+    def packed(self) -> Packed:
+        """Its document at rest."""
+        return self._packed
+
+    def packed_anew(self, packed: Packed) -> None:
+        """For the archive: the same document, packed otherwise. Nobody can tell, so the head is still what it was."""
+        msgspec.structs.force_setattr(self, "_packed", packed)
+
+    @property
     def stored_bytes(self) -> int:
         """What its document takes at rest."""
         return len(self._packed.blob)

@@ -46,6 +46,7 @@ class Pipeline(Generic[R]):
         self.store = Store()
         self.queue = scope.queue(self.store)
         self.archive = Archive()
+        self.archive.population = self.store.snapshot
         self._scope = scope
         self._what = what
         self._around = around

@@ -95,7 +95,10 @@ class StateReader:
             match kind:
                 case Record.DICTIONARY:
                     found = _read(_dictionary, payload)
-                    self.codecs.append(Codec.of(found.content, found.expected))
+                    try:
+                        self.codecs.append(Codec.of(found.content, found.expected))
+                    except ValueError as error:
+                        raise Damaged(str(error)) from None
                 case Record.OBJECTS:
                     heads = self._restore(reader, payload)
                     count += len(heads)
