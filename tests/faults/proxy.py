@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import struct
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -38,7 +37,7 @@ class FaultProxy:
         self._listening: asyncio.Server | None = None
         self._reserved: socket.socket | None = None
         self._connections: set[_Connection] = set()
-        self._writers: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
+        self._transports: set[asyncio.WriteTransport] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -129,12 +128,13 @@ class FaultProxy:
             self._listening.close()
         if self._reserved is not None:
             self._reserved.close()
-        for task in self._tasks:
-            task.cancel()
-        for writer in list(self._writers):
-            writer.transport.abort()  # also of what was closed: what a client does not read keeps the socket
+        for _ in range(4):  # connections that are just being made come to light within some turns
+            for task in self._tasks:
+                task.cancel()
+            for transport in self._transports:
+                transport.abort()  # also of what was closed: what a client does not read keeps the socket
+            await asyncio.sleep(0)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -142,7 +142,7 @@ class FaultProxy:
         self._tasks.add(task)
         self.accepted += 1
         connection = _Connection(writer)
-        self._writers.add(writer)
+        self._keep(writer)
         self._connections.add(connection)
         try:
             if self._accepted_most is not None and self.accepted > self._accepted_most:
@@ -150,7 +150,7 @@ class FaultProxy:
             await self._flowing.wait()
             with contextlib.suppress(OSError):
                 up_reader, connection.up = await asyncio.open_connection(*self._target)
-                self._writers.add(connection.up)
+                self._keep(connection.up)
                 async with asyncio.TaskGroup() as both:
                     both.create_task(self._up(reader, connection.up, connection))
                     both.create_task(self._down(up_reader, writer, connection))
@@ -162,6 +162,10 @@ class FaultProxy:
                 cut.brought.pop(connection, None)
             connection.close()
             self._tasks.discard(task)
+
+    def _keep(self, writer: asyncio.StreamWriter) -> None:
+        self._transports = {one for one in self._transports if one.get_extra_info("socket").fileno() >= 0}
+        self._transports.add(writer.transport)
 
     async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection) -> None:
         while data := await reader.read(_CHUNK):

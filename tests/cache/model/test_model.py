@@ -27,10 +27,13 @@ WRITTEN: list[int] = []
 async def play(program: list[Step]) -> list[str]:
     """What is wrong after a program."""
     clock, tasks = HurriedClock(), asyncio.all_tasks()
-    async with InLoopServer(clock=clock, history_revisions=400) as server, World(EmbeddedSide(server, clock), clock, 1) as world:
-        for step in program:
-            await world.do(step)
-        wrong = await world.settle()
+    async with InLoopServer(clock=clock, history_revisions=400) as server:
+        async with World(EmbeddedSide(server, clock), clock, 1) as world:
+            for step in program:
+                await world.do(step)
+            wrong = await world.settle()
+        server.api.break_off()  # what was lost or frozen on the way would be waited for
+        await asyncio.sleep(0)
     WRITTEN.append(world.writes)
     return wrong + await leaks(tasks, clock, world)
 
