@@ -41,8 +41,10 @@ class ContractChecker:
         In the end it was told exactly the states that are there.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, coalescing: bool = False) -> None:
+        """``coalescing``: the handler is registered so, and may be spared states in between: a tombstone may show a newer one."""
         self.name = name
+        self._coalescing = coalescing
         self.states: dict[Key, Seen] = {}
         #: Events by type.
         self.told: Counter[EventType] = Counter()
@@ -115,7 +117,7 @@ class ContractChecker:
         self.tombstones += event.tombstone
         if before is None:
             self._violation(key, f"deleted {now}, but it was never added")
-        elif event.tombstone and now != before:
+        elif event.tombstone and now != before and not (self._coalescing and (now.version > before.version or self.server_forgets)):
             self._violation(key, f"deleted as {now} (tombstone), but the last state told is {before}")
         elif not event.tombstone and now.version <= before.version and not self.server_forgets:
             self._violation(key, f"deleted at {now}, but {before} is newer")

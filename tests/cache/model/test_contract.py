@@ -95,3 +95,11 @@ def test_a_server_that_forgot_may_begin_with_lower_versions_but_not_for_the_same
         checker(event)
     assert len(checker.violations) == 1
     assert "versions must rise" in checker.violations[0]
+
+
+def test_a_coalescing_handler_may_be_spared_the_last_state_before_a_tombstone() -> None:
+    for coalescing in (False, True):
+        checker = ContractChecker("handler", coalescing=coalescing)
+        checker(told(ADDED, ONE))
+        checker(told(DELETED, TWO, TWO, tombstone=True))
+        assert bool(checker.violations) is not coalescing

@@ -242,7 +242,7 @@ class World:
     def _add_handler(self, view: View, step: Step) -> None:
         self._numbers += 1
         slow, coalesce = step.amount % 2 == 1, step.amount % 3 == 2
-        checker = ContractChecker(f"{view.name} {self._numbers}{' slow' * slow}{' coalescing' * coalesce}")
+        checker = ContractChecker(f"{view.name} {self._numbers}{' slow' * slow}{' coalescing' * coalesce}", coalescing=coalesce)
         checker.server_forgets = self._forgetful
         rng = random.Random(step.seed)
 
