@@ -106,7 +106,23 @@ async def test_only_the_fields_asked_for_are_stored_and_an_update_with_the_rest_
             await client.update(found)
 
 
+async def test_a_transform_runs_once_for_each_state_also_while_the_first_state_streams_in(client: Client, namespace: str) -> None:
+    """[C42: there five calls for these three states, hence its demand that transforms be idempotent]"""
+    calls: list[str] = []
+    await make(client, "a")
+    await make(client, "b")
+    async with Informers(client) as informers:
+        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web", transform=lambda tree: calls.append(tree["metadata"]["name"]))
+        await informers.wait_synced(30)
+        assert sorted(calls) == ["a", "b"]
+        await make(client, "c")
+        await until(lambda: maps.lister.get("c") is not None)
+        assert calls[2:] == ["c"]
+
+
 async def test_what_a_transform_made_is_what_store_and_handlers_see_from_the_first_event_on(client: Client, namespace: str) -> None:
+    """[E64]"""
+
     def shorten(tree: Tree) -> None:
         tree["data"] = {name: len(value) for name, value in tree.get("data", {}).items()}
         tree["data"] = {name: str(size) for name, size in tree["data"].items()}
