@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 from bench import clients
 from bench.figures import Figures
 
-_WIDTH, _HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 190, 44, 52
+_WIDTH, _HEIGHT = 780, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 230, 44, 52
 #: Distinguishable for most colour-blind readers (Okabe and Ito).
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _STYLE = "text{font:13px sans-serif;fill:#24292f}.g{stroke:#d0d7de}.t{font-size:15px;font-weight:bold}"
