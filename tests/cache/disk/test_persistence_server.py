@@ -1,0 +1,49 @@
+"""A restart with a persisted cache against an API server: the embedded one, and a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.cache import Informers
+from kubeloop.client import Client
+from kubeloop.meta import ObjectMeta
+from tests.cache.source import until
+
+pytestmark = pytest.mark.server
+
+
+async def make(client: Client, name: str) -> None:
+    await client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": "web"}), data={"k": name}))
+
+
+async def test_a_restart_resumes_where_it_ended_and_objects_that_were_loaded_are_updated_as_any_other(
+    client: Client, namespace: str, folder: Path
+) -> None:
+    for name in "abc":
+        await make(client, name)
+    async with Informers(client, persist=folder) as informers:
+        informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        await informers.wait_synced(30)
+    await client.delete(ConfigMap, "b")
+    await make(client, "d")
+    seen: list[str] = []
+    async with Informers(client, persist=folder) as informers:
+        maps = informers.of(ConfigMap, namespace=namespace, labels="app=web")
+        maps.on_event(
+            added=lambda event: seen.append(f"{'initial ' if event.initial else ''}added {event.key.name}"),
+            deleted=lambda event: seen.append(f"deleted {event.key.name}"),
+        )
+        await informers.wait_synced(30)
+        await until(lambda: len(seen) == 5)
+        assert sorted(seen[:3]) == ["initial added a", "initial added b", "initial added c"]
+        assert seen[3:] == ["deleted b", "added d"]
+        assert not maps.feeds[0].listwatch.lists, "nothing was listed"
+        found = maps.lister.get("a")
+        assert found is not None
+        found.data["k"] = "changed"
+        written = await client.update(found)
+        assert written.metadata.managed_fields == (await client.get(ConfigMap, "a")).metadata.managed_fields
+        await until(lambda: bool((live := maps.lister.get("a")) and live.data["k"] == "changed"))
