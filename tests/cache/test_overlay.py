@@ -98,6 +98,16 @@ def start(world: World) -> None:
             [],
             id="an old list does not bring a deleted object back",
         ),
+        pytest.param(
+            [start, lambda w: w.deleted("a", "u2"), lambda w: w.wrote(B4, "create")],
+            [],
+            id="answers that overtook each other: an object that was made anew and deleted ends its predecessor too",
+        ),
+        pytest.param(
+            [start, lambda w: w.wrote(B4, "create"), lambda w: w.deleted("a", "u2")],
+            [],
+            id="an object that was made anew and deleted does not give way to its predecessor",
+        ),
         pytest.param([lambda w: w.wrote(A1, "create")], ["a@11"], id="a write before the first list is shown"),
         pytest.param(
             [start, lambda w: w.deleted("a", "u1", "11"), lambda w: w.changed(A2)],

@@ -90,6 +90,8 @@ class Overlay:
         Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
         That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
         deletions carry no version, so nobody can say which of both came later.
+        Where the informer selects: that a deleted object which others took out of the selection and put back just before stays hidden while
+        the watch tells of that, as its leaving looks like its end.
         Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
         may be an older one, or the next list.
     """
@@ -138,9 +140,10 @@ class Overlay:
         version = decimal(head.resource_version)
         if member is None and there is None and (before is None or before.head is None):
             return
-        if head.uid in self.dead or seen(head.uid) or self._known(there, before, head, version):
+        if seen(head.uid) or self._known(there, before, head, version):
             return
-        shows = member is not False
+        # Answers may overtake each other: of an object that has ended meanwhile this says at least that its predecessor has, too.
+        shows = member is not False and head.uid not in self.dead
         self._put(Written(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
@@ -154,7 +157,8 @@ class Overlay:
         floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
         last, expected = decimal(version), bool(floors)
         if before is not None and before.uid == uid:
-            self._drop(before)
+            # What was there before it is not there again: that it was written at this version still holds.
+            self._put(replace(before, head=None))
         self.dead[uid] = Dead(namespace, name, uid, max([*floors, last or 0]), last, self._clock.now(), expected)
         self._wake()
 
