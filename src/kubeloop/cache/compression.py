@@ -1,6 +1,6 @@
 """Keeps documents small: zstd with dictionaries trained on the cache's own objects.
 
-It holds documents until there is something to train on and compresses each once: nothing is compressed again later. Training runs in a
+It holds documents until there is something to train on and compresses each once, unless its dictionary retires. Training runs in a
 thread, and what was held is compressed in slices: neither keeps the event loop waiting. Why this policy: docs/decisions.md.
 """
 

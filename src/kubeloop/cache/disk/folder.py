@@ -72,7 +72,6 @@ class Folder:
         try:
             with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
                 yield file
-                self.settle(file)
             half.replace(self.path / name)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -81,7 +80,7 @@ class Folder:
 
     @staticmethod
     def settle(file: BinaryIO) -> None:
-        """Return when what was written is on the disk. May take long."""
+        """Return when what was written is on the disk: the end of a block that is to outlive a power failure. May take long."""
         file.flush()
         os.fsync(file.fileno())
 
