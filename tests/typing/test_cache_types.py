@@ -9,7 +9,7 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import ByLabel, DeltaFifo, Event, EventType, Head, Informer, Informers, Lister, ObjectStore, Owner, Registration, Sorted
 from kubeloop.client import Client
-from kubeloop.meta import ObjectKey
+from kubeloop.meta import ObjectKey, PartialObject, Unstructured
 
 
 async def informers_are_typed_by_their_kind(client: Client) -> None:
@@ -23,6 +23,9 @@ async def informers_are_typed_by_their_kind(client: Client) -> None:
         assert_type(pods.lister.heads(), list[Head])
         assert_type(pods.lister.head("web-0", "shop"), Head | None)
         assert_type(informers.of(Deployment), Informer[Deployment])
+        assert_type(informers.of(Pod, fields=["spec.nodeName"], managed_fields=True), Informer[Pod])
+        assert_type(informers.metadata(Pod).lister.get("web-0", "shop"), PartialObject | None)
+        assert_type(pods.lister.unstructured("web-0", "shop"), Unstructured | None)
         assert_type(pods.on_event(added=told, updated=told_later), Registration[Pod])
         assert_type(await informers.wait_synced(), None)
 
