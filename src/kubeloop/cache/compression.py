@@ -30,7 +30,7 @@ HOLD_WATCHING = 2 << 20
 SAMPLES = 256
 DICTIONARY_SIZE = 110 << 10
 #: Each dictionary takes about 300 KiB. When one more is trained the oldest retires.
-MAX_DICTIONARIES = 4
+MAX_DICTIONARIES = 8
 #: A new dictionary must make of its samples less than this share of what the present one does, or it is not taken.
 GAIN = 0.8
 #: After a training in vain so many misfits are let pass before the next one; four times as many each time.
