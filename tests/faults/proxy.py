@@ -123,7 +123,7 @@ class FaultProxy:
         self._listening = await asyncio.start_server(self._serve, sock=sock, backlog=500)
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._listening is not None:
             self._listening.close()
         if self._reserved is not None:

@@ -14,14 +14,20 @@ from tests.cache.model.hurried import HurriedClock
 from tests.cache.model.programs import ALWAYS, HANDLERS, NETWORK, SERVER
 from tests.cache.model.world import EmbeddedSide, Step, World, leaks
 
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.embedded,
+    pytest.mark.timeout(300),
+    # A server that crashes in this loop leaves sockets in the middle of a handshake to the collector, as a process leaves them to the
+    # kernel. What informers leave is counted by ``leaks``.
+    pytest.mark.filterwarnings("ignore:.*(_SelectorTransport|_SSLProtocolTransport|socket.socket):pytest.PytestUnraisableExceptionWarning"),
+]
 
 writes = st.builds(Step, st.just("write"), st.integers(0, 99), st.integers(0, 1 << 30))
 others = st.builds(Step, st.sampled_from(sorted(NETWORK | SERVER | HANDLERS | ALWAYS)), st.integers(0, 99), st.integers(0, 1 << 30))
 programs = st.lists(st.one_of(writes, writes, others), min_size=10, max_size=30)
 
-#: What all examples of a run did together.
-WRITTEN: list[int] = []
+#: Events that handlers were told, by example.
+TOLD: list[int] = []
 
 
 async def play(program: list[Step]) -> list[str]:
@@ -34,7 +40,7 @@ async def play(program: list[Step]) -> list[str]:
             wrong = await world.settle()
         server.api.break_off()  # what was lost or frozen on the way would be waited for
         await asyncio.sleep(0)
-    WRITTEN.append(world.writes)
+    TOLD.append(world.events)
     return wrong + await leaks(tasks, clock, world)
 
 
@@ -48,6 +54,6 @@ def test_whatever_happens_the_cache_ends_equal_to_the_server_and_nobody_was_told
         logging.disable(logging.NOTSET)
 
 
-def test_the_examples_of_a_run_write_enough() -> None:
-    """What the test above tries is drawn; that it is no trifle is said here."""
-    assert sum(WRITTEN) >= 20_000
+def test_the_examples_of_a_run_are_no_trifle() -> None:
+    """What the test above tries is drawn; how much it comes to is said here."""
+    assert sum(TOLD) >= 20_000, sum(TOLD)
