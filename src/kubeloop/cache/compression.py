@@ -202,7 +202,8 @@ class Archive:
                 self._superseded += 1
             elif not codec.retired:
                 blob = codec.compress(document)
-                if len(blob) <= codec.limit * len(document):
+                # What fits no worse than its last state did is no sign of a change: only that would be worth a dictionary.
+                if len(blob) <= codec.limit * len(document) or 2 * len(blob) <= 3 * len(before.blob):
                     return Packed(codec, blob)
         if self._current is None or (self._poor >= STREAK and not self._ignored):
             return self._wait(document, namespace)
