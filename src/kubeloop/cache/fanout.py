@@ -70,7 +70,16 @@ class Fanout(Generic[R]):
         return max((registration.pending for registration in self.audience), default=0)
 
     def add(self, calls: Callbacks[R]) -> Registration[R]:
-        """A new handler; it hears nothing before it is told."""
+        """A new handler; it hears nothing before it is told.
+
+        Raises:
+            TypeError: one of its functions is none.
+        """
+        functions: dict[str, object] = {"added": calls.added, "updated": calls.updated, "deleted": calls.deleted, "where": calls.where}
+        for what, function in functions.items():
+            if function is not None and not callable(function):
+                wanted = "head" if what == "where" else "event"
+                raise TypeError(f"{what}={function!r} is no function; give one that takes the {wanted}: {what}=lambda {wanted}: ...")
         first = next((handler for handler in (calls.added, calls.updated, calls.deleted) if handler is not None), None)
         name = self._unique(calls.name or str(getattr(first, "__qualname__", first)))
         period = calls.resync

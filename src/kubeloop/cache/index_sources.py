@@ -11,6 +11,7 @@ from kubeloop.cache.head import Head
 from kubeloop.cache.index import Index, IndexValues, SecondaryIndex, by_function, by_label, by_path
 from kubeloop.cache.sorted_index import SortedIndex, sort_by_function, sort_by_path
 from kubeloop.meta import Resource
+from kubeloop.meta.label_requirement import Operator, Requirement
 
 R = TypeVar("R", bound=Resource)
 
@@ -42,6 +43,24 @@ class Sorted(Generic[R]):
 IndexSource: TypeAlias = str | Callable[[R], IndexValues] | ByLabel | Sorted[R]
 """A path (``spec.nodeName``) or ``ByLabel("team")``, which cost nothing; a function of the typed object, which decodes it at each change;
 ``Sorted`` of a path or a function."""
+
+
+def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
+    """Refuse what no index can be made of where it is given, not at the first object.
+
+    Raises:
+        TypeError: says which, and what is wanted. ValueError: a ``ByLabel`` of a key that no label has.
+    """
+    if not isinstance(indexes, Mapping):
+        raise TypeError(f'indexes={indexes!r} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')
+    for name, index in indexes.items():
+        source = index.source if isinstance(index, Sorted) else index
+        if isinstance(source, ByLabel):
+            Requirement.checked(source.label, Operator.EXISTS, ())
+        elif not isinstance(source, str) and not callable(source):
+            raise TypeError(
+                f'index "{name}" over {index!r}: give a path such as "spec.nodeName", a function of the object, ByLabel or Sorted'
+            )
 
 
 def path_of(source: IndexSource[R]) -> str | None:

@@ -70,7 +70,7 @@ class Informers(Observed):
         cluster: str | None = None,
         read_your_writes: bool = True,
         policy: WatchPolicy | None = None,
-        persist: Path | None = None,
+        persist: Path | str | None = None,
         persist_every: float = EVERY,
         persist_secrets: bool = False,
     ) -> None:
@@ -87,7 +87,7 @@ class Informers(Observed):
         self._clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
-        self._disk = Persistence(client, persist, self._clock, every=persist_every, secrets=persist_secrets) if persist else None
+        self._disk = Persistence(client, Path(persist), self._clock, every=persist_every, secrets=persist_secrets) if persist else None
         self._around = Around(client.cluster if cluster is None else cluster, self._clock, self._progress, resync, self._disk)
         self._informers: dict[Scope[Any], Informer[Any]] = {}
         self._tasks: Tasks | None = None
@@ -126,10 +126,13 @@ class Informers(Observed):
 
         Raises:
             ValueError: a namespace for a cluster-scoped kind, a malformed path, or an index that exists with another source.
+            TypeError: an argument is of no type that it can be; says which, and what is wanted.
             UnknownKind: the class names no kind. InformerStopped: the block has ended.
         """
         if isinstance(fields, str):
             raise TypeError(f"fields={fields!r} is text; give a list of paths: fields=[{fields!r}] (a selector is field_selector=...)")
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform={transform!r} is no function; give one that takes an object's JSON tree and returns what to keep")
         keep = Keep(managed_fields, False, tuple(dict.fromkeys(fields)), transform)
         scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)

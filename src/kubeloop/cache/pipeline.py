@@ -17,7 +17,7 @@ from kubeloop.cache.event import Event, EventType
 from kubeloop.cache.fanout import Around, Fanout
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index_sources import IndexSource, make_index, path_of
+from kubeloop.cache.index_sources import IndexSource, check_sources, make_index, path_of
 from kubeloop.cache.leaks import Usage
 from kubeloop.cache.listwatch import ListWatch
 from kubeloop.cache.readers import Readers
@@ -122,7 +122,11 @@ class Pipeline(Generic[R]):
 
         Raises:
             ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
+            TypeError: no index can be made of a source, or ``paths`` is one text.
         """
+        check_sources(indexes)
+        if isinstance(paths, str):
+            raise TypeError(f"paths={paths!r} is text; give a list: paths=[{paths!r}]")
         present = self.store.indexes
         for name, source in indexes.items():
             if name in present and present[name].source != source:

@@ -47,13 +47,13 @@ class Scope(Generic[R]):
 
         Raises:
             ValueError: a namespace for a cluster-scoped kind, no namespace out of several, or a selector that selects nothing.
-            UnknownKind: the class names no kind.
+            TypeError: a namespace that is no text. UnknownKind: the class names no kind.
         """
         info = kind_info(kind)
         if namespace is None:
             namespaces: tuple[str, ...] = ()
         else:
-            namespaces = (namespace,) if isinstance(namespace, str) else tuple(sorted(set(namespace)))
+            namespaces = _names(namespace)
             if info.namespaced is False:
                 given = ", ".join(map(repr, namespaces)) or "an empty list"
                 raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
@@ -92,3 +92,11 @@ class Scope(Generic[R]):
         if self.keep.transform is not None:
             words.append(f"(through {getattr(self.keep.transform, '__qualname__', 'a transform')})")
         return " ".join(words)
+
+
+def _names(given: object) -> tuple[str, ...]:
+    names: list[object] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    texts = {name for name in names if isinstance(name, str)}
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise TypeError(f"namespace={given!r}: {odd[0]!r} is no name; give a name, or a list of names")
+    return tuple(sorted(texts))
