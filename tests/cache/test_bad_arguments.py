@@ -11,6 +11,7 @@ import pytest
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import ByLabel, Informers, Sorted
 from kubeloop.client import Client
+from kubeloop.meta import DeadlineError
 
 
 @pytest.fixture
@@ -55,3 +56,9 @@ async def test_a_handler_that_is_no_function_is_refused_and_not_registered(infor
 async def test_the_folder_to_persist_to_may_be_text(api: Client, tmp_path: Path) -> None:
     async with Informers(api, persist=str(tmp_path / "saved")):
         assert (tmp_path / "saved").is_dir()
+
+
+async def test_who_waits_outside_the_block_is_told_to_enter_it(informers: Informers) -> None:
+    informers.of(Pod)
+    with pytest.raises(DeadlineError, match=r"nothing runs yet \(enter the block: async with informers\); not synced: pods"):
+        await informers.wait_synced(0)

@@ -283,4 +283,5 @@ class Informers(Observed):
         return all(synced)
 
     def _missing(self) -> str:
-        return "not synced: " + "; ".join(informer.waiting_for() for informer in self._informers.values() if not informer.synced)
+        idle = "" if self._tasks is not None else "nothing runs yet (enter the block: async with informers); "
+        return f"{idle}not synced: " + "; ".join(informer.waiting_for() for informer in self._informers.values() if not informer.synced)
