@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -29,14 +29,20 @@ HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
 DICTIONARY_SIZE = 110 << 10
-#: Each dictionary takes about 300 KiB. When one more is trained the oldest retires.
+#: Each dictionary takes about 300 KiB. For one more one that is hardly used retires.
 MAX_DICTIONARIES = 8
+#: One that more than this share of the cache is packed with does not retire: packing all that anew costs more than it saves.
+SPARE = 0.03
+#: Documents that are looked at to see which ones that are.
+CENSUS = 10_000
 #: A new dictionary must make of its samples less than this share of what the present one does, or it is not taken.
 GAIN = 0.8
 #: After a training in vain so many misfits are let pass before the next one; four times as many each time.
 PATIENCE = 1024
-#: A document that comes out this many times larger than the dictionary's own samples did is of another sort.
+#: A document that comes out this many times larger than the dictionary's own samples did is of another sort. An update of an object that
+#: the dictionary fitted may be twice as large as that: it has new identifiers and times in it.
 POOR = 1.75
+POOR_UPDATE = 2.0
 #: After so many of them in a row the next ones are not tried.
 STREAK = 16
 #: Documents that were held are compressed so many at a time, about 2 ms.
@@ -203,11 +209,11 @@ class Archive:
             elif not codec.retired:
                 blob = codec.compress(document)
                 # What fits no worse than its last state did is no sign of a change: only that would be worth a dictionary.
-                if len(blob) <= codec.limit * len(document) or 2 * len(blob) <= 3 * len(before.blob):
+                if len(blob) <= POOR_UPDATE * codec.limit * len(document) or 2 * len(blob) <= 3 * len(before.blob):
                     return Packed(codec, blob)
         if self._current is None or (self._poor >= STREAK and not self._ignored):
             return self._wait(document, namespace)
-        codec = self._by_namespace.get(namespace) or self._current
+        codec = self._by_namespace.get(namespace) or self._best([document])
         blob = codec.compress(document)
         if len(blob) <= codec.limit * len(document):
             self._poor = 0
@@ -261,25 +267,43 @@ class Archive:
         held, current = list(self._held), self._current
         samples = [packed.blob for packed in self._rng.sample(held, min(SAMPLES, len(held)))]
         population = len(held) - self._superseded
-        if current is not None and (self._may_not_grow() or population < SAMPLES // 4):
-            self._trained(current)
-            return
+        if current is not None:
+            current = self._best(samples[:16])
+            if not self._may_grow() or population < SAMPLES // 4:
+                self._trained(current)
+                return
         in_thread(lambda: _better(_trained(samples), current, samples), self._trained)
 
-    def _may_not_grow(self) -> bool:
-        return self._moving is not None or (self.population is None and len(self._live) >= MAX_DICTIONARIES)
+    def _best(self, samples: Sequence[bytes | memoryview]) -> Codec:
+        """Of those that are there, the one that fits these best."""
+        assert self._current is not None
+        return min(self._live, key=lambda codec: sum(len(codec.compress(sample)) for sample in samples), default=self._current)
+
+    def _may_grow(self) -> bool:
+        return self._moving is None and (len(self._live) < MAX_DICTIONARIES or self._spare() is not None)
+
+    def _spare(self) -> Codec | None:
+        """The oldest dictionary that hardly anything is packed with; None if all of them are in use, or nobody can say (what a list brings is not in the cache yet)."""
+        if self.population is None or self._hold == HOLD_LISTING:
+            return None
+        used = Counter(id(holder.packed.codec) for holder in islice(self.population(), CENSUS))
+        return next((codec for codec in self._live if used[id(codec)] <= SPARE * used.total()), None)
 
     def _trained(self, codec: Codec) -> None:
         self._training = False
-        if codec is self._current:
+        if codec in self._live or codec is self._current:
             self._ignored = self._patience
             self._patience *= 4
+            self._current = codec
         else:
             self._patience = PATIENCE
+            retiring = self._spare() if len(self._live) >= MAX_DICTIONARIES else None
+            if retiring is not None:
+                self._live.remove(retiring)
             self._live.append(codec)
             self._current = codec
-            if len(self._live) > MAX_DICTIONARIES:
-                self._retire(self._live.pop(0))
+            if retiring is not None:
+                self._retire(retiring)
         self._release()
 
     def _retire(self, codec: Codec) -> None:
