@@ -176,6 +176,7 @@ class Archive:
         self._held: deque[Packed] = deque()
         self._held_bytes = 0
         self._hold = HOLD_LISTING
+        self._listing = False
         self._current: Codec | None = None
         self._live: list[Codec] = []
         self._by_namespace: dict[str, Codec] = {}
@@ -235,6 +236,7 @@ class Archive:
     def listing(self) -> None:
         """A list begins: hold more, to see more of it before training."""
         self._hold = HOLD_LISTING
+        self._listing = True
 
     def settle(self) -> None:
         """A list has ended: compress what waits, if it is enough to train on or fits a dictionary that is there.
@@ -242,6 +244,7 @@ class Archive:
         What the list needed beside its result is then given back to the system.
         """
         self._hold = HOLD_WATCHING
+        self._listing = False
         if self._releasing or self._training:
             return  # it is done when they are
         if len(self._held) >= SAMPLES or self._held_bytes > HOLD_WATCHING:
@@ -283,8 +286,11 @@ class Archive:
         return self._moving is None and (len(self._live) < MAX_DICTIONARIES or self._spare() is not None)
 
     def _spare(self) -> Codec | None:
-        """The oldest dictionary that hardly anything is packed with; None if all of them are in use, or nobody can say (what a list brings is not in the cache yet)."""
-        if self.population is None or self._hold == HOLD_LISTING:
+        """The oldest dictionary that hardly anything is packed with; None if all are in use, or nobody can say.
+
+        So while a list comes in: what it brings is not in the cache yet.
+        """
+        if self.population is None or self._listing:
             return None
         used = Counter(id(holder.packed.codec) for holder in islice(self.population(), CENSUS))
         return next((codec for codec in self._live if used[id(codec)] <= SPARE * used.total()), None)
