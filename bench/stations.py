@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index import Index, by_path
-from kubeloop.cache.keeping import LEAN
-from kubeloop.cache.store import Store
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.documents.keeping import LEAN
+from kubeloop.cache.store.index import Index, by_path
+from kubeloop.cache.store.store import Store
 from kubeloop.codec.decoding import decode
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.transport.http1 import Wire

@@ -7,14 +7,14 @@ from typing import Any
 
 from examples.trace_event.tracer import Saying, Station
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.compression import Archive
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import HeadReader
+from kubeloop.cache.documents.keeping import Keeper
 from kubeloop.cache.feed import Feed
-from kubeloop.cache.head import HeadReader
-from kubeloop.cache.keeping import Keeper
-from kubeloop.cache.overlay import Overlay
-from kubeloop.cache.registration import Registration
-from kubeloop.cache.store import Store
-from kubeloop.cache.view import View
+from kubeloop.cache.handlers.registration import Registration
+from kubeloop.cache.reading.overlay import Overlay
+from kubeloop.cache.reading.view import View
+from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.codec.projection import Projection

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index_sources import IndexSource, make_index
-from kubeloop.cache.store import Store
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.store.index_sources import IndexSource, make_index
+from kubeloop.cache.store.store import Store
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
 

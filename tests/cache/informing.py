@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, WatchPolicy
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
 from kubeloop.timing import Clock, FakeClock

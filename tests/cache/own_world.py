@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache.apply import apply
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced
-from kubeloop.cache.event import EventType
-from kubeloop.cache.fanout import Around
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index_sources import ByLabel, IndexSource, Sorted, make_index
-from kubeloop.cache.progress import Progress
-from kubeloop.cache.readers import Readers
+from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.handlers.event import EventType
+from kubeloop.cache.handlers.fanout import Around
+from kubeloop.cache.reading.readers import Readers
+from kubeloop.cache.running.progress import Progress
 from kubeloop.cache.scope import Scope
-from kubeloop.cache.store import Store
+from kubeloop.cache.store.index_sources import ByLabel, IndexSource, Sorted, make_index
+from kubeloop.cache.store.store import Store
 from kubeloop.client import ResourceMapping, Write
 from kubeloop.meta import kind_info
 from kubeloop.timing import FakeClock

@@ -7,8 +7,8 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, EventType, Head
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.head import HeadReader, Shared
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import HeadReader, Shared
 from kubeloop.controller import (
     Predicate,
     deletion,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubeloop.cache.delta_queue import Bookmark, Changed, Removed
-from kubeloop.cache.failures import HOPELESS
-from kubeloop.cache.head import Head, HeadReader
-from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed
+from kubeloop.cache.documents.head import Head, HeadReader
+from kubeloop.cache.reflector.failures import HOPELESS
+from kubeloop.cache.reflector.listwatch import ListWatch
 
 
 class Fed(Protocol):

@@ -9,20 +9,20 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kubeloop.cache.fanout import Around
+from kubeloop.cache.documents.head import HeadReader
 from kubeloop.cache.feed import Feed
-from kubeloop.cache.filtering import Predicate
-from kubeloop.cache.head import HeadReader
-from kubeloop.cache.index_sources import IndexSource
-from kubeloop.cache.lister import Lister
-from kubeloop.cache.listwatch import ListWatch
+from kubeloop.cache.handlers.fanout import Around
+from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.registration import Callbacks, Handler, InformerStopped, Registration
+from kubeloop.cache.observing.stats import InformerStats, feed_stats, handler_stats, identity, sizes
 from kubeloop.cache.pipeline import Pipeline
-from kubeloop.cache.registration import Callbacks, Handler, InformerStopped, Registration
+from kubeloop.cache.reading.lister import Lister
+from kubeloop.cache.reflector.listwatch import ListWatch
+from kubeloop.cache.running.tasks import Tasks, end
+from kubeloop.cache.running.waiting import all_told
 from kubeloop.cache.scope import Scope
-from kubeloop.cache.stats import InformerStats, feed_stats, handler_stats, identity, sizes
-from kubeloop.cache.store import Snapshot
-from kubeloop.cache.tasks import Tasks, end
-from kubeloop.cache.waiting import all_told
+from kubeloop.cache.store.index_sources import IndexSource
+from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import DeadlineError, Resource
 from kubeloop.transport import log_context, logger_with_context
 

@@ -10,21 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypedDict, TypeVar, cast
 
-from kubeloop.cache.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.disk import Persistence
 from kubeloop.cache.disk.persistence import EVERY
-from kubeloop.cache.fanout import Around
-from kubeloop.cache.index_sources import IndexSource
+from kubeloop.cache.documents.keeping import Keep, Transform
+from kubeloop.cache.handlers.fanout import Around
+from kubeloop.cache.handlers.registration import InformerStopped
 from kubeloop.cache.informer import Informer
-from kubeloop.cache.keeping import Keep, Transform
-from kubeloop.cache.leaks import Piles
-from kubeloop.cache.listwatch import ListWatch
-from kubeloop.cache.observed import Observed
-from kubeloop.cache.policy import WatchPolicy
-from kubeloop.cache.progress import Progress
-from kubeloop.cache.registration import InformerStopped
+from kubeloop.cache.observing.leaks import Piles
+from kubeloop.cache.observing.observed import Observed
+from kubeloop.cache.reflector.listwatch import ListWatch
+from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.running.progress import Progress
+from kubeloop.cache.running.tasks import Tasks
 from kubeloop.cache.scope import Scope
-from kubeloop.cache.tasks import Tasks
+from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.client import Client, Write
 from kubeloop.client.options import Fields, Labels
 from kubeloop.meta import PartialObject, Resource

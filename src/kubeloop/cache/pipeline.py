@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from kubeloop.cache.apply import apply
-from kubeloop.cache.compression import Archive
-from kubeloop.cache.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
-from kubeloop.cache.event import Event, EventType
-from kubeloop.cache.fanout import Around, Fanout
+from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import Head, HeadReader, Shared
 from kubeloop.cache.feed import Feed
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.index_sources import IndexSource, check_sources, make_index, path_of
-from kubeloop.cache.leaks import Usage
-from kubeloop.cache.listwatch import ListWatch
-from kubeloop.cache.readers import Readers
-from kubeloop.cache.registration import Registration
+from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.fanout import Around, Fanout
+from kubeloop.cache.handlers.registration import Registration
+from kubeloop.cache.observing.leaks import Usage
+from kubeloop.cache.reading.readers import Readers
+from kubeloop.cache.reading.view import View
+from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import Scope
-from kubeloop.cache.store import Store
-from kubeloop.cache.view import View
+from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
+from kubeloop.cache.store.store import Store
 from kubeloop.meta import Resource
 from kubeloop.transport import logger_with_context
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kubeloop.cache.delta_queue import DeltaQueue, Known, Queue
-from kubeloop.cache.keeping import LEAN, Keep
+from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
+from kubeloop.cache.documents.keeping import LEAN, Keep
 from kubeloop.client import ListOptions
 from kubeloop.client.options import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info

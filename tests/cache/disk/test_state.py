@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.compression import Archive
 from kubeloop.cache.disk import state as state_module
 from kubeloop.cache.disk.folder import Folder
 from kubeloop.cache.disk.records import Damaged
 from kubeloop.cache.disk.state import Header, Stamp, StateReader, write_state
-from kubeloop.cache.head import Head, HeadReader, Shared
-from kubeloop.cache.keeping import LEAN
+from kubeloop.cache.documents.compression import Archive
+from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.documents.keeping import LEAN
 
 JSON = dict[str, Any]
 PATHS = ("spec.nodeName", "spec.ports[*]", "spec.extra")

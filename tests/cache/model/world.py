@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informer, Informers
-from kubeloop.cache.registration import Registration
+from kubeloop.cache.handlers.registration import Registration
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.serving.request import Request

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from kubeloop.cache.compression import Codec, Packed
-from kubeloop.cache.head import Head, HeadReader
+from kubeloop.cache.documents.compression import Codec, Packed
+from kubeloop.cache.documents.head import Head, HeadReader
 from kubeloop.codec.paths import EACH, parse_path
 
 

@@ -17,10 +17,10 @@ from kubeloop.cache.disk.folder import Folder
 from kubeloop.cache.disk.records import Damaged
 from kubeloop.cache.disk.resume import Resuming
 from kubeloop.cache.disk.state import Header, Stamp, StateReader, write_state
+from kubeloop.cache.documents.head import Head, HeadReader
 from kubeloop.cache.feed import Feed
-from kubeloop.cache.head import Head, HeadReader
 from kubeloop.cache.scope import Scope
-from kubeloop.cache.store import Snapshot
+from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client
 from kubeloop.meta import Forbidden, KubeloopError, NotFound, Unauthorized, Unstructured, kind_info
 from kubeloop.timing import Backoff, Clock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubeloop.cache.head import Head, HeadReader
-from kubeloop.cache.sink import Sink
+from kubeloop.cache.documents.head import Head, HeadReader
+from kubeloop.cache.reflector.sink import Sink
 from kubeloop.timing import Clock
 from kubeloop.timing.clock import Timer
 

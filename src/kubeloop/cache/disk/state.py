@@ -9,10 +9,10 @@ from typing import BinaryIO, TypeVar
 import msgspec
 from msgspec import Struct
 
-from kubeloop.cache.compression import PLAIN, Codec
 from kubeloop.cache.disk.columns import Columns, columns_of, heads_of
 from kubeloop.cache.disk.records import MAGIC, Damaged, Record, RecordReader, RecordWriter
-from kubeloop.cache.head import Head, HeadReader
+from kubeloop.cache.documents.compression import PLAIN, Codec
+from kubeloop.cache.documents.head import Head, HeadReader
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Stores for anything with a key, without a server behind them."""

@@ -1,0 +1,1 @@
+"""What happened, on its way into the store."""

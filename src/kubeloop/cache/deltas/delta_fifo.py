@@ -1,0 +1,127 @@
+"""Delta FIFO: what happened, object by object. The object that has waited longest comes first, with everything that happened to it.
+
+After client-go's older queue of this name (behaviour D57). ``DeltaQueue`` is the default and the better one: it keeps the order over
+all objects and replaces lists as a whole. This one is for handlers that rely on the grouping.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Known, Removed, Replaced, Resync, Sync
+from kubeloop.cache.documents.head import Head
+
+_Key = tuple[str, str]
+_Part = Changed | Removed | Sync
+
+
+class DeltaFifo:
+    """First in, first out by object: ``informers.of(..., queue=DeltaFifo)``.
+
+    Guarantees
+        All deltas of an object that wait come out together and in their order; none is merged with another, except that of two
+        deletions in a row one is left, the one that was seen rather than made up (a tombstone).
+        A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
+        object that it lacks, be it in the store or only in the queue, and then a change of each that it has. A resync leaves out what
+        has deltas waiting: they are news enough.
+        The version that all this is at comes out last, as a bookmark, when nothing else is left: before that, some object is behind it.
+
+    Not guaranteed
+        Order between objects. That other threads see a list replaced in one moment: it is applied object by object.
+
+    Cost
+        A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
+    """
+
+    def __init__(self, known: Known) -> None:
+        """``known``: the store that the deltas are applied to."""
+        self._known = known
+        self._waiting: dict[_Key, list[_Part]] = {}
+        self._order: deque[_Key] = deque()
+        #: What is left of the object that is coming out.
+        self._coming: deque[_Part] = deque()
+        self._version = ""
+        self._count = 0
+
+    def push(self, delta: Delta) -> None:
+        """Put a delta behind all others of its object."""
+        match delta:
+            case Changed(head):
+                self._add(head, Changed(head, ordered=False))
+                self._version = head.resource_version or self._version
+            case Removed(head, tombstone):
+                self._remove(head, tombstone)
+                if not tombstone:
+                    self._version = head.resource_version or self._version
+            case Sync(head):
+                self._add(head, delta)
+            case Replaced():
+                self._replace(delta)
+            case Resync(handler):
+                for head in self._known.heads():
+                    if self._last((head.namespace, head.name)) is None:
+                        self._add(head, Sync(head, handler))
+            case Bookmark(version):
+                self._version = version or self._version
+
+    def pop(self) -> Delta:
+        """The next delta of the object that has waited longest. Raises IndexError if there is none."""
+        if not self._coming and self._order:
+            self._coming.extend(self._waiting.pop(self._order.popleft()))
+        if self._coming:
+            self._count -= 1
+            return self._coming.popleft()
+        if not self._version:
+            raise IndexError("no delta waits")
+        version, self._version = self._version, ""
+        return Bookmark(version)
+
+    def waiting(self, namespace: str, name: str) -> tuple[Delta, ...]:
+        """What waits of one object, oldest first."""
+        return tuple(self._waiting.get((namespace, name), ()))
+
+    def __len__(self) -> int:
+        return self._count + bool(self._version)
+
+    def _add(self, head: Head, delta: _Part) -> None:
+        key = (head.namespace, head.name)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = [delta]
+            self._order.append(key)
+        else:
+            waiting.append(delta)
+        self._count += 1
+
+    def _remove(self, head: Head, tombstone: bool) -> None:
+        key = (head.namespace, head.name)
+        last = self._last(key)
+        if last is None and self._known.get(*key) is None:
+            return
+        if not isinstance(last, Removed):
+            self._add(head, Removed(head, tombstone, ordered=False))
+        elif last.tombstone and not tombstone and key in self._waiting:
+            self._waiting[key][-1] = Removed(head, ordered=False)
+
+    def _last(self, key: _Key) -> _Part | None:
+        """The newest delta of an object, be it on its way out already: the store does not show that yet."""
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            return waiting[-1]
+        coming = self._coming[-1] if self._coming else None
+        return coming if coming is not None and (coming.head.namespace, coming.head.name) == key else None
+
+    def _replace(self, delta: Replaced) -> None:
+        scope = delta.scope
+        heads = [head for head in delta.heads if scope is None or head.namespace == scope]
+        present = {(head.namespace, head.name) for head in heads}
+        # Behaviour D46: also what the store does not have yet must go, or it would come out of the queue and stay for ever.
+        newest = {(head.namespace, head.name): head for head in self._known.heads(scope)}
+        newest.update(((each.head.namespace, each.head.name), each.head) for each in self._coming)
+        newest.update((key, parts[-1].head) for key, parts in self._waiting.items())
+        for key, head in newest.items():
+            if key not in present and scope in (None, key[0]):
+                self._remove(head, tombstone=True)
+        for head in heads:
+            self._add(head, Changed(head, ordered=False))
+        self._version = delta.version or self._version

@@ -1,0 +1,112 @@
+"""Delta queue: what happened, in the order in which it arrived, over all objects. Nothing is merged, nothing overtakes.
+
+After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither knows the store nor runs anything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from kubeloop.cache.documents.head import Head
+
+
+class Changed(Struct, frozen=True, gc=False):
+    """An object was added or modified; which of both, the store decides.
+
+    ``ordered``: it comes in the order of arrival, so that whoever has applied it has everything up to its version.
+    """
+
+    head: Head
+    ordered: bool = True
+
+
+class Removed(Struct, frozen=True, gc=False):
+    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Changed``."""
+
+    head: Head
+    tombstone: bool = False
+    ordered: bool = True
+
+
+class Replaced(Struct, frozen=True):
+    """This list, and nothing else, is what there is: of everything, or of the namespace ``scope``."""
+
+    heads: tuple[Head, ...]
+    version: str
+    scope: str | None = None
+
+
+class Resync(Struct, frozen=True):
+    """Tell one handler about every object once more. ``handler`` is whatever the informer knows it by."""
+
+    handler: object
+
+
+class Sync(Struct, frozen=True):
+    """A resync's part of one object, where objects come one by one."""
+
+    head: Head
+    handler: object
+
+
+class Bookmark(Struct, frozen=True, gc=False):
+    """Nothing changed up to ``version``."""
+
+    version: str
+
+
+Delta = Changed | Removed | Replaced | Resync | Sync | Bookmark
+
+
+class Known(Protocol):
+    """The store, as far as a queue may look at it."""
+
+    def get(self, namespace: str, name: str) -> Head | None:
+        """The state that is there."""
+
+    def heads(self, namespace: str | None = None) -> list[Head]:
+        """Everything, or everything in a namespace."""
+
+
+class Queue(Protocol):
+    """What lies between list and watch and the store.
+
+    Guarantees (of every implementation)
+        The deltas of one object come out in the order in which they went in. Applied until nothing is left, they leave the same store,
+        at the same version, as if each had been applied at once.
+    """
+
+    @property
+    def push(self) -> Callable[[Delta], None]:
+        """Put a delta behind all others of its object."""
+
+    @property
+    def pop(self) -> Callable[[], Delta]:
+        """The next delta. Raises IndexError if there is none."""
+
+    def __len__(self) -> int:
+        """How many deltas ``pop`` has yet to give."""
+
+
+class DeltaQueue:
+    """First in, first out.
+
+    Guarantees
+        Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
+    """
+
+    __slots__ = ("_waiting", "pop", "push")
+
+    def __init__(self, _known: Known | None = None) -> None:
+        self._waiting: deque[Delta] = deque()
+        #: Put a delta behind all others.
+        self.push: Callable[[Delta], None] = self._waiting.append
+        #: The oldest delta. Raises IndexError if there is none.
+        self.pop: Callable[[], Delta] = self._waiting.popleft
+
+    def __len__(self) -> int:
+        return len(self._waiting)

@@ -1,0 +1,1 @@
+"""Who is told of changes, and how."""

@@ -1,0 +1,188 @@
+"""Buffer: the events that wait for one handler. Unbounded, since a cache must not wait for its readers; measured, so that it is noticed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from kubeloop.cache.documents.head import Head
+from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.merging import merge
+from kubeloop.cache.reading.view import View
+from kubeloop.cache.store.store import Snapshot
+from kubeloop.meta import Resource
+
+R = TypeVar("R", bound=Resource)
+
+ADDED, RESYNC = EventType.ADDED, EventType.RESYNC
+
+
+class Replay(Generic[R]):
+    """Every object of one moment, as events that are made when their turn comes: a million of them cost no more than one.
+
+    States of that moment that are no more stay in memory until the replay has ended.
+    """
+
+    __slots__ = ("_heads", "_left", "_view", "kind", "received")
+
+    def __init__(self, kind: EventType, heads: Snapshot | Sequence[Head], view: View[R], received: float) -> None:
+        """``kind``: ADDED for what a handler begins with, RESYNC for what it is shown again."""
+        self._heads = iter(heads)
+        self._left = len(heads)
+        self._view = view
+        self.kind = kind
+        self.received = received
+
+    def __len__(self) -> int:
+        return self._left
+
+    def next(self) -> Event[R]:
+        head = next(self._heads)
+        self._left -= 1
+        if self.kind is RESYNC:
+            return Event(RESYNC, head, head, self._view, received=self.received)
+        return Event(ADDED, head, None, self._view, initial=True, received=self.received)
+
+
+class _Place(Generic[R]):
+    """The place of one event in a merging buffer; ``event`` None: it was taken, or there is nothing left to tell."""
+
+    __slots__ = ("before", "event")
+
+    def __init__(self, event: Event[R], before: _Place[R] | None) -> None:
+        self.event: Event[R] | None = event
+        #: The place before it of the same object.
+        self.before = before
+
+
+class Buffer(Generic[R]):
+    """First in, first out.
+
+    Guarantees
+        Every event is taken once, in the order of its coming; a replay stands where it was put, what came after it comes after it.
+        With ``merging`` a change of an object whose last change still waits becomes one with it where that loses nothing but states in
+        between (see ``merge``): at most two changes of an object wait then, unless it was found made anew or a replay stands between. The
+        order of the changes of one object holds, that between different objects does not.
+    """
+
+    def __init__(self, *, merging: bool = False) -> None:
+        self._entries: deque[Event[R] | _Place[R] | Replay[R] | None] = deque()
+        self._last: dict[tuple[str, str], _Place[R]] | None = {} if merging else None
+        #: Events in replays, less one for each replay; places with nothing left to tell; marks.
+        self._replaying = 0
+        self._empty = 0
+        self._marks = 0
+        self._resyncs = 0
+        #: How many changes became one with another, or nothing.
+        self.merged = 0
+
+    def __len__(self) -> int:
+        """Events that wait, those of replays included."""
+        return len(self._entries) + self._replaying - self._empty - self._marks
+
+    def __bool__(self) -> bool:
+        """There is something to take, be it a mark."""
+        return len(self._entries) > self._empty
+
+    @property
+    def changes(self) -> int:
+        """Events that wait because something changed: what tells a slow handler from one that has just begun."""
+        return len(self._entries) - self._empty - self._marks
+
+    @property
+    def resyncing(self) -> bool:
+        """A resync waits or is under way."""
+        return self._resyncs > 0
+
+    def oldest(self) -> float | None:
+        """When the event at the front came; None if none waits."""
+        for entry in self._entries:
+            event = entry.event if isinstance(entry, _Place) else entry
+            if event is not None:
+                return event.received
+        return None
+
+    def put(self, event: Event[R]) -> int:
+        """Answers ``changes``, as it is then."""
+        if self._last is None:
+            self._entries.append(event)
+        else:
+            self._merge(self._last, event)
+        return len(self._entries) - self._empty
+
+    def replay(self, replay: Replay[R]) -> None:
+        """Put every event of it; none of them is merged with what comes before or after."""
+        if not replay:
+            return
+        self._entries.append(replay)
+        self._replaying += len(replay) - 1
+        self._resyncs += replay.kind is RESYNC
+        if self._last:
+            # Merged with a place before the replay, a later state would be told before the replay's older one.
+            self._last.clear()
+
+    def mark(self) -> None:
+        """``take`` answers None when it comes to this place."""
+        self._entries.append(None)
+        self._marks += 1
+
+    def take(self) -> Event[R] | None:
+        """The oldest event, or None at a mark.
+
+        Raises:
+            IndexError: nothing waits.
+        """
+        entries = self._entries
+        while True:
+            entry = entries[0]
+            if type(entry) is Event:
+                entries.popleft()
+                return entry
+            if isinstance(entry, Replay):
+                event = entry.next()
+                if entry:
+                    self._replaying -= 1
+                else:
+                    entries.popleft()
+                    self._resyncs -= entry.kind is RESYNC
+                return event
+            entries.popleft()
+            if entry is None:
+                self._marks -= 1
+                return None
+            if not isinstance(entry, _Place):
+                return entry
+            taken, entry.event, entry.before = entry.event, None, None
+            if taken is None:
+                self._empty -= 1
+                continue
+            key = (taken.head.namespace, taken.head.name)
+            if self._last is not None and self._last.get(key) is entry:
+                del self._last[key]
+            return taken
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._replaying = self._empty = self._marks = self._resyncs = 0
+        if self._last is not None:
+            self._last.clear()
+
+    def _merge(self, last: dict[tuple[str, str], _Place[R]], event: Event[R]) -> None:
+        key = (event.head.namespace, event.head.name)
+        place = last.get(key)
+        left = (event,) if place is None or place.event is None else merge(place.event, event)
+        if len(left) == 2 or place is None or place.event is None:
+            last[key] = place = _Place(event, place)
+            self._entries.append(place)
+            return
+        self.merged += 1
+        if left:
+            place.event = left[0]
+            return
+        self._empty += 1
+        place.event = None
+        if place.before is not None and place.before.event is not None:
+            last[key] = place.before
+        else:
+            del last[key]

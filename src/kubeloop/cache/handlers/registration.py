@@ -1,0 +1,310 @@
+"""Registration: one handler's place in an informer, with a buffer of its own, so that a slow handler delays nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kubeloop.cache.handlers.buffer import Buffer, Replay
+from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.filtering import Filter, Predicate
+from kubeloop.cache.handlers.handler_meter import HandlerMeter
+from kubeloop.cache.running.progress import Progress
+from kubeloop.meta import KubeloopError, Resource
+from kubeloop.timing import Clock, Timer
+from kubeloop.transport import log_field, logger_with_context
+
+R = TypeVar("R", bound=Resource)
+#: A plain function runs on the loop and should return soon; an ``async`` one is awaited, in both cases one event after the other.
+Handler = Callable[[Event[R]], object]
+
+#: More waiting changes than this are worth a warning: the handler is slower than the changes come. Another one each time they double.
+WARN_AT = 10_000
+#: An ``async`` handler that has not returned from one event after this, in seconds, is worth a warning ...
+STUCK = 30.0
+#: ... and again after each of these.
+STUCK_AGAIN = 300.0
+#: Events handled before other tasks get their turn, and seconds after which they get it sooner.
+TURN = 100
+TURN_SECONDS = 0.005
+
+_log = logger_with_context("kubeloop.cache")
+
+
+class InformerStopped(KubeloopError):
+    """The informer, or the handler, has stopped: nothing more comes from it, and it takes no more handlers."""
+
+
+class HandlerFailed(KubeloopError):
+    """A handler raised on an initial object: it has not seen everything, and never will."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks(Generic[R]):
+    """What ``on_event`` was asked for. See there."""
+
+    added: Handler[R] | None = None
+    updated: Handler[R] | None = None
+    deleted: Handler[R] | None = None
+    where: Predicate | None = None
+    coalesce: bool = False
+    #: Seconds between resyncs, 0 for none.
+    resync: float = 0.0
+    name: str = ""
+
+    def for_type(self) -> dict[EventType, Handler[R] | None]:
+        return {
+            EventType.ADDED: self.added,
+            EventType.UPDATED: self.updated,
+            EventType.RESYNC: self.updated,
+            EventType.DELETED: self.deleted,
+        }
+
+
+class Registration(Generic[R]):
+    """What ``informer.on_event`` returns.
+
+    Guarantees
+        The handler sees the events of its informer in order, one at a time. If it, or its predicate, raises, the error is logged with
+        the object's key and the next event follows at once; others notice nothing. Log records carry cluster, informer, handler and key.
+        ``synced`` only after the informer has synced AND the handler has returned from every initial event. A handler that failed
+        on an initial event never is; ``wait_synced`` says so.
+        Its buffer has no limit, as the cache must not wait for it; how much waits is measured, and warned about (``WARN_AT``), as is an
+        ``async`` handler that does not return (``STUCK``), by name and key.
+
+    Not guaranteed
+        That waiting events are handled before the informer stops: they are dropped.
+        A warning about a plain function that never returns: nothing else runs on the loop then.
+    """
+
+    def __init__(
+        self,
+        calls: Callbacks[R],
+        clock: Clock,
+        progress: Progress,
+        informer_synced: Callable[[], bool],
+        removed: Callable[[Registration[R]], None],
+    ) -> None:
+        """``informer_synced`` raises where waiting is hopeless; ``removed`` is told when this ends."""
+        self.name = calls.name
+        self.resync = calls.resync
+        self.synced = False
+        self.meter = HandlerMeter(calls.name)
+        #: What makes its resyncs; ends with it.
+        self.timer: asyncio.Task[None] | None = None
+        self._clock = clock
+        self._progress = progress
+        self._informer_synced = informer_synced
+        self._on_removed = removed
+        self._handlers = calls.for_type()
+        self._filter = None if calls.where is None else Filter[R](calls.where)
+        self._buffer = Buffer[R](merging=calls.coalesce)
+        self._wake = asyncio.Event()
+        self._removed = False
+        self._task: asyncio.Task[None] | None = None
+        self._warn_at = WARN_AT
+        self._watchdog: Timer | None = None
+        #: Marks in the buffer: how many were put, how many taken, and which one ends the initial state.
+        self._marks = 0
+        self._marks_taken = 0
+        self._initial_mark = -1
+        self._failed = ""
+        self._why = ""
+
+    @property
+    def pending(self) -> int:
+        """Events that wait for the handler."""
+        return len(self._buffer)
+
+    @property
+    def merged(self) -> int:
+        """How many waiting changes became one with a later one (``coalesce=True``)."""
+        return self._buffer.merged
+
+    def oldest(self, now: float) -> float:
+        """Seconds that the event at the front has waited; 0 if none waits."""
+        received = self._buffer.oldest()
+        return 0.0 if received is None else max(0.0, now - received)
+
+    @property
+    def failed(self) -> str:
+        """The key of the initial object that the handler failed on, "" if none."""
+        return self._failed
+
+    @property
+    def active(self) -> bool:
+        return not self._removed
+
+    def remove(self) -> None:
+        """No event is delivered any more; what waits is dropped. A callback that runs may still finish. May be called twice."""
+        if self._removed:
+            return
+        self._removed = True
+        self._buffer.clear()
+        self._wake.set()
+        if self.timer is not None:
+            self.timer.cancel()
+        self._on_removed(self)
+        self._progress.notify()
+
+    async def wait_removed(self, timeout: float | None = None) -> None:
+        """Wait until the last callback has returned. Seconds; None for ever. Returns at once if none runs.
+
+        Raises:
+            RuntimeError: called from within the handler itself, which would wait for its own end.
+            DeadlineError: not in time; the text says which object it is at.
+        """
+        if self._task is not None and self._task is asyncio.current_task():
+            raise RuntimeError(f"handler {self.name} waits for its own end; let it return, and wait elsewhere")
+        await self._progress.until(lambda: self._task is None, timeout, lambda: f"handler {self.name} is still at {self.meter.key}")
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until the handler has seen every object that was there at its beginning. Seconds.
+
+        Raises:
+            HandlerFailed: at once: it raised on an initial object. InformerStopped: it was removed, or its informer ended, before.
+            Unauthorized, Forbidden, UntrustedCertificate: at once, if its informer has not synced and waiting does not help.
+            DeadlineError: not in time; the text says how much waits.
+        """
+        await self._progress.until(self.check, timeout, self.waiting_for)
+
+    async def wait_drained(self, timeout: float = 120.0) -> None:
+        """Wait until the handler has returned from everything that was offered before this call, or was removed. Seconds.
+
+        Raises:
+            DeadlineError: not in time; the text says how much waits.
+        """
+        mark = self._mark()
+        await self._progress.until(lambda: self._marks_taken >= mark or self._removed, timeout, self.waiting_for)
+
+    def check(self) -> bool:
+        """Whether it has synced; raises as ``wait_synced`` does."""
+        if self._failed:
+            raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._why}")
+        if self._removed and not self.synced:
+            raise InformerStopped(f"handler {self.name} was removed before it had seen everything")
+        return self._informer_synced() and self.synced
+
+    def waiting_for(self) -> str:
+        now = f", at {self.meter.key} for {self.meter.running(self._clock.now()):.0f} s" if self.meter.key else ""
+        return f"handler {self.name} has {len(self._buffer)} events waiting{now}"
+
+    # ------------------------------------------------------------------------------------------------- the informer's side
+
+    def offer(self, event: Event[R]) -> None:
+        if self._removed:
+            return
+        changes = self._buffer.put(event)
+        if not self._wake.is_set():
+            self._wake.set()
+        if changes >= self._warn_at:
+            self._warn_at *= 2
+            age = self.oldest(self._clock.now())
+            _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
+
+    def replay(self, replay: Replay[R]) -> None:
+        """Offer every object of one moment. A resync that is due while the last one still waits is left out: it would show the same."""
+        if not self._removed and not (replay.kind is EventType.RESYNC and self._buffer.resyncing):
+            self._buffer.replay(replay)
+            self._wake.set()
+
+    def initial_end(self) -> None:
+        """What was offered up to here is the handler's initial state."""
+        self._initial_mark = self._mark()
+
+    async def run(self) -> None:
+        """Handle what is offered, until it is removed. Once."""
+        self._task = asyncio.current_task()
+        about = log_field("key")
+        try:
+            while not self._removed:
+                await self._wake.wait()
+                self._wake.clear()
+                await self._drain(about)
+        finally:
+            self._task = None
+            if self._watchdog is not None:
+                self._watchdog.cancel()
+            self.remove()  # for good: an informer does not start again
+            self._progress.notify()
+
+    async def _drain(self, about: Callable[[str], None]) -> None:
+        buffer, meter, now, handlers = self._buffer, self.meter, self._clock.now, self._handlers
+        turn, since = 0, now()
+        while not self._removed:
+            try:
+                event = buffer.take()
+            except IndexError:
+                break
+            if event is None:
+                self._marks_taken += 1
+                if self._marks_taken == self._initial_mark:
+                    self.synced = not self._failed
+                self._progress.notify()
+                continue
+            head = event.head
+            meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
+            about(key)
+            meter.began = now()
+            plain = called = False
+            try:
+                shown = event if self._filter is None else self._filter(event)
+                handler = None if shown is None else handlers[shown.type]
+                if handler is not None and shown is not None:
+                    called = plain = True
+                    result = handler(shown)
+                    if result is not None and inspect.isawaitable(result):
+                        plain = False
+                        if self._watchdog is None:
+                            self._watchdog = self._clock.call_later(STUCK, self._look)
+                        await result
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
+                self._contain(event, error)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # Something that the handler waited for was cancelled, not the handler: it would vanish without a word.
+                self._contain(event, error)
+            finally:
+                if called:
+                    meter.done(now(), plain)
+                else:
+                    meter.key = ""
+            turn += 1
+            if turn >= TURN or meter.began - since > TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn, since = 0, now()
+        if self._warn_at > WARN_AT and buffer.changes < WARN_AT // 2:
+            self._warn_at = WARN_AT
+
+    def _mark(self) -> int:
+        if not self._removed:
+            self._marks += 1
+            self._buffer.mark()
+            self._wake.set()
+        return self._marks
+
+    def _look(self) -> None:
+        """Is the call that runs now stuck? One timer for many calls: setting one for each would cost more than most calls."""
+        self._watchdog = None
+        running = self.meter.running(self._clock.now())
+        if not running:
+            return
+        if running >= STUCK:
+            _log.warning(
+                "handler %s has not returned from %s for %.0f s; %d events wait for it", self.name, self.meter.key, running, self.pending
+            )
+        self._watchdog = self._clock.call_later(STUCK - running if running < STUCK else STUCK_AGAIN, self._look)
+
+    def _contain(self, event: Event[R], error: BaseException) -> None:
+        self.meter.failures += 1
+        if event.initial and not self._failed:
+            self._failed = str(event.key)
+            self._why = f"{type(error).__name__}: {error}"
+            self._progress.notify()
+        # No pause, unlike client-go's of 1 s: it would hold back the good events behind, and a thousand bad ones for a quarter of an hour.
+        _log.exception("handler %s failed on %s %s; going on with the next event", self.name, event.type.value, event.key)

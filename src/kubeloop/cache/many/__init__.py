@@ -1,0 +1,1 @@
+"""Informers over several clusters, and of kinds that come and go."""

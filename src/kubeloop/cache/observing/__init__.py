@@ -1,0 +1,1 @@
+"""Numbers, tables, metrics and warnings about informers."""

@@ -1,0 +1,165 @@
+"""What informers have and do, for people: a table on a terminal, as text, or in a notebook; and all numbers as JSON.
+
+Shows no object's contents. ``rich`` is imported only where a table is drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from kubeloop.cache.observing.stats import HandlerStats, InformerStats
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_HEADINGS = ("KIND", "SCOPE", "OBJECTS", "STORED", "EVENTS", "LAG", "STATE", "LISTS", "RESTARTS", "HANDLERS")
+_NUMERIC = frozenset({"OBJECTS", "EVENTS", "LAG", "LISTS", "RESTARTS"})
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+#: Seconds without a sign of the server after which a watch is worth a look: three bookmarks have not come.
+STALE = 180.0
+#: An event that waits longer than this, in seconds, has a slow handler.
+LATE = 10.0
+
+
+class Description:
+    """A moment of all informers. ``print(it)`` writes plain text, ``rich.print(it)`` a coloured table, notebooks show it as HTML."""
+
+    def __init__(self, stats: Sequence[InformerStats]) -> None:
+        self.stats = tuple(stats)
+        several = len({each.cluster for each in self.stats}) > 1
+        #: Names of the columns; that of the cluster only where there are several.
+        self.headings = ("CLUSTER", *_HEADINGS) if several else _HEADINGS
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One for each informer, as text, in the order of ``headings``."""
+        several = len(self.headings) > len(_HEADINGS)
+        return [(stats.cluster, *_row(stats)) if several else _row(stats) for stats in self.stats]
+
+    def __str__(self) -> str:
+        rows = [self.headings, *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for row in rows:
+            cells = [
+                cell.rjust(width) if heading in _NUMERIC else cell.ljust(width)
+                for cell, width, heading in zip(row, widths, self.headings, strict=True)
+            ]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, header_style="bold underline", padding=(0, 1, 0, 0), pad_edge=False)
+        for heading in self.headings:
+            # Numbers stay whole; the rest goes over several lines where a terminal is narrow.
+            number = heading in ("OBJECTS", "EVENTS", "LAG")
+            justify: Literal["right", "left"] = "right" if heading in _NUMERIC else "left"
+            table.add_column(
+                heading, justify=justify, no_wrap=number, overflow="fold", min_width=None if number else 10 if heading == "KIND" else 6
+            )
+        for stats, row in zip(self.stats, self.rows(), strict=True):
+            styles = _styles(stats)
+            table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, self.headings, strict=True)))
+        return table
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in self.headings)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def dump(stats: Sequence[InformerStats]) -> dict[str, Any]:
+    """All numbers as a tree that ``json`` can write. No object's contents; the name of an object only where a handler is at it."""
+    return {"informers": [_tree(each) for each in stats]}
+
+
+def size(count: float) -> str:
+    """Bytes in words: ``1.5 MiB``."""
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: ``0.3 s``, ``12 s``, ``5 min``, ``3 h``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def state(stats: InformerStats) -> str:
+    """In a word whether it works, else why not."""
+    if stats.stopped:
+        return "stopped"
+    prefix = "synced" if stats.synced else "not synced"
+    if stats.failure:
+        return f"{prefix}: {stats.failure}"
+    if stats.synced and not all(feed.watching for feed in stats.feeds):
+        return "synced, not watching"
+    return prefix
+
+
+def _row(stats: InformerStats) -> tuple[str, ...]:
+    scope = ", ".join(stats.namespaces) or "all"
+    about = "" if stats.exact else "~"
+    return (
+        f"{stats.resource}.{stats.group}" if stats.group else stats.resource,
+        f"{scope} ({stats.selection})" if stats.selection else scope,
+        f"{stats.objects:,}",
+        f"{about}{size(stats.stored_bytes)} of {size(stats.raw_bytes)} ({stats.ratio:.1f}x)",
+        f"{stats.events:,}",
+        "-" if stats.lag is None else duration(stats.lag),
+        state(stats),
+        _by_reason(stats.lists),
+        _by_reason(stats.restarts),
+        ", ".join(map(_handler, stats.handlers)) or "none",
+    )
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    """``3 (2 expired)``: the first one of all needs no reason."""
+    reasons = ", ".join(f"{number} {why}" for why, number in sorted(counts.items()) if why not in ("first", "ended"))
+    return f"{sum(counts.values())} ({reasons})" if reasons else str(sum(counts.values()))
+
+
+def _handler(handler: HandlerStats) -> str:
+    parts = [f"{handler.pending:,} wait"] if handler.pending else []
+    parts += [f"oldest {duration(handler.oldest)}"] if handler.pending else []
+    parts += [f"at {handler.key} for {duration(handler.running)}"] if handler.running >= LATE else []
+    parts += [f"{handler.failures} failed"] if handler.failures else []
+    return f"{handler.name} ({', '.join(parts)})" if parts else handler.name
+
+
+def _styles(stats: InformerStats) -> dict[str, str]:
+    bad = bool(stats.failure) or not stats.synced
+    late = any(handler.oldest >= LATE or handler.running >= LATE for handler in stats.handlers)
+    return {
+        "KIND": "bold",
+        "STATE": "dim" if stats.stopped else "red" if bad else "green",
+        "LAG": "red" if stats.lag is not None and stats.lag >= STALE else "",
+        "HANDLERS": "yellow" if late else "",
+    }
+
+
+def _tree(stats: InformerStats) -> dict[str, Any]:
+    # Not asdict: it copies mappings of other types than dict by calling them.
+    found: dict[str, Any] = {field.name: getattr(stats, field.name) for field in dataclasses.fields(stats)}
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            found[name] = dict(value)
+    found["namespaces"] = list(stats.namespaces)
+    found["feeds"] = [dataclasses.asdict(feed) for feed in stats.feeds]
+    found["handlers"] = [dataclasses.asdict(handler) for handler in stats.handlers]
+    found |= {"events": stats.events, "ratio": round(stats.ratio, 2)}
+    return found

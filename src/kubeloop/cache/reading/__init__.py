@@ -1,0 +1,1 @@
+"""Reading the cache: listers, this process's own writes, what changed since."""

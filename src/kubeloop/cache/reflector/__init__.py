@@ -1,0 +1,1 @@
+"""What to ask a server next, and asking it."""

@@ -1,0 +1,75 @@
+"""Sorts what went wrong with a list or watch: what it means for the next step, whether waiting can help, and what a person can do."""
+
+from __future__ import annotations
+
+from kubeloop.cache.reflector.steps import Trouble
+from kubeloop.meta.errors import (
+    ApiError,
+    BadRequest,
+    ConnectionRefused,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
+    NotFound,
+    Timeout,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedMediaType,
+    UntrustedCertificate,
+)
+
+_TOO_LARGE_CAUSE = "ResourceVersionTooLarge"
+_TOO_LARGE_TEXT = "Too large resource version"
+#: A server that asks for more patience than this, in seconds, is asked again after it all the same.
+LONGEST_WAIT = 300.0
+
+#: Only a person can repair these; who waits for a sync is told at once. (A missing kind may still be installed: it is waited for.)
+HOPELESS = (Unauthorized, Forbidden, UntrustedCertificate)
+
+_NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """What a failure means for the reflector."""
+    if isinstance(error, Gone):  # Expired is one
+        return Trouble.EXPIRED
+    if isinstance(error, ApiError) and is_too_large(error):
+        return Trouble.TOO_LARGE
+    if isinstance(error, ConnectionRefused):
+        return Trouble.REFUSED
+    if isinstance(error, TooManyRequests):
+        return Trouble.BUSY
+    if isinstance(error, InternalError):
+        return Trouble.INTERNAL
+    return Trouble.INVALID if isinstance(error, _NOT_UNDERSTOOD) else Trouble.OTHER
+
+
+def wait_of(error: Exception) -> float:
+    """Seconds that the server asked to wait; 0 if it did not."""
+    seconds = error.retry_after if isinstance(error, ApiError) else None
+    return min(float(max(seconds or 0, 0)), LONGEST_WAIT)
+
+
+def is_too_large(error: ApiError) -> bool:
+    """Whether the server has not seen the asked resourceVersion yet, in any of the ways servers have said so.
+
+    Since 1.17 a cause with a reason of its own; before that a Timeout whose cause, and earlier still whose message, has the text.
+    Source: k8s.io/client-go tools/cache reflector, behaviour A5.
+    """
+    if error.has_cause(_TOO_LARGE_CAUSE):
+        return True
+    if not isinstance(error, Timeout):
+        return False
+    return any(cause.message == _TOO_LARGE_TEXT for cause in error.causes) or _TOO_LARGE_TEXT in error.status.message
+
+
+def diagnosis(error: Exception, verb: str) -> str:
+    """What a person can do about a failed list or watch; "" where the error says it itself or nothing is to be done."""
+    if isinstance(error, Forbidden):
+        return f"grant this user the verb {verb} (informers need list and watch)"
+    if isinstance(error, NotFound):
+        return "is this kind installed there (its CustomResourceDefinition, its API server), in this version?"
+    return ""

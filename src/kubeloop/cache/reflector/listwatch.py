@@ -1,0 +1,348 @@
+"""List and watch: acts on the reflector's steps over one transport and feeds what comes to a sink. Holds no state of the cache.
+
+Bytes become frames, frames heads; what to ask next is decided in ``reflector.py`` alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, assert_never
+
+from kubeloop.cache.documents.head import Head
+from kubeloop.cache.reflector.consistency import TRIES, Comparison
+from kubeloop.cache.reflector.failures import trouble_of, wait_of
+from kubeloop.cache.reflector.initial_state import InitialState
+from kubeloop.cache.reflector.intake import ErrorEvent, Intake, error_event
+from kubeloop.cache.reflector.list_request import SILENCE, read_page
+from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.reflector.reflector import begin, next_step
+from kubeloop.cache.reflector.requests import Requests
+from kubeloop.cache.reflector.silence import WentSilent
+from kubeloop.cache.reflector.sink import Sink
+from kubeloop.cache.reflector.steps import (
+    Ending,
+    Follow,
+    Install,
+    Installed,
+    List,
+    ListFailed,
+    Outcome,
+    Page,
+    Step,
+    Stream,
+    Streamed,
+    StreamEnded,
+    StreamFailed,
+    Trouble,
+    Watch,
+    WatchEnded,
+    WatchError,
+    WatchFailed,
+)
+from kubeloop.cache.reflector.telling import Telling
+from kubeloop.cache.reflector.watch_stream import WatchStream
+from kubeloop.cache.scope import Scope
+from kubeloop.client import Client
+from kubeloop.codec.projection import Projected
+from kubeloop.meta import DecodeError, KubeloopError
+from kubeloop.timing import Backoff, Clock, Timer
+from kubeloop.transport import logger_with_context
+
+_log = logger_with_context("kubeloop.cache")
+
+#: While a stream has not said that it has shown everything, that is logged this often, in seconds. Behaviour C41.
+REMIND = 10.0
+
+
+class ListWatch:
+    """Keeps a sink equal to what a server has of one kind, until it is cancelled.
+
+    Guarantees
+        Cancelling closes the open request. Each failure is logged at once with its reason and reported to the sink.
+        A stream that brought an error is closed before anything else is done.
+
+    Not guaranteed
+        To end by itself, whatever the server answers: permissions may be granted and kinds installed later.
+
+    Raises
+        InconsistentState: only with ``check_consistency``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        scope: Scope[Any],
+        namespace: str | None,
+        clock: Clock,
+        rng: random.Random,
+        policy: WatchPolicy | None = None,
+    ) -> None:
+        """Of a scope's namespaces it takes one, None for all that there are."""
+        self._what = scope.what(namespace)
+        self._requests = Requests(client, scope, namespace)
+        self._clock = clock
+        self._rng = rng
+        self._policy = policy or WatchPolicy()
+        self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
+        self._intake = Intake(self._what)
+        self._stream: WatchStream | None = None
+        self._telling = Telling(self._what, self._policy.on_error)
+        #: How often everything was asked for, by reason (``Why``).
+        self.lists: Counter[str] = self._telling.lists
+        #: How often a watch was opened again without that, by reason (``Why``).
+        self.restarts: Counter[str] = self._telling.restarts
+        #: Watches that the server answered, and whether one is open now.
+        self.watches = 0
+        self.watching = False
+
+    @property
+    def reconnects(self) -> int:
+        """How often a watch was opened again."""
+        return self.restarts.total()
+
+    async def run(self, sink: Sink, resume_from: str = "") -> None:
+        """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
+
+        It may not: then everything is asked for, as if there were nothing. A server that accepts the watch may say so in its first event.
+        """
+        policy, clock = self._policy, self._clock
+        state, step = begin(
+            policy.page_size, watch_list=policy.watch_list, resume_from=resume_from, internal_retry=policy.internal_error_retry
+        )
+        heads: list[Head] = []
+        try:
+            while True:
+                delay = max(self._backoff.next(), step.wait) if step.pause else 0.0
+                self._telling.next(step, delay)
+                if step.pause:
+                    await clock.sleep(delay)
+                outcome = await self._act(step, sink, heads)
+                state, step = next_step(state, outcome, clock.now())
+        finally:
+            await self._close()
+
+    async def _act(self, step: Step, sink: Sink, heads: list[Head]) -> Outcome:
+        match step:
+            case Stream():
+                return await self._show(step, sink, heads)
+            case List():
+                return await self._list(step, sink, heads)
+            case Install():
+                sink.replace(heads, step.version)
+                heads.clear()
+                return Installed()
+            case Follow():
+                return await self._follow(sink)
+            case Watch():
+                return await self._watch(step, sink)
+            case _ as never:
+                assert_never(never)
+
+    # ---------------------------------------------------------------------------------------------------------------- list
+
+    async def _list(self, step: List, sink: Sink, heads: list[Head]) -> Outcome:
+        if step.fresh:
+            heads.clear()
+            sink.listing()
+        reader, listed, keep = sink.reader, self._intake.listed, heads.append
+
+        def take(projected: Projected, document: memoryview | bytes) -> None:
+            head = listed(projected, document, reader, sink)
+            if head is not None:
+                keep(head)
+
+        try:
+            request = await self._requests.page(step.version, step.limit, step.token)
+            page = await read_page(request, self._intake, reader.projection, take, self._clock)
+        except KubeloopError as error:
+            self._telling.failed(error, "cannot list", sink, "list")
+            return ListFailed(trouble_of(error), wait_of(error))
+        return Page(page.resource_version, page.continue_)
+
+    # -------------------------------------------------------------------------------------------------------------- stream
+
+    async def _show(self, step: Stream, sink: Sink, heads: list[Head]) -> Outcome:
+        """Everything, as a stream, which stays open if it has come to the end of it."""
+        heads.clear()
+        sink.listing()
+        initial: InitialState | None = None
+        complete = False
+        try:
+            stream = await self._open(step.version, initial=True)
+            sink.watching()
+            initial = InitialState(self._intake, sink, stream)
+            with self._reminding(initial, stream, sink):
+                complete = await stream.read(initial.take, SILENCE)
+        except ErrorEvent as event:
+            return self._not_shown(event.error, sink)
+        except WentSilent as error:
+            self._telling.failed(error, "the state cannot be streamed", sink)
+            return StreamEnded(Ending.SILENT, *self._so_far())
+        except KubeloopError as error:
+            if initial is None or isinstance(error, DecodeError):
+                return self._not_shown(error, sink)
+            self._telling.failed(error, "the stream of the state broke", sink)
+            return StreamEnded(Ending.BROKEN, *self._so_far())
+        finally:
+            if not complete:
+                await self._close()
+        if not complete:
+            self._telling.note(f"the server ended the stream after {len(initial)} objects, before it had shown everything")
+            return StreamEnded(Ending.CLOSED, stream.events, stream.lasted)
+        heads[:] = initial.heads()
+        if self._policy.check_consistency:
+            await self._compare(heads, initial.version, sink)
+        return Streamed(initial.version)
+
+    def _not_shown(self, error: KubeloopError, sink: Sink) -> Outcome:
+        trouble = trouble_of(error)
+        # Else it is not the sink's business yet: a list follows at once, and may well be allowed where this is not.
+        final = trouble in (Trouble.REFUSED, Trouble.BUSY)
+        self._telling.failed(error, "the state cannot be streamed", sink if final else None)
+        return StreamFailed(trouble, wait_of(error))
+
+    @contextmanager
+    def _reminding(self, initial: InitialState, stream: WatchStream, sink: Sink) -> Iterator[None]:
+        timer: Timer
+
+        def remind() -> None:
+            nonlocal timer
+            waits = f"after {stream.lasted:.0f} s and {len(initial)} objects the server has not said that it has shown everything"
+            _log.warning("%s: %s", self._what, waits)
+            sink.waiting(waits)
+            timer = self._clock.call_later(REMIND, remind)
+
+        timer = self._clock.call_later(REMIND, remind)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def _compare(self, heads: list[Head], version: str, sink: Sink) -> None:
+        for attempt in range(1, TRIES + 1):
+            comparison = Comparison()
+            try:
+                request = await self._requests.page(version, 0, match="Exact")
+                await read_page(request, self._intake, sink.reader.projection, comparison.take, self._clock)
+            except KubeloopError as error:
+                _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._what, attempt, TRIES, error)
+                if trouble_of(error) is Trouble.EXPIRED:
+                    break
+                await self._clock.sleep(max(1.0, wait_of(error)))
+            else:
+                comparison.check(heads, version, self._what)
+                return
+        _log.warning("%s: the state streamed at version %s was not compared", self._what, version)
+
+    # --------------------------------------------------------------------------------------------------------------- watch
+
+    async def _watch(self, step: Watch, sink: Sink) -> Outcome:
+        try:
+            await self._open(step.version)
+            if step.check:
+                await self._check(step.version, sink)
+        except KubeloopError as error:
+            await self._close()
+            self._telling.failed(error, "cannot watch", sink)
+            return WatchFailed(trouble_of(error), wait_of(error))
+        sink.watching()
+        return await self._follow(sink)
+
+    async def _check(self, version: str, sink: Sink) -> None:
+        """Raises what the server says when it has not got to ``version``."""
+        request = await self._requests.page(version, 1, match="NotOlderThan")
+        await read_page(request, self._intake, sink.reader.projection, lambda *_: None, self._clock)
+
+    async def _follow(self, sink: Sink) -> Outcome:
+        stream = self._stream
+        assert stream is not None
+        how = Ending.CLOSED
+        try:
+            await stream.read(functools.partial(self._frames, sink, stream))
+        except ErrorEvent as event:
+            trouble = trouble_of(event.error)
+            if trouble is Trouble.EXPIRED:
+                # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
+                self._telling.note(f"the watch ended with an error: {event.error}", logging.INFO)
+                sink.waiting(f"the watch ended with an error: {event.error}")
+            else:
+                self._telling.failed(event.error, "the watch ended with an error", sink)
+            return WatchError(stream.version, trouble, wait_of(event.error))
+        except WentSilent as error:
+            how = Ending.SILENT
+            self._telling.failed(error, "the watch went silent")
+        except DecodeError as error:
+            self._telling.failed(error, "the watch cannot be read", sink)
+            return WatchError(stream.version, Trouble.OTHER)
+        except KubeloopError as error:
+            how = Ending.BROKEN
+            self._telling.failed(error, "the watch broke")
+        finally:
+            await self._close()
+        _log.debug(
+            "%s: the watch ended after %.0f s and %d events, at version %s",
+            self._what,
+            stream.lasted,
+            stream.events,
+            stream.version or "-",
+        )
+        return WatchEnded(stream.version, stream.events, stream.lasted, how)
+
+    def _frames(self, sink: Sink, stream: WatchStream, frames: list[memoryview]) -> None:
+        reader = sink.reader
+        read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
+        try:
+            for frame in frames:
+                stream.events += 1
+                try:
+                    kind, projected, document = read(frame)
+                    if kind == "ERROR":
+                        raise error_event(document)
+                    metadata = projected.metadata
+                    if not expects(projected) or not (metadata.name or kind == "BOOKMARK"):
+                        self._intake.skip(projected)
+                        continue
+                    if kind == "MODIFIED" or kind == "ADDED":
+                        sink.change(make(projected, document, before(metadata.namespace, metadata.name)))
+                    elif kind == "DELETED":
+                        sink.remove(make(projected, document, before(metadata.namespace, metadata.name)))
+                    elif kind == "BOOKMARK":
+                        stream.bookmark()
+                        sink.bookmark(metadata.resource_version)
+                    else:
+                        raise DecodeError(f'an event of unknown type "{kind}"')
+                except (UnicodeDecodeError, RecursionError) as error:
+                    repaired = self._intake.repaired(frame, error)
+                    if repaired is not None:
+                        self._frames(sink, stream, [repaired])
+                    continue
+                stream.version = metadata.resource_version or stream.version
+        finally:
+            sink.flush()
+
+    # ------------------------------------------------------------------------------------------------------------- request
+
+    async def _open(self, version: str, *, initial: bool = False) -> WatchStream:
+        await self._close()
+        # At random, so that watches which began together do not all come back together.
+        seconds = self._rng.randint(*self._policy.watch_seconds)
+        request = await self._requests.watch(version, seconds, initial=initial)
+        stream = self._stream = WatchStream(request, self._clock, seconds)
+        await stream.open(SILENCE if initial else None)
+        self.watches += 1
+        self.watching = True
+        return stream
+
+    async def _close(self) -> None:
+        self.watching = False
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()
+
+    def _so_far(self) -> tuple[int, float]:
+        return (0, 0.0) if self._stream is None else (self._stream.events, self._stream.lasted)

@@ -1,0 +1,283 @@
+"""Reflector: decides what to ask a server next so that a store stays equal to it. Pure: no I/O, no clock, no logging.
+
+The shell that acts on its steps is ``listwatch.py``; the words are in ``steps.py``; the picture of the machine is at ``next_step``.
+Rules and numbers: client-go's reflector (behaviours A1-A13, B14-B29, C30-C43); Kubernetes API concepts, "Efficient detection of changes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from kubeloop.cache.reflector.steps import (
+    Ending,
+    Follow,
+    Install,
+    Installed,
+    List,
+    ListFailed,
+    Outcome,
+    Page,
+    Step,
+    Stream,
+    Streamed,
+    StreamEnded,
+    StreamFailed,
+    Trouble,
+    Watch,
+    WatchEnded,
+    WatchError,
+    WatchFailed,
+    Why,
+    why,
+)
+
+#: Objects per page, unless the caller chose another number.
+PAGE: Final = 500
+#: A watch that ends sooner than this, in seconds, and brought nothing new, is no watch that ran out.
+VERY_SHORT: Final = 1.0
+#: After so many streams in a row that never showed everything, nothing is streamed any more.
+MAX_UNFINISHED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next decision depends on.
+
+    Invariant: ``version`` never goes back to "" or "0" once it was another.
+    """
+
+    #: Last resourceVersion seen: of the list, an event or a bookmark. "" before the first list.
+    version: str = ""
+    #: The server said that it cannot list at ``version``; until a list succeeds, only the newest will do.
+    unavailable: bool = False
+    #: Whether the server is believed to stream its state.
+    streams: bool = False
+    #: Streams in a row that ended before they had shown everything.
+    unfinished: int = 0
+    #: What is being installed came on a stream, which is still open.
+    open: bool = False
+    #: The list at "0" came in pages, so the server has no watch cache: later lists are paged too.
+    paged: bool = False
+    #: Page size that the caller chose; 0: none.
+    page_size: int = 0
+    #: The version that the list in progress was asked at.
+    asked: str = ""
+    #: The list in progress is a whole one because its predecessor expired between two pages.
+    whole: bool = False
+    #: Version of the first page's answer: the list's own.
+    listed: str = ""
+    #: The server was out of sight since it last showed anything: it may have come back without its state.
+    doubtful: bool = False
+    #: For so many seconds a watch that ends with internal errors is only opened again.
+    internal_retry: float = 0.0
+    #: When the first of these errors came; None: none since a watch ended well.
+    internal_since: float | None = None
+
+
+def begin(page_size: int = 0, *, watch_list: bool = True, resume_from: str = "", internal_retry: float = 0.0) -> tuple[State, Step]:
+    """The first step. ``resume_from``: the store holds the state at this version already, so it begins with the watch."""
+    version = _real(resume_from)
+    state = State(page_size=page_size, streams=watch_list, internal_retry=internal_retry, version=version, doubtful=bool(version))
+    return _watch(state, Why.FIRST) if version else _everything(state, Why.FIRST)
+
+
+def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, Step]:
+    """What to do after the last step came out as it did. ``now`` is in seconds of any clock that does not go back.
+
+    ::
+
+        begin
+          |
+          v      not streamed
+        Stream -----------------> List <--+ next page; once more, whole or at the newest
+          |                        |  +---+
+          | everything shown       | last page
+          +-------> Install <------+
+                     |   |
+            streamed |   | listed                     begin with resume_from
+                     v   v                                      |
+                Follow   Watch <--------------------------------+
+                     |   |  ^ again: closed, broken, silent, refused, 429, internal error
+                     |   +--+
+                     +---+
+                         | any other failure, after a pause
+                         v
+                   Stream, or List where nothing is streamed
+
+    ========= ========================================= ==========================================================================
+    step      outcome                                   next
+    ========= ========================================= ==========================================================================
+    Stream    everything shown (``Streamed``)           Install, Follow: the same stream goes on as the watch
+    Stream    nothing listens, 429                      Stream, after a pause
+    Stream    410, too large (first time)               Stream at the newest, at once
+    Stream    ended early                               Stream, after a pause; from the third in a row on: List, for good
+    Stream    silent, or closed at once without events  List in the same round
+    Stream    not understood (400, 405, 422 ...)        List, for good
+    Stream    any other failure                         List in the same round
+    List      page with a token                         List, the next page
+    List      last page                                 Install, Watch
+    List      410 between two pages (first time)        List whole, at the version of page one, at once
+    List      410, too large (first time)               List at the newest, at once
+    List      any other failure                         Stream or List, after a pause
+    Watch *   closed, broken or abandoned               Watch, at once (after a pause if it brought nothing new within 1 s)
+    Watch *   closed within 1 s without any event       Stream or List, after a pause
+    Watch     version unknown to a server out of sight  Stream or List at the newest, at once
+    Watch *   nothing listens, 429 (also as an event)   Watch, after a pause
+    Watch *   internal error event, inside the window   Watch, after a pause
+    Watch *   any other failure, 410 too                Stream or List at the last version, after a pause
+    ========= ========================================= ==========================================================================
+
+    (* and Follow)
+    """
+    match outcome:
+        case Page():
+            return _after_page(state, outcome)
+        case ListFailed():
+            return _after_failed_list(state, outcome)
+        case Streamed():
+            version = _real(outcome.version) or state.version
+            return replace(state, version=version, unavailable=False, unfinished=0, doubtful=False, open=True), Install(version)
+        case StreamFailed():
+            return _after_failed_stream(state, outcome)
+        case StreamEnded():
+            return _after_unfinished_stream(state, outcome)
+        case Installed():
+            return replace(state, open=False), Follow(state.version) if state.open else Watch(state.version)
+        case WatchFailed():
+            return _after_failed_watch(state, outcome)
+        case WatchEnded():
+            return _after_watch(replace(state, internal_since=None), outcome)
+        case WatchError():
+            return _after_error_event(state, outcome, now)
+        case _ as never:
+            assert_never(never)
+
+
+def _everything(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
+    if not state.streams:
+        return _list(state, reason, pause=pause, wait=wait)
+    # The newest at first, later at least what was seen: a replica of the server that lags behind waits or refuses. Behaviour C31.
+    return state, Stream("" if state.unavailable else state.version, pause=pause, wait=wait, why=reason)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ stream
+
+
+def _after_failed_stream(state: State, failed: StreamFailed) -> tuple[State, Step]:
+    trouble = failed.trouble
+    if trouble in (Trouble.REFUSED, Trouble.BUSY):
+        # A list would be refused as well, and costs a busy server more. Behaviour C38.
+        return _everything(state, why(trouble), pause=True, wait=failed.wait)
+    if trouble in (Trouble.EXPIRED, Trouble.TOO_LARGE) and not state.unavailable:
+        return _everything(replace(state, unavailable=True), why(trouble))
+    if trouble is Trouble.INVALID:
+        state = replace(state, streams=False)
+    # In the same round: a list may pass where a stream does not, and progress is better than insisting. Behaviour C39.
+    return _list(state, Why.FALLBACK)
+
+
+def _after_unfinished_stream(state: State, ended: StreamEnded) -> tuple[State, Step]:
+    state = replace(state, unfinished=state.unfinished + 1)
+    if state.unfinished >= MAX_UNFINISHED:
+        # A server too old for it ignores the wish and never says that everything was shown; something between may cut long answers.
+        return _list(replace(state, streams=False, unfinished=0), Why.FALLBACK)
+    if ended.how is Ending.SILENT or (not ended.events and ended.lasted < VERY_SHORT):
+        return _list(state, Why.FALLBACK)
+    return _everything(state, ended.how.value, pause=True)
+
+
+# -------------------------------------------------------------------------------------------------------------------------- list
+
+
+def _list(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
+    # The first list may come from any watch cache ("0"): cheap for the server, and nothing here can go back in time yet.
+    # Later lists are at the last version seen, not "0": a server that lags behind would take the store back. Behaviours A1-A3.
+    version = "" if state.unavailable else state.version or "0"
+    step = List(version, _limit(state, version), pause=pause, wait=wait, why=reason)
+    return replace(state, asked=version, whole=False, listed=""), step
+
+
+def _limit(state: State, version: str) -> int:
+    if state.page_size:
+        return state.page_size
+    # A list at an exact version comes whole from the watch cache; with a limit it would go to the storage. Behaviours A6, A7.
+    return PAGE if state.paged or version in ("", "0") else 0
+
+
+def _after_page(state: State, page: Page) -> tuple[State, Step]:
+    listed = state.listed or page.version
+    if page.token:
+        # A continue token carries its version itself; sending both is an error.
+        return replace(state, listed=listed), List("", _limit(state, state.asked), token=page.token, fresh=False)
+    paged = state.paged or (state.asked == "0" and bool(state.listed))
+    version = _real(listed) or state.version
+    done = replace(state, version=version, paged=paged, unavailable=False, whole=False, listed="", doubtful=False)
+    return done, Install(version)
+
+
+def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
+    trouble = failed.trouble
+    if trouble is Trouble.EXPIRED and state.listed and not state.whole:
+        # The list took longer than the server remembers; once more in one piece, at the version that page one was asked at. Behaviour A4.
+        return replace(state, whole=True, listed=""), List(state.asked, 0, why=Why.EXPIRED)
+    if trouble in (Trouble.EXPIRED, Trouble.TOO_LARGE) and not state.unavailable:
+        # At once, not after a back-off: the server has told what it cannot do, and this is what it can. Behaviours A3, A5.
+        return _list(replace(state, unavailable=True), why(trouble))
+    return _everything(state, why(trouble), pause=True, wait=failed.wait)
+
+
+# ------------------------------------------------------------------------------------------------------------------------- watch
+
+
+def _watch(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
+    if not state.version:
+        # A server without versions (some aggregated ones): nobody can say what was missed in between.
+        return _everything(state, reason, pause=pause, wait=wait)
+    # A server that was restored from a backup, or began anew, has lower versions. It accepts a watch from a higher one, keeps silent about
+    # all that happens below it, without an error or a bookmark, and then goes on as if nothing had been missed. A list tells. Behaviour A5.
+    return state, Watch(state.version, check=state.doubtful, pause=pause, wait=wait, why=reason)
+
+
+def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]:
+    trouble = failed.trouble
+    if trouble is Trouble.TOO_LARGE:
+        return _everything(replace(state, unavailable=True), Why.DOUBTFUL)
+    if trouble in (Trouble.REFUSED, Trouble.BUSY):
+        # A server that is down or overloaded must not be hit with lists by everyone when it is back. Behaviours B15, B16.
+        state = replace(state, doubtful=state.doubtful or trouble is Trouble.REFUSED)
+        return _watch(state, why(trouble), pause=True, wait=failed.wait)
+    return _everything(state, why(trouble), pause=True, wait=failed.wait)
+
+
+def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
+    before = state.version
+    # Silence for a whole watch is what a server with lower versions shows, too.
+    state = replace(_seen(state, ended.version), doubtful=ended.how is not Ending.CLOSED or not ended.events)
+    if ended.lasted < VERY_SHORT and ended.how is not Ending.SILENT:
+        if ended.events == 0:
+            return _everything(state, Why.SHORT, pause=True)
+        if state.version == before:
+            # Something closes every stream after its first bookmark; opening it again at once would never end.
+            return _watch(state, Why.SHORT, pause=True)
+    return _watch(state, ended.how.value, pause=not state.version)
+
+
+def _after_error_event(state: State, error: WatchError, now: float) -> tuple[State, Step]:
+    state = _seen(state, error.version)
+    if error.trouble is Trouble.BUSY:
+        return _watch(state, Why.BUSY, pause=True, wait=error.wait)
+    if error.trouble is Trouble.INTERNAL and state.internal_retry:
+        since = now if state.internal_since is None else state.internal_since
+        if now - since <= state.internal_retry:
+            return _watch(replace(state, internal_since=since), Why.INTERNAL, pause=True, wait=error.wait)
+    return _everything(replace(state, internal_since=None), why(error.trouble), pause=True, wait=error.wait)
+
+
+def _seen(state: State, version: str) -> State:
+    return replace(state, version=_real(version) or state.version)
+
+
+def _real(version: str) -> str:
+    """ "0" is no version that anything was seen at: it asks for any."""
+    return "" if version == "0" else version

@@ -1,0 +1,68 @@
+"""Telling: what a list and watch says about itself: log records, numbers, the error handler. It decides nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from kubeloop.cache.reflector.failures import diagnosis, trouble_of
+from kubeloop.cache.reflector.sink import Sink
+from kubeloop.cache.reflector.steps import List, Step, Stream, Trouble, Watch, Why
+from kubeloop.meta import KubeloopError
+from kubeloop.transport import logger_with_context
+
+_log = logger_with_context("kubeloop.cache")
+#: What servers do by themselves and a program need not be told loudly. Behaviour B29.
+_USUAL = (Trouble.EXPIRED, Trouble.TOO_LARGE, Trouble.INVALID)
+
+
+class Telling:
+    """``on_error`` hears each failure once, with the log record that says what is done about it."""
+
+    def __init__(self, what: str, on_error: Callable[[Exception], object] | None) -> None:
+        self._what = what
+        self._on_error = on_error
+        #: Why the last step was no success, and how loudly to say so.
+        self._trouble: tuple[int, str] | None = None
+        #: How often everything was asked for, and a watch opened again without that, by reason (``Why``).
+        self.lists: Counter[str] = Counter()
+        self.restarts: Counter[str] = Counter()
+
+    def failed(self, error: KubeloopError, what: str, sink: Sink | None = None, verb: str = "watch") -> None:
+        """``sink`` None: it has not come to matter for the cache yet."""
+        if sink is not None:
+            sink.failed(error)
+        advice = diagnosis(error, verb)
+        level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
+        self.note(f"{what}: {error}{f' ({advice})' if advice else ''}", level)
+        if self._on_error is not None:
+            try:
+                self._on_error(error)
+            except Exception:  # noqa: BLE001 - the caller's own code may raise anything
+                _log.exception("%s: on_error failed; it was told: %s", self._what, error)
+
+    def note(self, text: str, level: int = logging.WARNING) -> None:
+        """Something happened that is said with what comes next."""
+        self._trouble = (level, text)
+
+    def next(self, step: Step, delay: float) -> None:
+        """This comes next, after so many seconds."""
+        match step:
+            case Stream():
+                then = "asking for everything again"
+                self.lists[step.why] += 1
+            case List():
+                then = "listing" if step.why is Why.FALLBACK else "listing again"
+                if step.fresh:
+                    self.lists[step.why] += 1
+            case Watch():
+                then = "watching again"
+                if step.why is not Why.FIRST:
+                    self.restarts[step.why] += 1
+            case _:
+                then = "going on"
+        if self._trouble is not None:
+            level, text = self._trouble
+            self._trouble = None
+            _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")

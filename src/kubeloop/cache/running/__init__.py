@@ -1,0 +1,1 @@
+"""Tasks, waiting, and work beside the loop."""

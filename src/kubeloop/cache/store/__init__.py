@@ -1,0 +1,1 @@
+"""Heads by name and by index, in snapshots."""

@@ -1,0 +1,180 @@
+"""Index: finds objects by a value, in constant time. A path costs nothing per event; a function decodes the object."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, Protocol
+
+from kubeloop.cache.documents.head import Head
+from kubeloop.cache.store.postings import Postings
+
+log = logging.getLogger("kubeloop.cache")
+
+#: What a function that indexes may answer: no value, one, or several.
+IndexValues = Iterable[str] | str | None
+
+
+def index_key(value: Any) -> str:
+    """A JSON scalar as indexes spell it: text as it is, ``true``/``false``, numbers in JSON's form, "" for what is absent."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
+    """Values at a path that heads carry in ``attribute``.
+
+    A scalar that is absent is indexed as "" (unscheduled pods are ``by_index("node", "")``), a list by its items.
+    """
+    get = attrgetter(attribute)
+
+    def values(head: Head) -> tuple[str, ...]:
+        value = get(head)
+        if type(value) is str:
+            return (value,)
+        if isinstance(value, tuple | list):
+            return tuple(dict.fromkeys(map(index_key, value)))
+        return (index_key(value),)
+
+    return values
+
+
+def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
+    """Values that a function of the caller's gives.
+
+    When it raises, or answers what is no such value, the object is in the store all the same, only not in this index; the error is
+    logged with the object's key. (client-go takes the process down; behaviour X8.)
+    """
+    failures = Failures(name)
+
+    def values(head: Head) -> tuple[str, ...]:
+        try:
+            answer = function(head)
+            if answer is None:
+                return ()
+            return (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(map(str, answer)))
+        except Exception as error:  # noqa: BLE001 - a function of the caller's may raise anything
+            failures.report(head, error)
+            return ()
+
+    return values
+
+
+class Failures:
+    """Reports what an index function raises: the first time with its traceback, ten times by object, then at each power of ten.
+
+    A function that fails for each of a million objects must not bury everything else, nor cost a traceback each.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+
+    def report(self, head: Head, error: Exception) -> None:
+        self._count += 1
+        key = f"{head.namespace}/{head.name}" if head.namespace else head.name
+        if self._count <= 10:
+            trace = error if self._count == 1 else None
+            text = 'index "%s" failed for %s: %s: %s; the object is not in this index'
+            log.error(text, self._name, key, type(error).__name__, error, exc_info=trace, extra={"key": key})
+        elif str(self._count).strip("0") == "1":
+            text = 'index "%s" has failed %d times, the last time for %s: %s: %s'
+            log.error(text, self._name, self._count, key, type(error).__name__, error, extra={"key": key})
+
+
+def by_label(label: str) -> Callable[[Head], tuple[str, ...]]:
+    """The value of one label. An object without the label has none: ``""`` finds those whose label is empty."""
+
+    def values(head: Head) -> tuple[str, ...]:
+        value = head.labels.get(label)
+        return () if value is None else (value,)
+
+    return values
+
+
+class SecondaryIndex(Protocol):
+    """What a store keeps up to date, and asks."""
+
+    @property
+    def name(self) -> str:
+        """What queries call it."""
+
+    @property
+    def source(self) -> object:
+        """What it was made from: two indexes of one name must have equal sources."""
+
+    def values(self, head: Head, /) -> tuple[str, ...]:
+        """The values of one object, as ``heads`` wants them."""
+
+    def change(self, old: Head | None, new: Head | None) -> None:
+        """An object has the state ``new`` in place of ``old``; None where there is none."""
+
+    def heads(self, value: str) -> list[Head]:
+        """The objects that have this value."""
+
+    def all_values(self) -> list[str]:
+        """The values that at least one object has."""
+
+
+_Known = dict[Head, str | tuple[str, ...]]
+
+
+class Index:
+    """Value to heads. A value that no object has takes no memory; an object takes 10 to 50 bytes for each of its values.
+
+    ``remember``: keep the values of each head rather than ask for them again when it goes. For a function that is dear, or that may
+    answer differently another time: an object is then still found under nothing but its last answer. Costs another 50 bytes or so.
+    """
+
+    __slots__ = ("_known", "_postings", "name", "source", "values")
+
+    def __init__(self, name: str, source: object, values: Callable[[Head], tuple[str, ...]], *, remember: bool = False) -> None:
+        self.name = name
+        self.source = source
+        self.values = values
+        self._postings: Postings[Head] = Postings()
+        #: One value is kept as it is, without a tuple around it.
+        self._known: _Known | None = {} if remember else None
+
+    def change(self, old: Head | None, new: Head | None) -> None:
+        """An object has the state ``new`` in place of ``old``; None where there is none."""
+        if old is new:
+            return
+        after = self.values(new) if new is not None else ()
+        before = () if old is None else self.values(old) if self._known is None else self._forget(self._known, old)
+        postings = self._postings
+        if old is not None and new is not None and before == after:
+            for value in after:
+                postings.swap(value, old, new)
+        else:
+            if old is not None:
+                for value in before:
+                    postings.discard(value, old)
+            if new is not None:
+                for value in after:
+                    postings.add(value, new)
+        if self._known is not None and new is not None and after:
+            self._known[new] = self._text(self._known, after[0]) if len(after) == 1 else after
+
+    @staticmethod
+    def _forget(known: _Known, old: Head) -> tuple[str, ...]:
+        values = known.pop(old, ())
+        return (values,) if isinstance(values, str) else values
+
+    def _text(self, known: _Known, value: str) -> str:
+        """The very text that another head of this value has: a function makes a new one for each."""
+        sibling = self._postings.first(value)
+        text = None if sibling is None else known.get(sibling)
+        return text if isinstance(text, str) and text == value else value
+
+    def heads(self, value: str) -> list[Head]:
+        return self._postings.items(value)
+
+    def all_values(self) -> list[str]:
+        return self._postings.values()

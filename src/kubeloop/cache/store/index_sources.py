@@ -1,0 +1,101 @@
+"""What an index can be asked for by name: a path, a function, ``ByLabel``, ``Sorted``; and the index that each becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from kubeloop.cache.documents.head import Head
+from kubeloop.cache.store.index import Index, IndexValues, SecondaryIndex, by_function, by_label, by_path
+from kubeloop.cache.store.sorted_index import SortedIndex, sort_by_function, sort_by_path
+from kubeloop.meta import Resource
+from kubeloop.meta.label_requirement import Operator, Requirement
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class ByLabel:
+    """An index by the value of one label: ``indexes={"team": ByLabel("team")}``. Objects without the label are not in it.
+
+    Costs nothing per event beyond the index itself: heads carry labels.
+    """
+
+    label: str
+
+
+@dataclass(frozen=True)  # with slots, Sorted[Pod](...) fails: a generic's instances are told their type arguments
+class Sorted(Generic[R]):
+    """An index in order, for ``range``: ``indexes={"created": Sorted("metadata.creationTimestamp")}``.
+
+    ``source``: a path, which costs nothing per event, or a function of the typed object, which decodes it at each change. ``key`` makes
+    of a path's value what is sorted by, for values whose text does not sort as they do: ``Sorted("spec.storage", key=to_bytes)``.
+
+    A ``key`` or function that raises is logged with the object's key; the object is then not in this index.
+    """
+
+    source: str | Callable[[R], Any]
+    key: Callable[[Any], Any] | None = None
+
+
+IndexSource: TypeAlias = str | Callable[[R], IndexValues] | ByLabel | Sorted[R]
+"""A path (``spec.nodeName``) or ``ByLabel("team")``, which cost nothing; a function of the typed object, which decodes it at each change;
+``Sorted`` of a path or a function."""
+
+
+def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
+    """Refuse what no index can be made of where it is given, not at the first object.
+
+    Raises:
+        TypeError: says which, and what is wanted. ValueError: a ``ByLabel`` of a key that no label has.
+    """
+    if not isinstance(indexes, Mapping):
+        raise TypeError(f'indexes={indexes!r} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')
+    for name, index in indexes.items():
+        source = index.source if isinstance(index, Sorted) else index
+        if isinstance(source, ByLabel):
+            Requirement.checked(source.label, Operator.EXISTS, ())
+        elif not isinstance(source, str) and not callable(source):
+            raise TypeError(
+                f'index "{name}" over {index!r}: give a path such as "spec.nodeName", a function of the object, ByLabel or Sorted'
+            )
+
+
+def path_of(source: IndexSource[R]) -> str | None:
+    """The path that heads must carry for it; None if it needs none."""
+    wanted = source.source if isinstance(source, Sorted) else source
+    return wanted if isinstance(wanted, str) else None
+
+
+def make_index(name: str, source: IndexSource[R], attributes: Mapping[str, str], decode: Callable[[Head], R]) -> SecondaryIndex:
+    """``attributes``: where heads carry which path. ``decode``: for functions.
+
+    A function's answers are remembered, since it may answer differently another time; what paths and labels hold cannot change.
+    """
+    if isinstance(source, ByLabel):
+        return Index(name, source, by_label(source.label))
+    if isinstance(source, Sorted):
+        return _sorted(name, source, attributes, decode)
+    if isinstance(source, str):
+        return Index(name, source, by_path(attributes[source]))
+    return Index(name, source, by_function(name, lambda head: source(decode(head))), remember=True)
+
+
+def _sorted(name: str, sort: Sorted[R], attributes: Mapping[str, str], decode: Callable[[Head], R]) -> SecondaryIndex:
+    source, key = sort.source, sort.key
+    if not isinstance(source, str):
+        function = source if key is None else lambda each: key(source(each))
+        return SortedIndex(name, sort, sort_by_function(name, lambda head: function(decode(head))), remember=True)
+    get = attrgetter(attributes[source])
+    if key is None:
+        return SortedIndex(name, sort, sort_by_path(get))
+
+    def read(head: Head) -> Any:
+        value = get(head)
+        if isinstance(value, tuple | list):
+            return [key(each) for each in value]
+        return None if value is None else key(value)
+
+    return SortedIndex(name, sort, sort_by_function(name, read), remember=True)

@@ -1,0 +1,180 @@
+"""Handlers behind a predicate (``where=``): objects that do not match do not exist for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.cache import Event, HandlerFailed, Head
+from kubeloop.cache.handlers.event import EventType
+from kubeloop.cache.handlers.filtering import Filter
+from kubeloop.cache.reading.view import View
+from kubeloop.cache.store.store import Store
+from kubeloop.client import Client
+from kubeloop.timing import FakeClock
+from tests.cache.handlers.test_handlers import Seen, informers_of
+from tests.cache.heads import head
+from tests.cache.source import Source, until
+
+ADDED, UPDATED, DELETED, RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+VIEW: View[Pod] = View(Store(), Pod, "test")
+
+
+def event(kind: EventType, new: Head, old: Head | None = None, initial: bool = False) -> Event[Pod]:
+    return Event(kind, new, old, VIEW, initial)
+
+
+OUT, IN, IN_LATER = head("a", 1, node="n1"), head("a", 2, node="mine"), head("a", 3, node="mine")
+
+
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        pytest.param([event(ADDED, IN, initial=True)], ["initial added 2"], id="what matches is told as it is"),
+        pytest.param([event(ADDED, OUT), event(UPDATED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
+        pytest.param([event(ADDED, OUT, initial=True), event(UPDATED, IN, OUT)], ["added 2"], id="out to in is added, not initial [E69]"),
+        pytest.param([event(ADDED, IN), event(UPDATED, OUT, IN)], ["added 2", "deleted 2"], id="in to out is deleted, as it was [E69]"),
+        pytest.param([event(ADDED, IN), event(UPDATED, IN_LATER, IN)], ["added 2", "updated 3"], id="in to in is updated"),
+        pytest.param(
+            [event(ADDED, IN), event(UPDATED, OUT, IN), event(DELETED, OUT, OUT)], ["added 2", "deleted 2"], id="an end is told once"
+        ),
+        pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["added 2"], id="a resync shows what has come to match"),
+        pytest.param([event(DELETED, IN, IN)], [], id="no end of what was not known"),
+    ],
+)
+def test_a_predicate_turns(history: list[Event[Pod]], told: list[str]) -> None:
+    shown = Filter[Pod](lambda each: each.value("spec.nodeName") == "mine")
+    answers = [answer for one in history if (answer := shown(one)) is not None]
+    assert [f"{'initial ' if one.initial else ''}{one.type.value} {one.head.resource_version}" for one in answers] == told
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "resync"]), st.sampled_from([True, False, None])), max_size=30))
+def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_what_it_did_not_show(
+    steps: list[tuple[str, bool | None]],
+) -> None:
+    opinion: bool | None = True
+
+    def fickle(each: Head) -> bool:
+        if opinion is None:
+            raise RuntimeError("boom")
+        return opinion
+
+    shown = Filter[Pod](fickle)
+    now: Head | None = None
+    known = False
+    for version, (step, says) in enumerate(steps, start=1):
+        opinion = says
+        if step == "put":
+            old, now = now, head("a", version)
+            one = event(UPDATED if old else ADDED, now, old)
+        elif now is None:
+            continue
+        else:
+            one = event(DELETED if step == "delete" else RESYNC, now, now)
+            now = None if step == "delete" else now
+        try:
+            answer = shown(one)
+        except RuntimeError:
+            continue
+        if answer is not None:
+            assert known is (answer.type is not ADDED)
+            known = answer.type is not DELETED
+    if now is None:
+        assert not known
+        assert not shown._shown, "what has gone is not remembered [T238]"
+
+
+async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_is_decoded_for_that(
+    source: Source, api: Client, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[E69]"""
+
+    def decode(*_: object) -> None:
+        raise AssertionError("decoded")
+
+    for name in ("web-1", "db-1"):
+        source.put(name, label_app=name[:-2], team="x")
+    async with informers_of(api, clock) as informers:
+        maps = informers.of(ConfigMap, paths=["data.team"])
+        monkeypatch.setattr(View, "decode", decode)
+        web, team = Seen(), Seen()
+        maps.on_event(added=web, updated=web, deleted=web, where=lambda each: each.labels.get("app") == "web")
+        maps.on_event(added=team, updated=team, deleted=team, where=lambda each: each.value("data.team") == "x")
+        await until(lambda: source.watches == 1)
+        source.put("db-1", label_app="web", team="y")
+        source.put("web-1", label_app="db", team="x")
+        source.put("web-1", label_app="db", team="y")
+        source.delete("db-1")
+        source.delete("web-1")
+        source.put("last", label_app="web", team="x")
+        await until(lambda: web.lines[-1:] == team.lines[-1:] == ["added last"])
+        assert web.lines == ["initial added web-1", "added db-1", "deleted web-1", "deleted db-1", "added last"]
+        assert sorted(team.lines[:2]) == ["initial added db-1", "initial added web-1"]
+        assert team.lines[2:] == ["deleted db-1", "updated web-1", "deleted web-1", "added last"]
+        late = Seen()
+        await maps.on_event(added=late, where=lambda each: each.name == "last").wait_synced()
+        assert late.lines == ["initial added last"]
+
+
+async def test_a_predicate_that_raises_costs_nobody_else_anything(
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """[E69]"""
+    caplog.set_level(logging.ERROR)
+
+    def fragile(each: Head) -> bool:
+        if each.name == "bad":
+            raise RuntimeError("boom")
+        return True
+
+    source.put("good")
+    source.put("bad")
+    async with informers_of(api, clock) as informers:
+        maps = informers.of(ConfigMap)
+        behind, other = Seen(), Seen()
+        registration = maps.on_event(added=behind, updated=behind, where=fragile, name="picky")
+        maps.on_event(added=other, updated=other)
+        with pytest.raises(HandlerFailed, match="handler picky failed on default/bad: RuntimeError: boom"):
+            await registration.wait_synced()
+        await until(lambda: source.watches == 1)
+        source.put("good", k="2")
+        await until(lambda: behind.lines[-1:] == other.lines[-1:] == ["updated good"])
+        assert behind.lines == ["initial added good", "updated good"]
+        assert "handler picky failed on added default/bad" in caplog.text
+
+
+async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_is_left_to_tell(
+    source: Source, api: Client, clock: FakeClock
+) -> None:
+    go = asyncio.Event()
+    told: list[str] = []
+
+    async def slow(event: Event[ConfigMap]) -> None:
+        await go.wait()
+        told.append(f"{event.type.value} {event.key.name} {event.object().data.get('n', '')}".rstrip())
+
+    source.put("first", label_app="web")
+    async with informers_of(api, clock) as informers:
+        maps = informers.of(ConfigMap)
+        registration = maps.on_event(
+            added=slow, updated=slow, deleted=slow, coalesce=True, where=lambda each: each.labels.get("app") == "web"
+        )
+        seen = Seen()
+        maps.on_event(added=seen, updated=seen, deleted=seen)
+        await until(lambda: source.watches == 1 and registration.meter.key != "")
+        for number in range(200):
+            source.put("busy", label_app="web", n=str(number))
+            source.put("other", label_app="db", n=str(number))
+        source.put("brief", label_app="web")
+        source.delete("brief")
+        await until(lambda: len(seen.events) == 403)
+        assert registration.pending == 2, "one for each object that is there"
+        assert registration.merged == 399
+        go.set()
+        await until(lambda: registration.pending == 0 and registration.meter.key == "")
+    assert told == ["added first", "added busy 199"]

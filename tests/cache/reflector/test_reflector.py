@@ -1,0 +1,351 @@
+"""The reflector's decisions, as tables of what happened and what is asked for next."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.cache.reflector.reflector import MAX_UNFINISHED, PAGE, State, begin, next_step
+from kubeloop.cache.reflector.steps import (
+    Ending,
+    Follow,
+    Install,
+    Installed,
+    List,
+    ListFailed,
+    Outcome,
+    Page,
+    Step,
+    Stream,
+    Streamed,
+    StreamEnded,
+    StreamFailed,
+    Trouble,
+    Watch,
+    WatchEnded,
+    WatchError,
+    WatchFailed,
+    Why,
+)
+
+LONG, SHORT = 400.0, 0.5
+INSTALLED = Installed()
+
+
+def run(*outcomes: Outcome, page_size: int = 0, watch_list: bool = False, resume_from: str = "") -> list[Step]:
+    """The steps, from the first, when each comes out as given."""
+    state, step = begin(page_size, watch_list=watch_list, resume_from=resume_from)
+    steps = [step]
+    for outcome in outcomes:
+        state, step = next_step(state, outcome)
+        steps.append(step)
+    return steps
+
+
+def listed(version: str) -> tuple[Outcome, Outcome]:
+    return Page(version), INSTALLED
+
+
+def streamed(version: str) -> tuple[Outcome, Outcome]:
+    return Streamed(version), INSTALLED
+
+
+# --------------------------------------------------------------------------------------------------------------- whole histories
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        pytest.param(
+            listed("7"),
+            [List("0", 500), Install("7"), Watch("7")],
+            id="the first list is at version 0 in pages of 500 and the watch follows at the list's version [A1]",
+        ),
+        pytest.param(
+            (*listed("5"), WatchEnded("10", 3, LONG), WatchError("10", Trouble.OTHER)),
+            [List("0", 500), Install("5"), Watch("5"), Watch("10"), List("10", 0, pause=True)],
+            id="a relist after the first is at the last version seen, never at 0 again [A2]",
+        ),
+        pytest.param(
+            (*listed("10"), WatchError("", Trouble.EXPIRED), ListFailed(Trouble.EXPIRED)),
+            [List("0", 500), Install("10"), Watch("10"), List("10", 0, pause=True), List("", PAGE)],
+            id="a relist that is told 410 lists again at once at the newest, with no pause between [A3]",
+        ),
+        pytest.param(
+            (Page("12", "more"), ListFailed(Trouble.EXPIRED), *listed("13")),
+            [List("0", 500), List("", PAGE, token="more", fresh=False), List("0", 0), Install("13"), Watch("13")],
+            id="a page that expires midway restarts as one full list at the version asked for on page one [A4]",
+        ),
+        pytest.param(
+            (*listed("20"), WatchError("", Trouble.OTHER), ListFailed(Trouble.TOO_LARGE), *listed("30")),
+            [List("0", 500), Install("20"), Watch("20"), List("20", 0, pause=True), List("", PAGE), Install("30"), Watch("30")],
+            id="a version that is too large is answered by a list at the newest [A5]",
+        ),
+        pytest.param(
+            (*listed("5"), WatchFailed(Trouble.OTHER), *listed("6")),
+            [List("0", 500), Install("5"), Watch("5"), List("5", 0, pause=True), Install("6"), Watch("6")],
+            id="a list at an exact version asks for everything in one page [A6]",
+        ),
+        pytest.param(
+            (Page("5", "more"), Page("5"), INSTALLED, WatchFailed(Trouble.OTHER)),
+            [List("0", 500), List("", 500, token="more", fresh=False), Install("5"), Watch("5"), List("5", PAGE, pause=True)],
+            id="lists stay paged when the list at version 0 came in pages [A7]",
+        ),
+    ],
+)
+def test_lists(outcomes: tuple[Outcome, ...], expected: list[Step]) -> None:
+    assert run(*outcomes) == expected
+
+
+def test_a_chosen_page_size_is_used_for_every_list_and_they_end_in_one_installation_A8_A9() -> None:
+    steps = run(Page("5", "a"), Page("5", "b"), Page("5"), INSTALLED, WatchFailed(Trouble.OTHER), page_size=4)
+    assert steps == [
+        List("0", 4),
+        List("", 4, token="a", fresh=False),
+        List("", 4, token="b", fresh=False),
+        Install("5"),
+        Watch("5"),
+        List("5", 4, pause=True),
+    ]
+
+
+def test_after_a_410_only_the_newest_will_do_until_a_list_succeeds() -> None:
+    steps = run(*listed("10"), WatchError("", Trouble.OTHER), ListFailed(Trouble.EXPIRED), ListFailed(Trouble.OTHER), *listed("20"))
+    assert steps[-3] == List("", PAGE, pause=True)
+    assert next_step(State(version="20"), WatchFailed(Trouble.OTHER))[1] == List("20", 0, pause=True)
+
+
+def test_a_full_list_that_expires_too_lists_at_the_newest() -> None:
+    expired = ListFailed(Trouble.EXPIRED)
+    steps = run(*listed("10"), WatchFailed(Trouble.OTHER), Page("12", "more"), expired, expired, page_size=4)
+    assert steps[-2:] == [List("10", 0), List("", 4)]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_resumed_reflector_begins_with_the_watch_and_a_410_leads_to_everything(streams: bool) -> None:
+    steps = run(WatchError("", Trouble.EXPIRED), watch_list=streams, resume_from="70")
+    everything: Step = Stream("70", pause=True) if streams else List("70", 0, pause=True)
+    assert steps == [Watch("70", check=True), everything]
+    assert run(WatchFailed(Trouble.EXPIRED), watch_list=streams, resume_from="70") == steps, "a 410 as the answer is the same"
+    assert run(watch_list=streams, resume_from="0") == [Stream("") if streams else List("0", PAGE)], "0 is no version to resume from"
+
+
+# ------------------------------------------------------------------------------------------------------------------------- watch
+
+WATCHING = State(version="3")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected", "reason"),
+    [
+        pytest.param(
+            WatchFailed(Trouble.REFUSED),
+            Watch("3", check=True, pause=True),
+            Why.REFUSED,
+            id="a refused connection watches again at the same version after a pause, no list [B15]",
+        ),
+        pytest.param(
+            WatchFailed(Trouble.BUSY, wait=7.0),
+            Watch("3", pause=True, wait=7.0),
+            Why.BUSY,
+            id="429 when opening the watch watches again after a pause, and not sooner than the server asked [B16]",
+        ),
+        pytest.param(
+            WatchFailed(Trouble.OTHER),
+            List("3", 0, pause=True),
+            Why.ERROR,
+            id="any other error when opening the watch lists at the last version after a pause [B17]",
+        ),
+        pytest.param(
+            WatchFailed(Trouble.EXPIRED),
+            List("3", 0, pause=True),
+            Why.EXPIRED,
+            id="410 when opening the watch ends the round; the next lists at the last version [B18]",
+        ),
+        pytest.param(
+            WatchError("", Trouble.EXPIRED), List("3", 0, pause=True), Why.EXPIRED, id="410 as an event lists at the last version [B18]"
+        ),
+        pytest.param(
+            WatchError("5", Trouble.INTERNAL),
+            List("5", 0, pause=True),
+            Why.INTERNAL,
+            id="an internal error event lists, unless retries were asked for [B19]",
+        ),
+        pytest.param(
+            WatchError("5", Trouble.OTHER),
+            List("5", 0, pause=True),
+            Why.ERROR,
+            id="an error event of another kind lists at the last version seen on the stream [B20]",
+        ),
+        pytest.param(
+            WatchError("5", Trouble.BUSY, wait=2.0), Watch("5", pause=True, wait=2.0), Why.BUSY, id="429 as an event watches again"
+        ),
+        pytest.param(
+            WatchEnded("", 0, SHORT),
+            List("3", 0, pause=True),
+            Why.SHORT,
+            id="a watch that ends within a second without an event is an error [B22]",
+        ),
+        pytest.param(
+            WatchEnded("4", 1, SHORT),
+            Watch("4"),
+            Why.ENDED,
+            id="a watch that brought events and closes is opened again at once from the last version, no list [B23]",
+        ),
+        pytest.param(
+            WatchEnded("3", 2, SHORT),
+            Watch("3", pause=True),
+            Why.SHORT,
+            id="a watch closed within a second with nothing new is opened again after a pause",
+        ),
+        pytest.param(
+            WatchEnded("", 0, LONG),
+            Watch("3", check=True),
+            Why.ENDED,
+            id="a silent watch that ran out is opened again at once from where it began [B23]",
+        ),
+        pytest.param(
+            WatchEnded("4", 1, LONG, Ending.BROKEN),
+            Watch("4", check=True),
+            Why.BROKEN,
+            id="a connection that breaks is resumed at once from the last event",
+        ),
+        pytest.param(
+            WatchEnded("", 0, LONG, Ending.SILENT),
+            Watch("3", check=True),
+            Why.SILENT,
+            id="an abandoned watch is opened again at once [T239]",
+        ),
+        pytest.param(WatchEnded("0", 1, LONG), Watch("3"), Why.ENDED, id="a version 0 on a stream is not taken for one"),
+    ],
+)
+def test_a_watch(outcome: Outcome, expected: Step, reason: Why) -> None:
+    _, step = next_step(WATCHING, outcome)
+    assert step == expected
+    assert step.why is reason
+
+
+def test_internal_errors_are_retried_by_watching_only_within_the_window_that_was_asked_for_B19() -> None:
+    def retries(window: float, success_at: int | None = None) -> int:
+        """How often in a row, with an error each second, the watch is only opened again."""
+        state, step = begin(resume_from="3", internal_retry=window)
+        for second in range(200):
+            if second == success_at:
+                state, step = next_step(state, WatchEnded("4", 1, LONG), now=float(second))
+                continue
+            state, step = next_step(state, WatchError("", Trouble.INTERNAL), now=float(second))
+            if not isinstance(step, Watch):
+                return second - (success_at is not None)
+            assert step.pause
+        raise AssertionError("it never gave up")
+
+    assert retries(0) == 0, "off unless asked for"
+    assert retries(30) == 31
+    assert retries(30, success_at=9) == 40, "one success arms the window again"
+
+
+def test_a_server_that_was_out_of_sight_is_asked_whether_it_knows_the_version_and_if_not_for_everything() -> None:
+    """One that lost its state keeps silent about all that happens below the version asked for, for ever and without an error."""
+    steps = run(*listed("9"), WatchFailed(Trouble.REFUSED), WatchFailed(Trouble.TOO_LARGE))
+    assert steps[-2:] == [Watch("9", check=True, pause=True), List("", PAGE)]
+    assert steps[-1].why is Why.DOUBTFUL
+    steps = run(*listed("9"), WatchEnded("", 1, LONG, Ending.BROKEN), WatchEnded("12", 1, LONG))
+    assert steps[-2:] == [Watch("9", check=True), Watch("12")], "a stream that was closed in order raises no doubt"
+
+
+def test_a_server_without_versions_is_listed_again_after_each_watch() -> None:
+    steps = run(Page(""), INSTALLED, WatchEnded("", 4, LONG), Page("0"), INSTALLED, WatchFailed(Trouble.BUSY))
+    assert steps == [List("0", 500), Install(""), Watch(""), List("0", 500, pause=True), Install(""), Watch(""), List("0", 500, pause=True)]
+
+
+# ------------------------------------------------------------------------------------------------------------------------ stream
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        pytest.param(
+            streamed("7"),
+            [Stream(""), Install("7"), Follow("7")],
+            id="the first state is streamed at the newest version, and the same stream goes on as the watch [C31, C35]",
+        ),
+        pytest.param(
+            (*streamed("7"), WatchEnded("9", 2, LONG), WatchError("", Trouble.OTHER)),
+            [Stream(""), Install("7"), Follow("7"), Watch("9"), Stream("9", pause=True)],
+            id="closed later, an ordinary watch follows; a later state is streamed at the last version seen [C37, C31]",
+        ),
+        pytest.param(
+            (StreamEnded(Ending.CLOSED, 5, LONG), *streamed("8")),
+            [Stream(""), Stream("", pause=True), Install("8"), Follow("8")],
+            id="closed early, everything is asked for from scratch [C36]",
+        ),
+        pytest.param(
+            (StreamFailed(Trouble.BUSY, wait=3.0), StreamFailed(Trouble.BUSY), *streamed("8")),
+            [Stream(""), Stream("", pause=True, wait=3.0), Stream("", pause=True), Install("8"), Follow("8")],
+            id="429 is retried as a stream [C38]",
+        ),
+        pytest.param(
+            (StreamFailed(Trouble.REFUSED),),
+            [Stream(""), Stream("", pause=True)],
+            id="where nothing listens, a list would not be heard either",
+        ),
+        pytest.param(
+            (StreamFailed(Trouble.INVALID), *listed("7"), WatchError("", Trouble.OTHER)),
+            [Stream(""), List("0", 500), Install("7"), Watch("7"), List("7", 0, pause=True)],
+            id="what the server does not understand is listed in the same round, and never streamed again [C39]",
+        ),
+        pytest.param(
+            (StreamFailed(Trouble.OTHER), *listed("7"), WatchError("", Trouble.OTHER)),
+            [Stream(""), List("0", 500), Install("7"), Watch("7"), Stream("7", pause=True)],
+            id="any other error falls back to a list in the same round [C39]",
+        ),
+        pytest.param(
+            (StreamFailed(Trouble.OTHER), ListFailed(Trouble.OTHER)),
+            [Stream(""), List("0", 500), Stream("", pause=True)],
+            id="when the list fails too, the next round begins with a stream again",
+        ),
+        pytest.param(
+            (*streamed("7"), WatchFailed(Trouble.OTHER), StreamFailed(Trouble.EXPIRED), *streamed("9")),
+            [Stream(""), Install("7"), Follow("7"), Stream("7", pause=True), Stream(""), Install("9"), Follow("9")],
+            id="a stream that is told 410 is asked for at once at the newest",
+        ),
+        pytest.param(
+            (*streamed("7"), WatchFailed(Trouble.OTHER), StreamFailed(Trouble.TOO_LARGE), StreamFailed(Trouble.TOO_LARGE)),
+            [Stream(""), Install("7"), Follow("7"), Stream("7", pause=True), Stream(""), List("", PAGE)],
+            id="a version too large twice is listed",
+        ),
+        pytest.param(
+            (StreamEnded(Ending.SILENT, 0, 60.0), *listed("7")),
+            [Stream(""), List("0", 500), Install("7"), Watch("7")],
+            id="a stream that falls silent before its end is listed in the same round",
+        ),
+        pytest.param(
+            (StreamEnded(Ending.CLOSED, 0, SHORT), *listed("7")),
+            [Stream(""), List("0", 500), Install("7"), Watch("7")],
+            id="a stream that is closed at once without an event is listed in the same round [B22]",
+        ),
+    ],
+)
+def test_streams(outcomes: tuple[Outcome, ...], expected: list[Step]) -> None:
+    assert run(*outcomes, watch_list=True) == expected
+
+
+def test_a_server_whose_streams_never_end_is_remembered() -> None:
+    endings = [StreamEnded(Ending.BROKEN, 3, 9.0)] * MAX_UNFINISHED
+    steps = run(*endings, *listed("7"), WatchError("", Trouble.OTHER), watch_list=True)
+    assert steps == [Stream(""), *[Stream("", pause=True)] * 2, List("0", 500), Install("7"), Watch("7"), List("7", 0, pause=True)]
+    finished = run(*endings[1:], *streamed("7"), WatchFailed(Trouble.OTHER), *endings[1:], watch_list=True)
+    assert finished[-1] == Stream("7", pause=True), "one that ends in between starts the count anew"
+
+
+def test_streams_can_be_switched_off_C30() -> None:
+    assert run(watch_list=False) == [List("0", 500)]
+
+
+def test_each_request_for_everything_says_why() -> None:
+    state, step = begin()
+    reasons = [step.why]
+    for outcome in (StreamFailed(Trouble.OTHER), *listed("7"), WatchFailed(Trouble.EXPIRED), StreamFailed(Trouble.TOO_LARGE)):
+        state, step = next_step(state, outcome)
+        if isinstance(step, Stream | List):
+            reasons.append(step.why)
+    assert reasons == [Why.FIRST, Why.FALLBACK, Why.EXPIRED, Why.TOO_LARGE]
