@@ -38,6 +38,25 @@ async def test_an_informer_is_refused_with_the_argument_s_name(informers: Inform
     assert list(informers) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param({"namespace": "Not Valid!"}, "namespace='Not Valid!' cannot be a namespace: a lowercase", id="a namespace is a label"),
+        pytest.param({"namespace": ["shop", "a.b"]}, "namespace='a.b' cannot be a namespace", id="so is each of several"),
+        pytest.param({"labels": "a=("}, "labels='a=(': unable to parse", id="a label selector that cannot be read is named"),
+        pytest.param({"field_selector": "spec"}, "field_selector='spec': invalid selector", id="so is a field selector"),
+    ],
+)
+async def test_values_that_cannot_be_are_refused_with_the_argument_s_name(informers: Informers, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        informers.of(Pod, **options)
+    assert list(informers) == []
+
+
+async def test_an_empty_selector_is_the_same_as_none(informers: Informers) -> None:
+    assert informers.of(Pod, labels="", field_selector="") is informers.of(Pod, labels={}, field_selector={}) is informers.of(Pod)
+
+
 @pytest.mark.parametrize("label", ["", "no label=at all"])
 async def test_an_index_over_a_label_that_none_can_be_is_refused(informers: Informers, label: str) -> None:
     with pytest.raises(ValueError, match="name part must"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -101,6 +102,34 @@ async def test_pairs_that_are_no_labels_are_not_sent(labels: dict[str, str]) -> 
         with pytest.raises(ValueError, match="app"):
             await client.delete_collection(ConfigMap, labels=labels)
     assert server.received == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param({"labels": "a=("}, "labels='a=(': unable to parse requirement: ", id="labels"),
+        pytest.param({"field_selector": "spec"}, "field_selector='spec': invalid selector: ", id="fields"),
+        pytest.param({"labels": {"app": "we b"}}, "labels={'app': 'we b'}: ", id="a pair that is no label"),
+    ],
+)
+async def test_a_selector_that_cannot_be_read_is_named_and_not_sent(options: dict[str, Any], text: str) -> None:
+    async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            await client.list(ConfigMap, **options)
+    assert server.received == []
+
+
+@pytest.mark.parametrize("options", [{"labels": 5}, {"labels": {"app": 5}}, {"field_selector": 5}, {"field_selector": {"a": 5}}])
+async def test_what_is_no_selector_is_named_with_what_is_one(options: dict[str, Any]) -> None:
+    async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(TypeError, match=rf"^{next(iter(options))}=.*give (one such as )?\""):
+            await client.list(ConfigMap, **options)
+    assert server.received == []
+
+
+@pytest.mark.parametrize("empty", ["", {}, None])
+async def test_an_empty_selector_is_none(empty: Any) -> None:
+    assert ListOptions(labels=empty, field_selector=empty).query() == ListOptions().query()
 
 
 def page(items: list[str], token: str = "", version: str = "5") -> Reply:

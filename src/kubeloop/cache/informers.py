@@ -26,7 +26,7 @@ from kubeloop.cache.running.tasks import Tasks
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.client import Client, Write
-from kubeloop.client.options import Fields, Labels
+from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import PartialObject, Resource
 from kubeloop.timing import Clock, SystemClock
 

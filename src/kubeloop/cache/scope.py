@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.documents.keeping import LEAN, Keep
 from kubeloop.client import ListOptions
-from kubeloop.client.options import Fields, Labels, field_text, label_text
-from kubeloop.meta import Resource, kind_info
+from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
+from kubeloop.meta import Resource, kind_info, names
 
 R = TypeVar("R", bound=Resource)
 
@@ -46,8 +46,9 @@ class Scope(Generic[R]):
         """From what ``Informers.of`` was asked for, however it was spelt.
 
         Raises:
-            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, or a selector that selects nothing.
-            TypeError: a namespace that is no text. UnknownKind: the class names no kind.
+            ValueError: a namespace for a cluster-scoped kind, no namespace out of several, one that can be no namespace's name, or a
+                selector that cannot be read or selects nothing.
+            TypeError: a namespace that is no text, or no selector. UnknownKind: the class names no kind.
         """
         info = kind_info(kind)
         if namespace is None:
@@ -59,6 +60,9 @@ class Scope(Generic[R]):
                 raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
             if not all(namespaces) or not namespaces:
                 raise ValueError(f"namespace={namespace!r} names no namespace; leave it out, or give None, for all of them")
+            for name in namespaces:
+                if faults := names.dns1123_label(name):
+                    raise ValueError(f"namespace={name!r} cannot be a namespace: {'; '.join(faults)}")
         selectors = {"labels": label_text(labels), "field_selector": field_text(field_selector)}
         return cls(kind=kind, namespaces=namespaces, keep=keep, queue=queue, **selectors)
 

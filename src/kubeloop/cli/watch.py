@@ -77,6 +77,7 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     """
     wanted = Wanted(**options)
     try:
+        _check(wanted)
         status = asyncio.run(_run(wanted, kubeconfig, context))
     except KeyboardInterrupt:  # before the loop's own handler is in place
         status = 128 + signal.SIGINT
@@ -150,6 +151,17 @@ async def _watch(wanted: Wanted, kubeconfig: Path | None, context: str | None, e
                 await informers.wait_synced()
                 note(_summary(informer))
                 await asyncio.Event().wait()
+
+
+def _check(wanted: Wanted) -> None:
+    """What can be told to be wrong without a server."""
+    from kubeloop.client.selector_text import field_text, label_text
+    from kubeloop.meta import names
+
+    if wanted.namespace and (faults := names.dns1123_label(wanted.namespace)):
+        raise ConfigError(f"-n {wanted.namespace!r} cannot be a namespace: {'; '.join(faults)}")
+    label_text(wanted.selector, "-l ")
+    field_text(wanted.field_selector, "--field-selector ")
 
 
 def _namespace(wanted: Wanted, found: ApiResource, default: str) -> str | None:

@@ -5,7 +5,8 @@ from kubeloop.client.conflict import retry_on_conflict
 from kubeloop.client.lists import ListCall, ObjectList
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping
-from kubeloop.client.options import DeleteOptions, Fields, Labels, ListOptions, Propagation, WatchOptions, WriteOptions
+from kubeloop.client.options import DeleteOptions, ListOptions, Propagation, WatchOptions, WriteOptions
+from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.watches import Event, Watch
 from kubeloop.client.writes import Write
 

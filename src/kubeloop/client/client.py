@@ -15,7 +15,8 @@ import msgspec
 from kubeloop.client.lists import ListCall, ObjectList
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping
-from kubeloop.client.options import PAGE_SIZE, DeleteOptions, Fields, Labels, ListOptions, Match, Propagation, WatchOptions, WriteOptions
+from kubeloop.client.options import PAGE_SIZE, DeleteOptions, ListOptions, Match, Propagation, WatchOptions, WriteOptions
+from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.waiting import wait_for, wait_gone
 from kubeloop.client.watches import Watch
 from kubeloop.client.writes import Listener, Verb, WriteListeners, dry

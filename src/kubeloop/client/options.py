@@ -5,49 +5,17 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/ and apimach
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kubeloop.meta import FieldSelector, LabelSelector, Selector, selector_from
-from kubeloop.meta.label_requirement import Operator, Requirement
-from kubeloop.meta.selectors import escape_field_value
-
-Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
-"""A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""
-
-Fields: TypeAlias = str | Mapping[str, str] | FieldSelector
-"""A field selector: as kubectl takes it (``spec.nodeName=n1``), as equal pairs, or parsed."""
+from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 Match: TypeAlias = Literal["Exact", "NotOlderThan"]
 Validation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
 
 PAGE_SIZE = 500
-
-
-def label_text(labels: Labels | None) -> str | None:
-    """The selector as a URL carries it; None if it selects everything.
-
-    Raises:
-        ValueError: it selects nothing: a URL cannot say so, and leaving it out would select everything. Or a pair is no label.
-    """
-    if isinstance(labels, Mapping):
-        # Checked: a value with a comma in it would become a requirement of its own.
-        return ",".join(str(Requirement.checked(key, Operator.EQUALS, (value,))) for key, value in labels.items()) or None
-    if isinstance(labels, LabelSelector):
-        labels = selector_from(labels)
-    if isinstance(labels, Selector) and labels.nothing:
-        raise ValueError("this label selector selects nothing, which no request can say; do not send one")
-    return str(labels) if labels is not None else None
-
-
-def field_text(fields: Fields | None) -> str | None:
-    """The selector as a URL carries it; None if it selects everything."""
-    if isinstance(fields, Mapping):
-        return ",".join(f"{path}={escape_field_value(value)}" for path, value in fields.items()) or None
-    return str(fields) if fields is not None else None
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +37,8 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         # A continue token carries its own version: the server refuses both together (API concepts, "Retrieving large result sets").
         first = not self.continue_token
         return {
-            "labelSelector": label_text(self.labels) or None,
-            "fieldSelector": field_text(self.field_selector) or None,
+            "labelSelector": label_text(self.labels),
+            "fieldSelector": field_text(self.field_selector),
             "limit": self.limit or None,
             "continue": self.continue_token or None,
             "resourceVersion": self.resource_version if first else None,
@@ -96,8 +64,8 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     def query(self) -> dict[str, str | int | bool | None]:
         return {
             "watch": True,
-            "labelSelector": label_text(self.labels) or None,
-            "fieldSelector": field_text(self.field_selector) or None,
+            "labelSelector": label_text(self.labels),
+            "fieldSelector": field_text(self.field_selector),
             "resourceVersion": self.resource_version,
             "resourceVersionMatch": "NotOlderThan" if self.send_initial_events else None,
             "sendInitialEvents": True if self.send_initial_events else None,

@@ -15,7 +15,7 @@ from kubeloop.cache.informer import Informer
 from kubeloop.cache.informers import Informers
 from kubeloop.cache.many.served_kinds import PATHS, ServedKind, served_kind
 from kubeloop.cache.running.waiting import all_synced
-from kubeloop.client.options import Fields, Labels
+from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import Resource, Unstructured
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.transport import logger_with_context

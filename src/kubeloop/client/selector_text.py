@@ -1,0 +1,73 @@
+"""Selectors as callers spell them, checked, and as the text that a URL carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from kubeloop.meta import FieldSelector, LabelSelector, Selector, parse_field_selector, parse_label_selector, selector_from
+from kubeloop.meta.label_requirement import Operator, Requirement
+from kubeloop.meta.selectors import escape_field_value
+
+Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
+"""A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""
+
+Fields: TypeAlias = str | Mapping[str, str] | FieldSelector
+"""A field selector: as kubectl takes it (``spec.nodeName=n1``), as equal pairs, or parsed."""
+
+
+def label_text(labels: Labels | None, argument: str = "labels=") -> str | None:
+    """The selector as a URL carries it; None if it selects everything. ``argument``: how an error names what was given.
+
+    Raises:
+        ValueError: it cannot be read (in Kubernetes' words), a pair is no label, or it selects nothing: a URL cannot say so, and leaving
+            it out would select everything.
+        TypeError: no selector at all.
+    """
+    if labels is None:
+        return None
+    try:
+        if isinstance(labels, str):
+            return None if parse_label_selector(labels).everything else labels
+        if isinstance(labels, Mapping):
+            # Checked: a value with a comma in it would become a requirement of its own.
+            pairs = _pairs(labels, argument, '"app=web,tier!=db" or {"app": "web"}')
+            return ",".join(str(Requirement.checked(key, Operator.EQUALS, (value,))) for key, value in pairs) or None
+        if isinstance(labels, LabelSelector):
+            labels = selector_from(labels)
+    except ValueError as error:
+        raise ValueError(f"{argument}{labels!r}: {error}") from None
+    if not isinstance(labels, Selector):
+        raise TypeError(f'{argument}{labels!r} is no label selector; give one such as "app=web,tier!=db", or {{"app": "web"}}')
+    if labels.nothing:
+        raise ValueError(f"{argument.rstrip('= ')}: this label selector selects nothing, which no request can say; do not send one")
+    return str(labels) or None
+
+
+def field_text(fields: Fields | None, argument: str = "field_selector=") -> str | None:
+    """As ``label_text``, of a field selector.
+
+    Raises:
+        ValueError: it cannot be read, in Kubernetes' words. TypeError: no selector at all.
+    """
+    if fields is None:
+        return None
+    if isinstance(fields, str):
+        try:
+            return None if parse_field_selector(fields).everything else fields
+        except ValueError as error:
+            raise ValueError(f"{argument}{fields!r}: {error}") from None
+    if isinstance(fields, Mapping):
+        pairs = _pairs(fields, argument, '"spec.nodeName=n1" or {"spec.nodeName": "n1"}')
+        return ",".join(f"{path}={escape_field_value(value)}" for path, value in pairs) or None
+    if not isinstance(fields, FieldSelector):
+        raise TypeError(f'{argument}{fields!r} is no field selector; give one such as "spec.nodeName=n1", or {{"spec.nodeName": "n1"}}')
+    return str(fields) or None
+
+
+def _pairs(given: Mapping[Any, Any], argument: str, wanted: str) -> list[tuple[str, str]]:
+    pairs = list(given.items())
+    for key, value in pairs:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"{argument}{given!r}: {key!r} and {value!r} must be text; give {wanted}")
+    return pairs
