@@ -14,7 +14,7 @@ def draw(passages: list[Passage], console: Console) -> None:
     """One station a line: name, when, how long since the one before, bytes, and what happens there."""
     plain = not console.is_terminal
     point, line = ("o", "|") if plain else ("●", "│")
-    console.print(Text(f"  {'station':<{_WIDE}} {'module':<20} {'at us':>8} {'+ us':>8} {'bytes':>8}  what happens", style="bold"))
+    console.print(Text(f"  {'station':<{_WIDE}} {'module':<27} {'at us':>8} {'+ us':>8} {'bytes':>8}  what happens", style="bold"))
     before = 0.0
     for number, passage in enumerate(passages):
         step = passage.at - before
@@ -25,7 +25,7 @@ def draw(passages: list[Passage], console: Console) -> None:
         text = Text()
         text.append(f"{point} ", style=_colour(step))
         text.append(f"{passage.station.name:<{_WIDE}} ", style="bold cyan")
-        text.append(f"{passage.station.where:<20} ", style="dim")
+        text.append(f"{passage.station.where:<27} ", style="dim")
         text.append(f"{passage.at:>8.0f} ")
         text.append(f"{step:>+8.0f} ", style=_colour(step))
         text.append(f"{size:>8}  ", style="green")
