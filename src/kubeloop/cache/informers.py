@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypedDict, TypeVar, cast
 
+from kubeloop.cache import arguments
 from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.disk import Persistence
 from kubeloop.cache.disk.persistence import EVERY
@@ -82,7 +83,18 @@ class Informers(Observed):
 
         ``persist``: a folder (made, for this user alone) for the state of each informer, so that the next start asks for changes only; see
         ``Persistence``. ``persist_every``: seconds between two saves; 0: only at the end. Secrets only with ``persist_secrets``.
+
+        Raises:
+            TypeError, ValueError: an argument is nothing that it can be; says which, and what is wanted.
         """
+        arguments.check_client(client)
+        arguments.check_seconds("resync", resync)
+        arguments.check_name("cluster", cluster)
+        arguments.check_policy(policy)
+        arguments.check_folder("persist", persist)
+        arguments.check_seconds("persist_every", persist_every)
+        arguments.check_flag("read_your_writes", read_your_writes)
+        arguments.check_flag("persist_secrets", persist_secrets)
         self._client = client
         self._clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
@@ -125,15 +137,19 @@ class Informers(Observed):
         ``resync``: period in seconds of its handlers that name none and come later; None: that of these informers.
 
         Raises:
-            ValueError: a namespace for a cluster-scoped kind, a malformed path, or an index that exists with another source.
+            ValueError: a namespace that cannot be, or for a cluster-scoped kind; a selector that cannot be read; a malformed path; a
+                negative number; an index that exists with another source.
             TypeError: an argument is of no type that it can be; says which, and what is wanted.
             UnknownKind: the class names no kind. InformerStopped: the block has ended.
         """
-        if isinstance(fields, str):
-            raise TypeError(f"fields={fields!r} is text; give a list of paths: fields=[{fields!r}] (a selector is field_selector=...)")
-        if transform is not None and not callable(transform):
-            raise TypeError(f"transform={transform!r} is no function; give one that takes an object's JSON tree and returns what to keep")
-        keep = Keep(managed_fields, False, tuple(dict.fromkeys(fields)), transform)
+        arguments.check_kind(kind, "of")
+        chosen = arguments.paths("fields", fields, " (a selector is field_selector=...)")
+        arguments.check_transform(transform)
+        arguments.check_flag("managed_fields", managed_fields)
+        arguments.check_queue(queue)
+        if resync is not None:
+            arguments.check_seconds("resync", resync)
+        keep = Keep(managed_fields, False, chosen, transform)
         scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)
 
@@ -153,6 +169,8 @@ class Informers(Observed):
 
         Source: Kubernetes API concepts, "Metadata-only fetches".
         """
+        arguments.check_kind(kind, "metadata")
+        arguments.check_flag("managed_fields", managed_fields)
         keep = Keep(managed_fields, True)
         scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
         return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
@@ -167,6 +185,7 @@ class Informers(Observed):
     ) -> Informer[R]:
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
+        arguments.check_page_size(page_size)
         informer = cast("Informer[R] | None", self._informers.get(scope))
         if informer is None:
             policy = replace(self._policy, page_size=page_size) if page_size else self._policy

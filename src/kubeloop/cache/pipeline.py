@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
+from kubeloop.cache import arguments
 from kubeloop.cache.deltas.apply import apply
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
 from kubeloop.cache.documents.compression import Archive
@@ -122,11 +123,10 @@ class Pipeline(Generic[R]):
 
         Raises:
             ValueError: an index of that name is there with another source, or a path is malformed or not kept of objects.
-            TypeError: no index can be made of a source, or ``paths`` is one text.
+            TypeError: no index can be made of a source, or ``paths`` is no list of texts.
         """
         check_sources(indexes)
-        if isinstance(paths, str):
-            raise TypeError(f"paths={paths!r} is text; give a list: paths=[{paths!r}]")
+        paths = arguments.paths("paths", paths)
         present = self.store.indexes
         for name, source in indexes.items():
             if name in present and present[name].source != source:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 
+from kubeloop.cache import arguments
 from kubeloop.cache.documents.head import Head
 from kubeloop.cache.handlers.filtering import Predicate
 from kubeloop.cache.handlers.in_turn import InTurn
@@ -60,15 +61,20 @@ class MulticlusterInformers:
         The options are those of ``Informers``.
 
         Raises:
-            ValueError: no client, or two with the same name.
+            ValueError: no client, or two with the same name. TypeError: something that is no client; says which.
         """
+        arguments.check_clients(clients)
         if not isinstance(clients, Mapping):
             listed = list(clients)
+            for at, client in enumerate(listed):
+                arguments.check_client(client, f"clients[{at}]")
             clients = {client.cluster: client for client in listed}
             if len(clients) < len(listed):
                 raise ValueError('two clients call their clusters the same; name them: MulticlusterInformers({"east": ..., "west": ...})')
         if not clients:
             raise ValueError("no client was given")
+        for name, client in clients.items():
+            arguments.check_client(client, f"clients[{name!r}]")
         made = {
             name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
             for name, client in clients.items()
