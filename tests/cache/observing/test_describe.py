@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import json
 import os
@@ -59,9 +60,18 @@ async def test_an_informer_that_cannot_sync_says_why(source: Source, api: Client
     async with informers_of(api, clock) as informers:
         maps = informers.of(ConfigMap, labels="app=web")
         await until(lambda: isinstance(maps.failure, Forbidden))
-        row = str(informers.describe()).splitlines()[1]
+        informers.of(ConfigMap)
+        description = informers.describe()
+        _, row, other, note = str(description).splitlines()
         assert "all (app=web)" in row
-        assert "not synced: Forbidden: " in row
+        assert "  not synced: Forbidden [1]  " in row
+        assert "[" not in other
+        assert note == f"[1] {maps.what}: {maps.failure}"
+        assert "configmaps is forbidden" in note
+        written = io.StringIO()
+        Console(file=written, width=200).print(description)
+        assert note in written.getvalue().replace("\n", " ")
+        assert description._repr_html_().endswith(f"</table><p>{html.escape(note)}</p>")
         assert informers.dump()["informers"][0]["feeds"][0]["failure"].startswith("Forbidden")
 
 

@@ -340,6 +340,29 @@ async def test_what_only_a_person_can_help_is_said_at_once_with_what_to_do(
         assert advice in caplog.text
 
 
+async def test_a_failure_that_repeats_is_said_in_full_once_and_again_after_something_worked(
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = status(404, "NotFound", "404 page not found")
+    source.streams, source.stream_faults, source.list_faults = True, [missing] * 3, [missing] * 3
+
+    def said() -> list[bool]:
+        """Of each warning so far: whether it was said in full."""
+        texts = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert all("404 page not found" in text or ", still NotFound; " in text for text in texts)
+        return ["(is this kind installed there" in text for text in texts]
+
+    async with informing(api, clock) as (maps, _):
+        await passing(clock, lambda: maps.synced and source.watches)
+        assert len(said()) >= 3
+        assert said() == [True] + [False] * (len(said()) - 1)
+        caplog.clear()
+        source.stream_faults, source.list_faults, source.watch_faults = [missing], [missing], [missing]
+        source.close_watches()
+        await passing(clock, lambda: said() and source.watches)
+        assert said()[0]
+
+
 async def test_an_expired_version_is_logged_low_B29(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:

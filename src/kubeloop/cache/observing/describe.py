@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kubeloop.cache.observing.stats import HandlerStats, InformerStats
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 _HEADINGS = ("KIND", "SCOPE", "OBJECTS", "STORED", "EVENTS", "LAG", "STATE", "LISTS", "RESTARTS", "HANDLERS")
 _NUMERIC = frozenset({"OBJECTS", "EVENTS", "LAG", "LISTS", "RESTARTS"})
@@ -36,7 +36,24 @@ class Description:
     def rows(self) -> list[tuple[str, ...]]:
         """One for each informer, as text, in the order of ``headings``."""
         several = len(self.headings) > len(_HEADINGS)
-        return [(stats.cluster, *_row(stats)) if several else _row(stats) for stats in self.stats]
+        marks = self._marks()
+        made = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
+        return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, made, strict=True)]
+
+    def notes(self) -> list[str]:
+        """Below the table: of each informer whose last request failed, why, in full; the STATE column has its number."""
+        several = len(self.headings) > len(_HEADINGS)
+        found = []
+        for at, mark in self._marks().items():
+            stats = self.stats[at]
+            where = f'cluster "{stats.cluster}": ' if several else ""
+            found.append(f"[{mark}] {where}{stats.what}: {stats.failure}")
+        return found
+
+    def _marks(self) -> dict[int, int]:
+        """Place of an informer to the number of its note."""
+        noted = (at for at, stats in enumerate(self.stats) if stats.failure and not stats.stopped)
+        return {at: mark for mark, at in enumerate(noted, 1)}
 
     def __str__(self) -> str:
         rows = [self.headings, *self.rows()]
@@ -48,11 +65,12 @@ class Description:
                 for cell, width, heading in zip(row, widths, self.headings, strict=True)
             ]
             lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes()])
 
     __repr__ = __str__
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -67,12 +85,13 @@ class Description:
         for stats, row in zip(self.stats, self.rows(), strict=True):
             styles = _styles(stats)
             table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, self.headings, strict=True)))
-        return table
+        return Group(table, *(Text(note) for note in self.notes()))
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{heading}</th>" for heading in self.headings)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def dump(stats: Sequence[InformerStats]) -> dict[str, Any]:
@@ -104,13 +123,13 @@ def state(stats: InformerStats) -> str:
         return "stopped"
     prefix = "synced" if stats.synced else "not synced"
     if stats.failure:
-        return f"{prefix}: {stats.failure}"
+        return f"{prefix}: {stats.reason or 'failed'}"
     if stats.synced and not all(feed.watching for feed in stats.feeds):
         return "synced, not watching"
     return prefix
 
 
-def _row(stats: InformerStats) -> tuple[str, ...]:
+def _row(stats: InformerStats, mark: str) -> tuple[str, ...]:
     scope = ", ".join(stats.namespaces) or "all"
     about = "" if stats.exact else "~"
     return (
@@ -120,7 +139,7 @@ def _row(stats: InformerStats) -> tuple[str, ...]:
         f"{about}{size(stats.stored_bytes)} of {size(stats.raw_bytes)} ({stats.ratio:.1f}x)",
         f"{stats.events:,}",
         "-" if stats.lag is None else duration(stats.lag),
-        state(stats),
+        state(stats) + mark,
         _by_reason(stats.lists),
         _by_reason(stats.restarts),
         ", ".join(map(_handler, stats.handlers)) or "none",

@@ -23,7 +23,7 @@ SAMPLE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class FeedStats:
-    """One list and watch. ``failure`` is why its last request failed, "" while all is well."""
+    """One list and watch. ``failure`` is why its last request failed, ``reason`` the same in a word; "" while all is well."""
 
     namespace: str | None
     synced: bool
@@ -33,6 +33,7 @@ class FeedStats:
     failure: str
     lists: Mapping[str, int]
     restarts: Mapping[str, int]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,11 @@ class InformerStats:
         """Why the last request failed, of one that did; "" while all is well."""
         return next((feed.failure for feed in self.feeds if feed.failure), "")
 
+    @property
+    def reason(self) -> str:
+        """``failure`` in a word: ``Forbidden``."""
+        return next((feed.reason for feed in self.feeds if feed.failure), "")
+
 
 class Measured(Protocol):
     """A handler's registration."""
@@ -192,6 +198,7 @@ def feed_stats(feed: Feed) -> FeedStats:
         failure=str(feed.failure) if feed.failure is not None else "",
         lists={str(why): number for why, number in listwatch.lists.items()},
         restarts={str(why): number for why, number in listwatch.restarts.items()},
+        reason=type(feed.failure).__name__ if feed.failure is not None else "",
     )
 
 

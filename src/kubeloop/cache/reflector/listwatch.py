@@ -336,6 +336,7 @@ class ListWatch:
         await stream.open(SILENCE if initial else None)
         self.watches += 1
         self.watching = True
+        self._telling.worked()
         return stream
 
     async def _close(self) -> None:

@@ -9,22 +9,29 @@ from collections.abc import Callable
 from kubeloop.cache.reflector.failures import diagnosis, trouble_of
 from kubeloop.cache.reflector.sink import Sink
 from kubeloop.cache.reflector.steps import List, Step, Stream, Trouble, Watch, Why
-from kubeloop.meta import KubeloopError
+from kubeloop.meta import ApiError, KubeloopError
 from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
 #: What servers do by themselves and a program need not be told loudly. Behaviour B29.
 _USUAL = (Trouble.EXPIRED, Trouble.TOO_LARGE, Trouble.INVALID)
+#: So many are remembered: a server may put a time or a number into each.
+_REASONS = 16
 
 
 class Telling:
-    """``on_error`` hears each failure once, with the log record that says what is done about it."""
+    """``on_error`` hears each failure once, with the log record that says what is done about it.
+
+    A failure for a reason that was said, with no success in between, is logged in a word.
+    """
 
     def __init__(self, what: str, on_error: Callable[[Exception], object] | None) -> None:
         self._what = what
         self._on_error = on_error
         #: Why the last step was no success, and how loudly to say so.
         self._trouble: tuple[int, str] | None = None
+        #: The reasons that were said in full since something worked.
+        self._said: set[str] = set()
         #: How often everything was asked for, and a watch opened again without that, by reason (``Why``).
         self.lists: Counter[str] = Counter()
         self.restarts: Counter[str] = Counter()
@@ -33,9 +40,17 @@ class Telling:
         """``sink`` None: it has not come to matter for the cache yet."""
         if sink is not None:
             sink.failed(error)
-        advice = diagnosis(error, verb)
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
-        self.note(f"{what}: {error}{f' ({advice})' if advice else ''}", level)
+        # Not the whole text, which names the request: a list that fails for what a watch failed for just now is no news.
+        reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
+        if reason in self._said:
+            self._trouble = (level, f"{what}, still {type(error).__name__}")
+        else:
+            advice = diagnosis(error, verb)
+            self._trouble = (level, f"{what}: {error}{f' ({advice})' if advice else ''}")
+            if len(self._said) >= _REASONS:
+                self._said.clear()
+            self._said.add(reason)
         if self._on_error is not None:
             try:
                 self._on_error(error)
@@ -44,7 +59,12 @@ class Telling:
 
     def note(self, text: str, level: int = logging.WARNING) -> None:
         """Something happened that is said with what comes next."""
+        self.worked()
         self._trouble = (level, text)
+
+    def worked(self) -> None:
+        """The server answered as it should: a failure from now on is news."""
+        self._said.clear()
 
     def next(self, step: Step, delay: float) -> None:
         """This comes next, after so many seconds."""
@@ -62,7 +82,9 @@ class Telling:
                     self.restarts[step.why] += 1
             case _:
                 then = "going on"
-        if self._trouble is not None:
+        if self._trouble is None:
+            self.worked()
+        else:
             level, text = self._trouble
             self._trouble = None
             _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")
