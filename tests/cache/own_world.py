@@ -42,6 +42,7 @@ class _Feed:
     what: str = "configmaps"
     namespace: str | None = None
     version: str = ""
+    moved: float = 0.0
     failure: Exception | None = None
 
 
@@ -99,10 +100,11 @@ class World:
 
     # --------------------------------------------------------------------------------------------------------------- own writes
 
-    def wrote(self, obj: JSON, verb: Any = "update") -> None:
+    def wrote(self, obj: JSON, verb: Any = "update", sent: float | None = None) -> None:
+        """``sent``: by the clock of ``feed.moved``, at 0 unless a test sets it."""
         metadata = obj["metadata"]
         raw = msgspec.json.encode(obj)
-        self.readers.wrote(Write(MAPPING, verb, "default", metadata["name"], metadata["uid"], metadata["resourceVersion"], raw))
+        self.readers.wrote(Write(MAPPING, verb, "default", metadata["name"], metadata["uid"], metadata["resourceVersion"], raw, sent))
 
     def deleted(self, name: str, uid: str = "", version: str = "") -> None:
         self.readers.wrote(Write(MAPPING, "delete", "default", name, uid, version, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed
@@ -62,6 +63,8 @@ class Feed:
         self.late = ""
         #: When a server last showed that the cache is as it has things: by a list, an event or a bookmark. None: never yet.
         self.heard: float | None = None
+        #: When ``version`` may last have changed, on ``time.perf_counter``, as ``Write.sent``.
+        self.moved = 0.0
         self._informer = informer
         self._push = informer.push
         self.before = informer.before
@@ -92,6 +95,7 @@ class Feed:
         self.failure = None
         self._informer.listed(self, version)
         self.version = version
+        self.moved = time.perf_counter()
         self.heard = self._informer.replace(self, heads, version) or self.heard
 
     def change(self, head: Head) -> None:
@@ -107,6 +111,7 @@ class Feed:
         self._push(Bookmark(version))
 
     def flush(self) -> None:
+        self.moved = time.perf_counter()
         self.heard = self._informer.flush() or self.heard
 
     def watching(self) -> None:

@@ -190,14 +190,15 @@ class Informer(Generic[R]):
         """Wait until it has its first list, of each of its namespaces. Seconds.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it ended before.
+            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it has ended, synced or not.
             DeadlineError: not in time; the text names what has not synced and why the last request failed.
         """
         await self._around.progress.until(self._usable, timeout, lambda: f"not synced: {self.waiting_for()}")
 
     def _usable(self) -> bool:
-        if self.stopped and not self.synced:
-            raise InformerStopped(f"the informer of {self.what} has stopped before it had synced")
+        if self.stopped:
+            state = "its lister stays as it was" if self.synced else "it had not synced"
+            raise InformerStopped(f"the informer of {self.what} has stopped; {state}")
         return self.check()
 
     def waiting_for(self) -> str:
@@ -214,7 +215,10 @@ class Informer(Generic[R]):
         self._pipeline.fanout.start(self._create)
 
     async def stop(self) -> None:
-        """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers."""
+        """End its list and watch and its handlers; what waits for them is dropped. For ever: a stopped informer takes no more handlers.
+
+        Its lister goes on to answer, from the last state; nothing there changes any more.
+        """
         self.close()
         await end(self._own, self._around.clock)
 

@@ -204,8 +204,8 @@ class Informers(Observed):
     async def remove(self, informer: Informer[Any]) -> None:
         """Stop an informer and forget it; ``of`` makes a new one next time. For kinds that vanish with their definition.
 
-        Its handlers are told nothing more. Removing one that is not (or no longer) of these does nothing. A handler that awaits this for
-        its own informer is cancelled by it.
+        Its handlers are told nothing more, its lister goes on to answer from the last state, and ``wait_synced`` of it raises. Removing one
+        that is not (or no longer) of these does nothing. A handler that awaits this for its own informer is cancelled by it.
         """
         for scope, known in list(self._informers.items()):
             if known is informer:

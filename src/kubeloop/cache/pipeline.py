@@ -219,7 +219,7 @@ class Pipeline(Generic[R]):
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
         self.counts[kind] += 1
-        if kind is EventType.DELETED or self._laid_over.active:
+        if kind is EventType.DELETED or self._laid_over.alert:
             self.readers.told(head, deleted=kind is EventType.DELETED)
         if self.fanout.audience and not self._quiet:
             self.fanout.tell(Event(kind, head, old, self.view, self._initial, tombstone, self._now), handler)

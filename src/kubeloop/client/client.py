@@ -188,8 +188,9 @@ class Client:
         """
         mapping = await self.mapping(type(obj))
         path = mapping.path(self._namespace_of(mapping, namespace or obj.metadata.namespace))
+        sent = self._writes.now()
         answer = await self.transport.request("POST", path, query=_query(options), body=encode(obj))
-        return await self._stored("create", decode(type(obj), answer.body), options)
+        return await self._stored("create", decode(type(obj), answer.body), options, sent)
 
     async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
         """Replace an object by ``obj``: the document that it was read from, with the caller's changes; unknown fields survive.
@@ -392,10 +393,10 @@ class Client:
         answer = await self.transport.request("PUT", path, query=_query(options), body=body)
         return await self._stored("update", decode(type(obj), answer.body), options)
 
-    async def _stored(self, verb: Verb, obj: R, options: WriteOptions | None) -> R:
+    async def _stored(self, verb: Verb, obj: R, options: WriteOptions | None, sent: float | None = None) -> R:
         """Tell the listeners what was written. The answer was decoded as its kind: so it is the object, not a subresource's own kind."""
         if self._writes and not dry(options):
-            self._writes.stored(await self.mapping(type(obj)), verb, obj)
+            self._writes.stored(await self.mapping(type(obj)), verb, obj, sent)
         return obj
 
     async def _path(self, kind: type[Resource], name: str, namespace: str | None, subresource: str | None = None) -> str:

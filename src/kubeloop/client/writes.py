@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -38,6 +39,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     uid: str
     resource_version: str
     document: bytes | None
+    #: When it was sent, on ``time.perf_counter``: what somebody had seen of the server before then is older. None: not known.
+    sent: float | None = None
 
     @property
     def gone(self) -> bool:
@@ -104,12 +107,18 @@ class WriteListeners:
 
         return remove
 
-    def stored(self, mapping: ResourceMapping, verb: Verb, obj: Resource) -> None:
+    @staticmethod
+    def now() -> float:
+        """The clock of ``Write.sent``: of the process, since it orders a write and what other parts heard, and measures nothing."""
+        return time.perf_counter()
+
+    def stored(self, mapping: ResourceMapping, verb: Verb, obj: Resource, sent: float | None = None) -> None:
         """The server answered a write with ``obj``."""
         source = source_of(obj)
         if source is not None:
             metadata = obj.metadata
-            self._tell(Write(mapping, verb, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version, source.document))
+            place = (metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+            self._tell(Write(mapping, verb, *place, source.document, sent))
 
     def deleted(self, mapping: ResourceMapping, namespace: str, name: str, uid: str, answer: Resource | Status) -> None:
         """The server answered a deletion. ``uid`` is what the deletion was bound to, "" if to nothing."""

@@ -249,6 +249,20 @@ async def test_a_handler_cannot_wait_for_its_own_end(source: Source, api: Client
     assert errors == ["handler selfish waits for its own end; let it return, and wait elsewhere"]
 
 
+async def test_a_removed_informer_answers_from_its_last_state_and_a_wait_for_its_sync_ends_at_once(
+    source: Source, api: Client, clock: FakeClock
+) -> None:
+    source.put("a")
+    async with informers_of(api, clock) as informers:
+        maps = informers.of(ConfigMap)
+        await informers.wait_synced()
+        await informers.remove(maps)
+        with pytest.raises(InformerStopped, match="of configmaps in all namespaces has stopped; its lister stays as it was"):
+            await maps.wait_synced()
+        source.put("b")
+        assert [each.metadata.name for each in maps.lister.list()] == ["a"]
+
+
 async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_so(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -285,7 +299,7 @@ async def test_an_informer_that_was_never_started_stops_at_once(api: Client, clo
     await maps.stop()
     assert maps.stopped
     assert clock.waiting == 0
-    with pytest.raises(InformerStopped, match="stopped before it had synced"):
+    with pytest.raises(InformerStopped, match="has stopped; it had not synced"):
         await maps.wait_synced()
 
 

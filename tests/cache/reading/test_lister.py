@@ -109,6 +109,50 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
         ask(world.lister)
 
 
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        pytest.param(lambda lister: lister.list(labels=5), "labels=5 is no selector", id="labels are a selector"),
+        pytest.param(lambda lister: lister.each(labels=["app"]), r"labels=\['app'\] is no selector", id="a list of labels is none"),
+        pytest.param(lambda lister: lister.list(where=5), "where=5 says nothing", id="where says what must hold"),
+        pytest.param(
+            lambda lister: lister.list(where={"data.x": ["1"]}), r'"data.x" with \[\'1\'\]: give one text', id="a field has one value"
+        ),
+        pytest.param(lambda lister: lister.list(["ns"]), r"namespace=\['ns'\] is no name", id="a list asks for one namespace"),
+        pytest.param(lambda lister: lister.heads(5, labels="app"), "namespace=5 is no name", id="a namespace is text"),
+        pytest.param(lambda lister: lister.by_key("default/a"), "key='default/a' is no ObjectKey", id="a key is no text"),
+        pytest.param(lambda lister: lister.by_index("data", None), 'value=None of index "data"', id="None is in no index"),
+        pytest.param(lambda lister: lister.by_index("data", ["x"]), r"value=\['x'\] of index", id="an index is asked for one value"),
+        pytest.param(lambda lister: lister.by_index(["data"], "1"), r"name=\['data'\] is no index", id="an index has a name"),
+        pytest.param(lambda lister: lister.changed_since(0), "version=0 is no text", id="a version is text"),
+        pytest.param(lambda lister: lister.range("sorted", limit="1"), "limit='1' is no number", id="a limit is a number"),
+        pytest.param(lambda lister: lister.range("sorted", ["1"]), r"low=\['1'\] is no bound", id="a bound is a scalar"),
+        pytest.param(
+            lambda lister: lister.range("sorted", high=5), 'index "sorted" has texts: nothing in it compares with 5', id="a bound compares"
+        ),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_with_its_name(world: World, ask: Callable[[Any], object], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        ask(world.lister)
+
+
+async def test_fresh_takes_versions_as_text(world: World) -> None:
+    lister: Any = world.lister
+    with pytest.raises(TypeError, match="min_resource_version=1 is no text"):
+        await lister.fresh(1)
+
+
+def test_a_range_that_could_hold_something_and_does_not_is_empty_and_own_writes_count() -> None:
+    world = World()
+    assert world.lister.heads_in_range("sorted", 5) == []
+    world.listed([], "9")
+    world.wrote(document("a", "u1", "10", x="1"), "create")
+    assert world.lister.heads_in_range("sorted", "7") == []
+    with pytest.raises(TypeError, match="has texts"):
+        world.lister.heads_in_range("sorted", 5)
+
+
 def test_a_cached_read_returns_an_object_of_the_callers_own_S223(world: World) -> None:
     mine = world.lister.get("a", "default")
     assert mine is not None

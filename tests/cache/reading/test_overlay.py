@@ -163,6 +163,80 @@ def test_the_tombstone_is_dropped_and_no_timer_left_when(step: Step) -> None:
     assert (world.overlay.dead, world.overlay.active, world.clock.waiting) == ({}, False, 0)
 
 
+# ------------------------------------------------------------------------------------------------------- a server that begins anew
+
+#: Of a server that has begun anew while the watch was at 40.
+NEW = document("new", "v1", "11", x="1")
+NEWER = document("new", "v1", "12", x="2")
+ANEW = document("a", "v2", "13")
+
+
+def at_40(world: World) -> None:
+    world.listed([document("a", "u1", "30")], "40")
+    world.wrote(document("b", "u2", "41"), "create", sent=1.0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        pytest.param(
+            [lambda w: w.wrote(NEW, "create", sent=1.0)],
+            ["a@30", "new@11"],
+            id="a creation that was sent after the watch had shown more than it is answered with is shown, and ends earlier own writes",
+        ),
+        pytest.param(
+            [lambda w: w.wrote(NEW, "create", sent=1.0), lambda w: w.wrote(NEWER)],
+            ["a@30", "new@12"],
+            id="so are the writes that follow it",
+        ),
+        pytest.param(
+            [lambda w: w.wrote(NEW, "create", sent=1.0), lambda w: w.deleted("new", "v1")], ["a@30"], id="and deletions that follow it"
+        ),
+        pytest.param(
+            [lambda w: w.wrote(NEW, "create", sent=1.0), lambda w: w.bookmark("40")],
+            ["a@30", "new@11"],
+            id="what the watch told before does not take it back",
+        ),
+        pytest.param(
+            [lambda w: w.wrote(ANEW, "create", sent=1.0)], ["a@13"], id="it is above an object of the lost history, whatever that's version"
+        ),
+        pytest.param(
+            [lambda w: w.wrote(NEW, "create", sent=1.0), lambda w: w.wrote(ANEW, "create", sent=1.0), lambda w: w.listed([NEW], "12")],
+            ["a@13", "new@11"],
+            id="a list of the new history confirms what it has reached, and no more",
+        ),
+        pytest.param(
+            [lambda w: w.wrote(NEW, "create", sent=1.0), lambda w: w.listed([], "12")], [], id="what others ended before the list is gone"
+        ),
+        pytest.param(
+            [lambda w: w.listed([], "12"), lambda w: setattr(w.feed, "moved", 2.0), lambda w: w.wrote(NEW, "create", sent=1.0)],
+            [],
+            id="an answer that the list overtook is not laid over",
+        ),
+        pytest.param([lambda w: w.wrote(NEW, "create")], ["a@30", "b@41"], id="of a creation whose time is not known nobody can say"),
+        pytest.param(
+            [lambda w: w.wrote(document("a", "u1", "30"), sent=1.0)], ["a@30", "b@41"], id="an update that changes nothing proves nothing"
+        ),
+    ],
+)
+def test_after_the_server_began_anew(steps: list[Step], shown: list[str]) -> None:
+    world = World()
+    for step in (at_40, *steps):
+        step(world)
+    assert world.names() == shown
+
+
+@pytest.mark.parametrize("selector", [None, "app=web"])
+def test_a_creation_whose_object_s_birth_and_end_the_watch_showed_before_the_answer_does_not_come_back(selector: str | None) -> None:
+    world = World(labels=selector)
+    world.listed([], "10")
+    world.feed.moved = 2.0
+    world.changed(WEB1)
+    world.removed(document("a", "u1", "12", {"app": "web"}))
+    world.wrote(WEB1, "create", sent=1.0)
+    assert world.names() == []
+
+
 # ------------------------------------------------------------------------------------------------------------------ selectors
 
 WEB1 = document("a", "u1", "11", {"app": "web"}, x="1")
@@ -189,6 +263,31 @@ def test_an_object_that_never_was_selected_is_not_shown_and_not_even_by_an_event
     assert world.names() == []
     world.removed(GONE2)
     assert (world.names(), world.overlay.written) == ([], {})
+
+
+def test_an_object_that_we_deleted_stays_hidden_when_others_had_taken_it_out_of_the_selection_and_put_it_back() -> None:
+    world = World(labels="app=web")
+    world.listed([WEB1], "11")
+    world.deleted("a", "u1")
+    world.removed(GONE2)
+    assert (world.overlay.active, world.overlay.unconfirmed(), world.clock.waiting) == (False, [], 0)
+    world.changed(document("a", "u1", "13", {"app": "web"}))
+    assert world.names() == []
+    world.listed([document("a", "u1", "13", {"app": "web"})], "13")
+    assert world.names() == []
+    world.removed(document("a", "u1", "14", {"app": "web"}))
+    world.changed(document("a", "u2", "15", {"app": "web"}))
+    assert world.names() == ["a@15"]
+
+
+async def test_what_left_the_selection_after_we_deleted_it_is_not_remembered_for_ever() -> None:
+    world = World(labels="app=web")
+    world.listed([WEB1], "11")
+    world.deleted("a", "u1")
+    world.removed(GONE2)
+    await world.clock.advance(PATIENCE)
+    world.changed(document("other", "u9", "15", {"app": "web"}))
+    assert (world.overlay.alert, world.names()) == (False, ["other@15"])
 
 
 @pytest.mark.parametrize(

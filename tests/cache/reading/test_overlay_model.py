@@ -171,8 +171,7 @@ class Overlaid(RuleBasedStateMachine):
                 metadata = obj["metadata"] if obj is not None and self.selected(obj) else None
                 possible.add(None if metadata is None else (metadata["uid"], metadata["resourceVersion"]))
             assert seen in possible, (name, seen, possible, self.returned[name])
-            # To a watch that selects, leaving the selection and the end look alike.
-            assert seen is None or seen[0] not in self.ended or self.selector is not None
+            assert seen is None or seen[0] not in self.ended
 
     def teardown(self) -> None:
         if not hasattr(self, "world"):

@@ -16,7 +16,10 @@ MAX_DELETIONS = 10_000
 
 
 class ChangesForgotten(KubeloopError):
-    """The version is older than what is remembered of deletions: list everything, and go on from ``lister.resource_version``."""
+    """The version is older than what is remembered of deletions, or ahead of the cache.
+
+    The way out: list everything, and go on from ``lister.resource_version``.
+    """
 
 
 class Deletion(Struct, frozen=True, gc=False):
@@ -57,8 +60,6 @@ class Deletions:
         self._begun: int | None = None
         #: The highest version of a deletion that was dropped from the ring.
         self._dropped = 0
-        #: The highest version of a history that the server lost.
-        self._lost = 0
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -87,7 +88,7 @@ class Deletions:
         if old is None:
             self._begun = new if self._begun is None else min(self._begun, new)
         else:
-            self._lost, self._begun, self._dropped = old, new, 0
+            self._begun, self._dropped = new, 0
             self._ring.clear()
             self._uids.clear()
 
@@ -95,15 +96,21 @@ class Deletions:
         """Those after ``version``; the cache is at ``now``.
 
         Raises:
-            ChangesForgotten: some of them are not remembered. ValueError: versions that are no numbers have no order.
+            ChangesForgotten: some of them are not remembered, or it is a version that the cache has not reached.
+            ValueError: versions that are no numbers have no order.
         """
         asked, current = decimal(version), decimal(now)
         if asked is None or (current is None and now):
             raise ValueError(f'resourceVersion "{now if asked is not None else version}" is no number: nobody can say what is newer')
         if self._begun is None or current is None:
             raise ChangesForgotten("nothing has been listed yet: wait for the informer to sync, list everything, and ask from there on")
+        if asked > current:
+            raise ChangesForgotten(
+                f"version {version} is ahead of the cache, which is at {now}: it is from elsewhere (then await lister.fresh({version!r}) "
+                "first), or from before the server began anew: list everything, and go on from lister.resource_version"
+            )
         known = max(self._begun, self._dropped)
-        if asked < known or current < asked <= self._lost:
+        if asked < known:
             raise ChangesForgotten(
                 f"changes since version {version} are not known any more, only those since {known} "
                 f"(the last {self._limit} deletions are remembered): list everything, and go on from lister.resource_version"

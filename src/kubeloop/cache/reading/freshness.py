@@ -27,6 +27,10 @@ class Reached(Protocol):
         """What it has shown."""
 
     @property
+    def moved(self) -> float:
+        """When it last may have got there, on the clock of ``Write.sent``."""
+
+    @property
     def failure(self) -> Exception | None:
         """Why its last request failed."""
 

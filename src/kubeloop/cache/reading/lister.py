@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -57,6 +58,7 @@ class Lister(Generic[R]):
     Raises
         OutsideScope: a namespace that the informer does not watch. UnreadPath: a path that heads do not carry.
         UnknownIndex: no index of that name. ValueError: a malformed selector or path.
+        TypeError: an argument is of no type that it can be; says which, and what is wanted.
     """
 
     __slots__ = ("_deletions", "_freshness", "_scope", "_version", "_view")
@@ -89,6 +91,8 @@ class Lister(Generic[R]):
 
     def by_key(self, key: ObjectKey) -> R | None:
         """The object that a key names; the key's cluster is not looked at."""
+        if not isinstance(key, ObjectKey):
+            raise TypeError(f"key={key!r} is no ObjectKey; give one, as event.key is, or use get(name, namespace)")
         return self.get(key.name, key.namespace)
 
     def list(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> builtins.list[R]:
@@ -129,7 +133,7 @@ class Lister(Generic[R]):
                 until = clock() + SLICE
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[R]:
-        """The objects that have this value in an index."""
+        """The objects that have this value in an index over a path, label or function; "" is that of objects whose path is absent."""
         return self._decoded(self.heads_by_index(name, value))
 
     def by_field(self, path: str, value: Value, namespace: str | None = None) -> builtins.list[R]:
@@ -142,7 +146,8 @@ class Lister(Generic[R]):
         """Objects in the order of a ``Sorted`` index, at least ``low`` and below ``high``; ``reverse``: from the highest down.
 
         Raises:
-            UnknownIndex: no index of that name, or one without order. TypeError: the bounds do not compare. ValueError: a negative limit.
+            UnknownIndex: no index of that name, or one without order. ValueError: a negative limit.
+            TypeError: the bounds do not compare with one another, or with any value that the index has; or are none; or the limit is none.
         """
         return self._decoded(self.heads_in_range(name, low, high, reverse=reverse, limit=limit))
 
@@ -165,19 +170,28 @@ class Lister(Generic[R]):
     def heads(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
         """As ``list``, decoding nothing."""
         if labels is None and where is None:
-            self._check(namespace)
+            self._check_text(namespace)
             return self._view.heads(namespace)
         heads, matches = self._candidates(namespace, labels, where)
         return builtins.list(heads if matches is None else filter(matches, heads))
 
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
         """As ``by_index``, decoding nothing."""
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r} is no index; give the name that it has in informers.of(..., indexes=...)")
+        if not isinstance(value, str | int | float):
+            raise TypeError(f'value={value!r} of index "{name}": give one text, number or boolean; "" finds what has nothing at its path')
         return self._view.by_index(name, index_key(value))
 
     def heads_in_range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]:
         """As ``range``, decoding nothing."""
+        for bound, given in (("low", low), ("high", high)):
+            if given is not None and not isinstance(given, str | int | float | datetime):
+                raise TypeError(f"{bound}={given!r} is no bound; give a text, a number, a boolean, a time, or None for no bound")
+        if limit is not None and not isinstance(limit, int):
+            raise TypeError(f"limit={limit!r} is no number; give at most how many objects are wanted, or None for all")
         return self._view.range(name, low, high, reverse, limit)
 
     def values(
@@ -204,12 +218,22 @@ class Lister(Generic[R]):
     def changed_since(self, version: str) -> Changes:
         """What is new, changed or gone since a version, which is this lister's ``resource_version`` or ``Changes.version`` of before.
 
-        Looks at every head (30 ms for 100,000). Own writes that the watch has not shown yet are in it, and once more the next time.
+        Gives ``heads``, of what is new or changed, as it is now; ``deleted``, what is gone, with the uids; and ``version``, to ask with the
+        next time.
+
+        Nothing is left out, but a change may be told again: own writes that the watch has not shown yet are told once more after it has;
+        and of several namespaces ``version`` is the lowest that any of them is at, so that changes of the others are told each time until
+        all of them have told of a later version, which a quiet one does with its bookmark each minute. Versions and uids tell what is new.
+
+        Looks at every head (30 ms for 100,000).
 
         Raises:
-            ChangesForgotten: too many deletions lie between (10,000 are remembered), or the server began anew: list everything.
-            ValueError: the version, or the server's own, is no number; so nobody can say what is newer.
+            ChangesForgotten: too many deletions lie between (10,000 are remembered), or the cache is not that far, because the version is
+            from elsewhere or the server began anew: list everything. A server that began anew and got as far is not noticed.
+            ValueError: the version, or the server's own, is no number; so nobody can say what is newer. TypeError: it is no text.
         """
+        if not isinstance(version, str):
+            raise TypeError(f"version={version!r} is no text; give one that a lister or Changes named (resourceVersions are texts)")
         now = self._version()
         # What left the selector and came back is not gone.
         deleted = [each for each in self._deletions.since(version, now) if not self._shows(each)]
@@ -223,8 +247,10 @@ class Lister(Generic[R]):
 
         Raises:
             DeadlineError: not in time; the text names what it waits for. InformerStopped: the informer has ended.
-            ValueError: the version is no number.
+            ValueError: the version is no number. TypeError: it is no text.
         """
+        if min_resource_version is not None and not isinstance(min_resource_version, str):
+            raise TypeError(f"min_resource_version={min_resource_version!r} is no text; resourceVersions are texts, or None for own writes")
         await self._freshness.wait(min_resource_version, timeout)
 
     # ------------------------------------------------------------------------------------------------------------------- finding
@@ -235,7 +261,11 @@ class Lister(Generic[R]):
 
     def _candidates(self, namespace: str | None, labels: Labels | None, where: Where | None) -> tuple[Iterable[Head], Predicate | None]:
         """The heads of one moment among which the wanted are, few of them where an index helps; and what says which."""
-        self._check(namespace)
+        self._check_text(namespace)
+        if where is not None and not isinstance(where, Mapping) and not callable(where):
+            raise TypeError(
+                f'where={where!r} says nothing; give paths with values, {{"status.phase": "Running"}}, or a predicate of the head'
+            )
         selector = None if labels is None else selector_of(labels)
         matches: Predicate | None = None if selector is None or selector.everything else by_labels(selector)
         if isinstance(where, Mapping):
@@ -270,6 +300,11 @@ class Lister(Generic[R]):
 
     def _decoding(self, heads: Iterable[Head]) -> Iterator[R]:
         return (obj for obj in map(self._view.decodable, heads) if obj is not None)
+
+    def _check_text(self, namespace: str | None) -> None:
+        if namespace is not None and not isinstance(namespace, str):
+            raise TypeError(f"namespace={namespace!r} is no name; give one, or None for all that the informer watches")
+        self._check(namespace)
 
     def _check(self, namespace: str | None) -> None:
         if self._scope and namespace is not None and namespace not in self._scope:

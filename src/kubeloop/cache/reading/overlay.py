@@ -72,6 +72,8 @@ class _Feed:
     """One watch: what it has reached, and the writes that wait for it, by version."""
 
     reached: int = 0
+    #: Where it stands in a history that the server has lost; None: it has not, for all that is known.
+    lost: int | None = None
     waiting: list[tuple[int, Key]] = field(default_factory=list)
 
 
@@ -84,20 +86,25 @@ class Overlay:
         changes nothing; so it hides neither a later state nor an object made anew under the name.
         A deleted object is known by its uid, and stays hidden until the watch saw the deletion. One that goes on to exist, against what
         the server's answer looked like, is shown again with its next state.
-        A server that lost its history (a list at a lower version than was seen) ends all of it.
+        A server that lost its history (a list at a lower version than was seen) ends all of it. So does a creation that was sent when the
+        watch had shown a version already, and is answered with a lower one: no server that goes on answers so. It and later writes
+        are laid over, above any state of the lost history, until the watch moves again; the other objects of that history are still shown.
 
     Not guaranteed
         Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
         That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
         deletions carry no version, so nobody can say which of both came later.
-        Where the informer selects: that a deleted object which others took out of the selection and put back just before stays hidden while
-        the watch tells of that, as its leaving looks like its end.
+        After the server lost its history: an update, patch or deletion that is answered before any creation and before the watch moves.
+        One that changed nothing is answered with a low version, too, so it proves nothing, and is taken for seen.
         Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
         may be an older one, or the next list.
     """
 
-    def __init__(self, what: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock) -> None:
-        """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart."""
+    def __init__(self, what: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False) -> None:
+        """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart.
+
+        ``selects``: the watch speaks of an object that leaves the selection as deleted.
+        """
         self.what = what
         #: By key, what is newer than the store has it.
         self.written: dict[Key, Written] = {}
@@ -106,6 +113,11 @@ class Overlay:
         self.shown = shown
         #: Whether there is anything, for the hot path.
         self.active = False
+        #: Whether events are to be told.
+        self.alert = False
+        self._selects = selects
+        #: Of ``dead``, what the watch calls deleted. It may only have left the selection, and be put back before its end.
+        self._left: dict[str, Dead] = {}
         self._store = store
         self._clock = clock
         self._apart = len(namespaces) > 1
@@ -119,7 +131,8 @@ class Overlay:
         head = self._store.get(namespace, name)
         written = self.written.get((namespace, name))
         if written is not None:
-            head = written.over(head)
+            # What the store has is of a history that no longer is, and its versions say nothing of this one's.
+            head = written.head if self._feed(namespace).lost is not None else written.over(head)
         return None if head is not None and head.uid in self.dead else head
 
     def places(self) -> set[Key]:
@@ -128,11 +141,12 @@ class Overlay:
 
     # ---------------------------------------------------------------------------------------------------------------- own writes
 
-    def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool]) -> None:
+    def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
         """The server answered a write with the object as ``head`` says it.
 
         ``member``: whether it is an object of this cache by its labels and fields; None: nobody here can tell. Then one that the cache
         shows stays in it, and for one that it does not show nothing is laid over. ``seen``: whether the watch reported the end of a uid.
+        ``new``: the object was created by this, and was not yet when the watch got where it is.
         """
         key = (head.namespace, head.name)
         there = self._store.get(*key)
@@ -140,10 +154,14 @@ class Overlay:
         version = decimal(head.resource_version)
         if member is None and there is None and (before is None or before.head is None):
             return
+        feed = self._feed(head.namespace)
+        if new and version is not None and version <= feed.reached and head.uid not in self.dead:
+            self._lose(feed)
+            before = None
         if seen(head.uid) or self._known(there, before, head, version):
             return
         # Answers may overtake each other: of an object that has ended meanwhile this says at least that its predecessor has, too.
-        shows = member is not False and head.uid not in self.dead
+        shows = member is not False and head.uid not in self.dead and head.uid not in self._left
         self._put(Written(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
@@ -152,7 +170,7 @@ class Overlay:
         before = self.written.get((namespace, name))
         if not uid and current is not None:
             uid = current.uid
-        if not uid or seen(uid) or uid in self.dead:
+        if not uid or seen(uid) or uid in self.dead or uid in self._left:
             return
         floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
         last, expected = decimal(version), bool(floors)
@@ -188,9 +206,9 @@ class Overlay:
         """A watch (of one namespace, if each has its own) shows everything up to ``version``."""
         feed = self._feeds[namespace if self._apart else None]
         number = decimal(version)
-        if number is None:
+        if number is None or number == feed.lost:
             return
-        feed.reached = number
+        feed.reached, feed.lost = number, None
         waiting = feed.waiting
         while waiting and waiting[0][0] <= number:
             _, key = heapq.heappop(waiting)
@@ -200,8 +218,10 @@ class Overlay:
 
     def told(self, head: Head, *, deleted: bool) -> None:
         """An event of one object was applied."""
-        if deleted or self._lives(head):
-            self.dead.pop(head.uid, None)
+        if deleted:
+            self._leave(head.uid)
+        else:
+            self._return(head)
         written = self.written.get((head.namespace, head.name))
         if written is not None and written.version is None:
             self._drop(written)
@@ -214,23 +234,24 @@ class Overlay:
         rewound = number is not None and number < feed.reached
         if rewound:
             feed.reached = number or 0
+        feed.lost = None
         for written in [each for each in self.written.values() if self._feed(each.namespace) is feed]:
             if rewound or written.version is None:
                 self._drop(written)
         if rewound:
-            for dead in [each for each in self.dead.values() if self._feed(each.namespace) is feed]:
-                del self.dead[dead.uid]
+            self._bury(feed)
         self._settle()
 
     def replaced(self, namespace: str | None, version: str) -> None:
         """The list is applied. What it lacks although it is newer than the object's last state is deleted, as we knew."""
         number = decimal(version)
         feed = self._feeds[namespace if self._apart else None]
-        for dead in [each for each in self.dead.values() if self._feed(each.namespace) is feed]:
+        for dead in [each for each in (*self.dead.values(), *self._left.values()) if self._feed(each.namespace) is feed]:
             head = self._store.get(dead.namespace, dead.name)
-            ended = number is not None and 0 < dead.floor < number and (head is None or head.uid != dead.uid)
-            if ended or (head is not None and head.uid == dead.uid and self._lives(head)):
-                del self.dead[dead.uid]
+            if head is not None and head.uid == dead.uid:
+                self._return(head)
+            elif number is not None and 0 < dead.floor < number:
+                self._leave(dead.uid)
         self._settle()
 
     def unconfirmed(self) -> list[Written | Dead]:
@@ -240,7 +261,7 @@ class Overlay:
     def confirmed(self, write: Written | Dead) -> bool:
         """Whether the watch has shown one of ``unconfirmed`` meanwhile."""
         if isinstance(write, Dead):
-            return write.uid not in self.dead
+            return write.uid not in self.dead  # nor is one that has left the selection: its coming back concerns nobody who waits
         if write.version is None:
             return self.written.get((write.namespace, write.name)) is not write
         return self._feed(write.namespace).reached >= write.version
@@ -263,10 +284,35 @@ class Overlay:
     def _all(self) -> list[Written | Dead]:
         return [*self.written.values(), *self.dead.values()]
 
-    def _lives(self, head: Head) -> bool:
-        """Whether it has a state after the one that was taken for its last."""
-        dead = self.dead.get(head.uid)
-        return dead is not None and dead.last is not None and (decimal(head.resource_version) or 0) > dead.last
+    def _leave(self, uid: str) -> None:
+        """To the watch a dead object is deleted."""
+        dead = self.dead.pop(uid, None)
+        if dead is not None and self._selects:
+            self._left[uid] = dead
+
+    def _return(self, head: Head) -> None:
+        """The watch shows a state of an object: one before its end, if it has ended, or the proof that it lives."""
+        dead = self.dead.get(head.uid) or self._left.pop(head.uid, None)
+        if dead is None:
+            return
+        if dead.last is not None and (decimal(head.resource_version) or 0) > dead.last:
+            self.dead.pop(head.uid, None)
+        elif head.uid not in self.dead and dead.since > self._clock.now() - PATIENCE:
+            self.dead[head.uid] = dead
+            self._wake()
+
+    def _lose(self, feed: _Feed) -> None:
+        """The server began anew: where this watch stands, and what was written up to now, is of the past."""
+        feed.lost, feed.reached = feed.reached, 0
+        for written in [each for each in self.written.values() if self._feed(each.namespace) is feed]:
+            self._drop(written)
+        self._bury(feed)
+        self._settle()
+
+    def _bury(self, feed: _Feed) -> None:
+        for known in (self.dead, self._left):
+            for dead in [each for each in known.values() if self._feed(each.namespace) is feed]:
+                del known[dead.uid]
 
     def _feed(self, namespace: str) -> _Feed:
         return self._feeds[namespace if self._apart else None]
@@ -278,12 +324,15 @@ class Overlay:
         self._settle()
 
     def _wake(self) -> None:
-        self.active = True
+        self.active = self.alert = True
         if self._timer is None:
             self._timer = self._clock.call_later(PATIENCE, self._expire)
 
     def _settle(self) -> None:
+        while self._left and next(iter(self._left.values())).since <= self._clock.now() - PATIENCE:
+            del self._left[next(iter(self._left))]
         self.active = bool(self.written or self.dead)
+        self.alert = self.active or bool(self._left)
         if not self.active and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -292,7 +341,7 @@ class Overlay:
         self._timer = None
         limit = self._clock.now() - PATIENCE
         for written in [each for each in self.written.values() if each.since <= limit]:
-            if written.over(self._store.get(written.namespace, written.name)) is not self._store.get(written.namespace, written.name):
+            if self.over(written.namespace, written.name) is not self._store.get(written.namespace, written.name):
                 self._warn(written, f"version {written.version}")
             self._drop(written)
         for dead in [each for each in self.dead.values() if each.since <= limit]:

@@ -26,14 +26,22 @@ class OwnWrites:
         another shape, and are left to the watch.
     """
 
-    def __init__(self, scope: Scope[Any], overlay: Overlay, store: Store, deletions: Deletions, reader: Callable[[], HeadReader]) -> None:
+    def __init__(
+        self,
+        scope: Scope[Any],
+        overlay: Overlay,
+        store: Store,
+        deletions: Deletions,
+        reader: Callable[[], HeadReader],
+        *,
+        selects: bool,
+    ) -> None:
+        """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
         self._kind = kind_info(scope.kind).gvk
         self._namespaces = scope.namespaces
         self._membership = Membership(scope.labels, scope.field_selector)
         self._overlay = overlay
         self._store = store
-        # To a watch that selects, an object that leaves the selection is deleted; it may come back.
-        selects = scope.labels is not None or scope.field_selector is not None
         self._known = (lambda _: False) if selects else deletions.knows
         self._reader = reader
 
@@ -41,8 +49,8 @@ class OwnWrites:
         """Whether it is of the informer's kind and namespaces."""
         return write.mapping.gvk == self._kind and (not self._namespaces or write.namespace in self._namespaces)
 
-    def lay(self, write: Write) -> None:
-        """Lay one over that is of concern."""
+    def lay(self, write: Write, sent_afterwards: bool = False) -> None:
+        """Lay one over that is of concern. ``sent_afterwards``: when it was sent, the watch had got where it is already."""
         document = write.document
         if document is None or write.gone:
             self._overlay.ended(write.namespace, write.name, write.uid, write.resource_version, self._known)
@@ -51,4 +59,6 @@ class OwnWrites:
         projected = reader.projection.object(document)
         before = self._store.get(write.namespace, write.name)
         head = reader.head(projected, memoryview(document), before)
-        self._overlay.stored(head, self._membership.of(document), self._known)
+        # Of the writes, only a creation always gets a version of its own: one that changes nothing is answered with what there was.
+        new = sent_afterwards and write.verb == "create"
+        self._overlay.stored(head, self._membership.of(document), self._known, new=new)

@@ -62,8 +62,10 @@ def selector_of(labels: Labels) -> Selector:
     """The selector that is meant.
 
     Raises:
-        ValueError: a malformed selector.
+        ValueError: a malformed selector. TypeError: no selector.
     """
+    if not isinstance(labels, str | Mapping | Selector | LabelSelector):
+        raise TypeError(f'labels={labels!r} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector')
     if isinstance(labels, Selector):
         return labels
     if isinstance(labels, LabelSelector):
@@ -90,7 +92,12 @@ def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicat
     """Whether the head has this value at the path; for a path with ``[*]``, or a list, whether one of the items is it.
 
     Values compare as indexes spell them: ``1`` and ``"1"`` are equal, absent is "".
+
+    Raises:
+        TypeError: the value is none that a field can have. UnreadPath, ValueError: as ``field``.
     """
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f'"{path}" with {value!r}: give one text, number or boolean to compare with, or None for what is absent')
     read, wanted = field(path, attributes), index_key(value)
 
     def predicate(head: Head) -> bool:

@@ -30,9 +30,11 @@ class Readers(Generic[R]):
     ) -> None:
         """``what``: the objects in words. ``reader``: makes heads as the informer keeps them. ``version``: what the cache is at."""
         self._store = store
-        self.overlay = Overlay(what, store, Store(), scope.namespaces, around.clock)
+        # To a watch that selects, an object that leaves the selection is deleted; it may come back.
+        selects = scope.labels is not None or scope.field_selector is not None
+        self.overlay = Overlay(what, store, Store(), scope.namespaces, around.clock, selects=selects)
         self._deletions = Deletions()
-        self._own_writes = OwnWrites(scope, self.overlay, store, self._deletions, reader)
+        self._own_writes = OwnWrites(scope, self.overlay, store, self._deletions, reader, selects=selects)
         self._feeds: Sequence[Reached] = ()
         self._freshness = Freshness(what, self.overlay, around.progress, lambda: self._feeds)
         self.view: View[R] = View(store, scope.kind, around.cluster, scope.keep, self.overlay)
@@ -63,13 +65,13 @@ class Readers(Generic[R]):
         if self._own_writes.concern(write):
             with self._store.lock:
                 self._moved()
-                self._own_writes.lay(write)
+                self._own_writes.lay(write, self._sent_afterwards(write))
 
     def told(self, head: Head, *, deleted: bool) -> None:
         """One change was applied."""
         if deleted:
             self._deletions.add(head, self._store.version)
-        if self.overlay.active:
+        if self.overlay.alert:
             with self._store.lock:
                 self.overlay.told(head, deleted=deleted)
 
@@ -95,6 +97,11 @@ class Readers(Generic[R]):
         """Nothing changes any more."""
         self.overlay.close()
         self._freshness.stop()
+
+    def _sent_afterwards(self, write: Write) -> bool:
+        """Whether the watch was where it is before the write was sent."""
+        feeds = [feed for feed in self._feeds if feed.namespace in (None, write.namespace)]
+        return write.sent is not None and all(feed.moved < write.sent for feed in feeds)
 
     def _moved(self) -> None:
         for feed in self._feeds:

@@ -16,7 +16,7 @@ from kubeloop.cache.documents.head import Head
 from kubeloop.cache.documents.keeping import LEAN, Keep
 from kubeloop.cache.reading.overlay import Overlay
 from kubeloop.cache.store.index import SecondaryIndex
-from kubeloop.cache.store.sorted_index import Bound, SortedIndex
+from kubeloop.cache.store.sorted_index import Bound, SortedIndex, sort_of
 from kubeloop.cache.store.store import Store
 from kubeloop.codec import decode
 from kubeloop.meta import DecodeError, PartialObject, Resource, Unstructured, kind_info
@@ -107,20 +107,32 @@ class View(Generic[R]):
     def range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
         self.reads += 1
         with self._store.lock:
-            corrections = self._corrections(None)
-            if corrections is None or self._overlay is None:
-                return self._store.range(name, low, high, reverse=reverse, limit=limit)
-            enough = None if limit is None else limit + self._places(name, corrections.masked)
-            heads = [head for head in self._store.range(name, low, high, reverse=reverse, limit=enough) if head not in corrections.masked]
-            shown = set(corrections.added)
-            added = [head for head in self._overlay.shown.range(name, low, high, reverse=reverse) if head in shown]
-            if not added:
-                return heads[:limit]
-            placed = (
-                _placed(cast("SortedIndex", store.indexes[name]), found, low, high, reverse)
-                for store, found in ((self._store, heads), (self._overlay.shown, added))
-            )
-            return [head for _, head in heapq.merge(*placed, key=itemgetter(0), reverse=reverse)][:limit]
+            found = self._range(name, low, high, reverse, limit)
+            # Looked at only where nothing was found: then it matters whether anything could have been.
+            bound = high if low is None else low
+            if not found and bound is not None:
+                stores = (self._store,) if self._overlay is None else (self._store, self._overlay.shown)
+                indexes = [cast("SortedIndex", store.indexes[name]) for store in stores]
+                sorts = {sort for index in indexes for sort in index.sorts()}
+                if sorts and sort_of(bound) not in sorts:
+                    raise TypeError(f'index "{name}" has {" and ".join(sorted(sorts))}: nothing in it compares with {bound!r}')
+            return found
+
+    def _range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:
+        corrections = self._corrections(None)
+        if corrections is None or self._overlay is None:
+            return self._store.range(name, low, high, reverse=reverse, limit=limit)
+        enough = None if limit is None else limit + self._places(name, corrections.masked)
+        heads = [head for head in self._store.range(name, low, high, reverse=reverse, limit=enough) if head not in corrections.masked]
+        shown = set(corrections.added)
+        added = [head for head in self._overlay.shown.range(name, low, high, reverse=reverse) if head in shown]
+        if not added:
+            return heads[:limit]
+        placed = (
+            _placed(cast("SortedIndex", store.indexes[name]), found, low, high, reverse)
+            for store, found in ((self._store, heads), (self._overlay.shown, added))
+        )
+        return [head for _, head in heapq.merge(*placed, key=itemgetter(0), reverse=reverse)][:limit]
 
     def index_values(self, name: str) -> list[str]:
         with self._store.lock:

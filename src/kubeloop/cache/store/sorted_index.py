@@ -21,6 +21,9 @@ Bound = SortValue | datetime
 #: A bucket that grows beyond this is split in the middle.
 BUCKET = 512
 
+#: By rank.
+_SORTS = ("booleans", "numbers", "texts")
+
 _Place = tuple[Any, str, str]
 _name = attrgetter("namespace", "name")
 
@@ -100,6 +103,10 @@ class SortedIndex:
             runs = [self._runs[ranks.pop()]]
         found = (head for run in (reversed(runs) if reverse else runs) for head in run.between(first, last, reverse))
         return list(found if limit is None else islice(found, limit))
+
+    def sorts(self) -> list[str]:
+        """What sorts of value it has, in words."""
+        return [sort for sort, run in zip(_SORTS, self._runs, strict=True) if next(run.all_keys(), None) is not None]
 
     def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
         """Where an object stands among all that ``range`` gives, in its order: places of several indexes compare."""
@@ -262,6 +269,11 @@ class _Run:
             self._keys[number] += self._keys.pop(number + 1)
             self._heads[number] += self._heads.pop(number + 1)
             del self._firsts[number + 1]
+
+
+def sort_of(bound: Bound) -> str:
+    """The sort of value that compares with a bound, as ``SortedIndex.sorts`` names it."""
+    return _SORTS[2 if isinstance(bound, datetime) else _rank(bound)]
 
 
 def _rank(value: SortValue) -> int:
