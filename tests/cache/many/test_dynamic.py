@@ -179,6 +179,7 @@ async def test_a_kind_whose_version_is_served_no_more_is_read_in_another(client:
         dynamic = DynamicInformers(informers, lambda kind: kind.gvk.group == group, namespace=namespace)
         dynamic.on_event(added=seen, deleted=seen)
         await dynamic.wait_synced(30)
+        await until(lambda: bool(dynamic.kinds))  # a real server's first state may be a moment old
         ((gvk, _),) = dynamic.kinds.items()
         assert gvk.version == "v1alpha1"
         await make(client, Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True), "one", namespace)
