@@ -139,6 +139,7 @@ async def test_kinds_that_come_are_informed_of_and_kinds_that_go_are_forgotten_a
         )
         registration = dynamic.on_event(added=seen, updated=seen, deleted=seen)
         await dynamic.wait_synced(30)
+        await until(lambda: bool(dynamic.kinds))  # a real server's first state may be a moment old
         await registration.wait_synced(30)
         assert (seen.lines, log) == (["added Thing before"], ["started Thing"])
         assert list(dynamic.kinds) == [GroupVersionKind(group, "v1", "Thing")]
