@@ -15,6 +15,7 @@ from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
 from kubeloop.cache.disk import Persistence
 from kubeloop.cache.disk.persistence import EVERY
 from kubeloop.cache.documents.keeping import Keep, Transform
+from kubeloop.cache.documents.known_paths import warn_of_unknown
 from kubeloop.cache.handlers.fanout import Around
 from kubeloop.cache.handlers.registration import InformerStopped
 from kubeloop.cache.informer import Informer
@@ -191,6 +192,7 @@ class Informers(Observed):
             policy = replace(self._policy, page_size=page_size) if page_size else self._policy
             sources = [ListWatch(self._client, scope, each, self._clock, self._rng, policy) for each in scope.feeds]
             informer = Informer(scope, sources, self._around, self._name(scope))
+            warn_of_unknown(scope.kind, scope.keep.fields, informer.what)
             alike = sum(other.kind is scope.kind for other in self._informers)
             self._piles.informers(scope.kind.__name__, alike + 1, informer.what)
         informer.add_indexes(indexes or {}, paths)

@@ -15,6 +15,7 @@ from kubeloop.cache.deltas.apply import apply
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
 from kubeloop.cache.documents.compression import Archive
 from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.documents.known_paths import warn_of_unknown
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.fanout import Around, Fanout
@@ -134,7 +135,9 @@ class Pipeline(Generic[R]):
         new = {name: source for name, source in indexes.items() if name not in present}
         needed = (path for path in map(path_of, new.values()) if path is not None)
         wanted = (*self._reader.projection.paths, *needed, *paths)
-        if set(wanted) - set(self._reader.projection.paths):
+        if fresh := dict.fromkeys(path for path in wanted if path not in self._reader.projection.paths):
+            kept = self._scope.keep.fields  # told of already
+            warn_of_unknown(self._scope.kind, (path for path in fresh if path not in kept), self._what)
             self._reader = self._reading(wanted)
             for head in self.store.heads():
                 self.store.put(self._reader.again(head))

@@ -79,6 +79,7 @@ def test_a_servers_wish_to_be_left_alone_is_honoured_up_to_five_minutes() -> Non
 def test_a_diagnosis_names_the_verb_or_the_definition_that_is_missing() -> None:
     assert diagnosis(error(403, "Forbidden"), "list") == "grant this user the verb list (informers need list and watch)"
     assert "CustomResourceDefinition" in diagnosis(error(404, "NotFound"), "list")
+    assert diagnosis(error(404, "NotFound", "is the CustomResourceDefinition installed?"), "list") == ""
     assert diagnosis(error(500, "InternalError"), "list") == ""
 
 

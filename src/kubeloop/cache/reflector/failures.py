@@ -70,6 +70,6 @@ def diagnosis(error: Exception, verb: str) -> str:
     """What a person can do about a failed list or watch; "" where the error says it itself or nothing is to be done."""
     if isinstance(error, Forbidden):
         return f"grant this user the verb {verb} (informers need list and watch)"
-    if isinstance(error, NotFound):
+    if isinstance(error, NotFound) and "CustomResourceDefinition" not in str(error):
         return "is this kind installed there (its CustomResourceDefinition, its API server), in this version?"
     return ""
