@@ -49,6 +49,8 @@ class Overlaid(RuleBasedStateMachine):
         self.returned: dict[str, int] = dict.fromkeys("abc", 0)
         self.ended: set[str] = set()
         self.births = 0
+        #: Orders what is sent and what arrives.
+        self.time = 0.0
         self.world.listed([], "10")
 
     # ---------------------------------------------------------------------------------------------------------------- the server
@@ -96,7 +98,8 @@ class Overlaid(RuleBasedStateMachine):
     def answer(self, verb: Any, name: str, obj: JSON | None, uid: str) -> None:
         raw = None if obj is None else msgspec.json.encode(obj)
         version = "" if obj is None else obj["metadata"]["resourceVersion"]
-        self.answers.append(_Answer(Write(MAPPING, verb, "default", name, uid, version, raw), int(version or self.version)))
+        self.time += 1
+        self.answers.append(_Answer(Write(MAPPING, verb, "default", name, uid, version, raw, self.time), int(version or self.version)))
 
     @rule(name=NAMES, tier=TIERS, x=VALUES)
     def we_write(self, name: str, tier: str, x: str) -> None:
@@ -129,7 +132,12 @@ class Overlaid(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------------------------------------------------------ the watch
 
+    def arrive(self) -> None:
+        self.time += 1
+        self.world.feed.moved = self.time
+
     def deliver(self, version: int, old: JSON | None, obj: JSON, now: JSON | None) -> None:
+        self.arrive()
         if self.selected(now):
             self.world.changed(obj)
         elif self.selected(old):
@@ -149,11 +157,13 @@ class Overlaid(RuleBasedStateMachine):
 
     @rule()
     def a_bookmark_arrives(self) -> None:
+        self.arrive()
         self.world.bookmark(str(self.at))
 
     @rule(data=st.data())
     def the_cache_lists_again(self, data: st.DataObject) -> None:
         """At any version from that of the watch on: also one that is older than own writes."""
+        self.arrive()
         self.at = data.draw(st.integers(self.at, self.version))
         found = [self.state_at(name, self.at) for name in "abc"]
         self.world.listed([obj for obj in found if obj is not None and self.selected(obj)], str(self.at))
