@@ -29,7 +29,8 @@ HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
 DICTIONARY_SIZE = 110 << 10
-#: Each dictionary takes about 300 KiB, and those in use compete for the processor's cache: eight cost 8 us more an event. For one more one that is hardly used retires.
+#: Each dictionary takes about 300 KiB, and those in use compete for the processor's cache: eight cost 8 us more an event.
+#: For one more one that is hardly used retires.
 MAX_DICTIONARIES = 3
 #: One that more than this share of the cache is packed with does not retire: packing all that anew costs more than it saves.
 SPARE = 0.03
