@@ -224,6 +224,8 @@ class Archive:
         self._poor += 1
         if self._ignored:
             self._ignored -= 1
+            # The best of them is not looked for again for each of its neighbours.
+            self._by_namespace[namespace] = codec
             return Packed(codec, blob)
         return self._wait(document, namespace)
 
