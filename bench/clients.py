@@ -103,6 +103,6 @@ STAGES = (
     Stage("100k", 50_000, 2, 5_000, 1, (KUBELOOP_QUERIES,)),
 )
 MILLION = (
-    Stage("10k", 10_000, 1, 20_000, 2, (KUBELOOP,)),
-    Stage("1m", 50_000, 20, 20_000, 1, (KUBELOOP_PAGES,)),
+    Stage("10k", 10_000, 1, 20_000, 5, (KUBELOOP,)),
+    Stage("1m", 50_000, 20, 20_000, 3, (KUBELOOP_PAGES,)),
 )

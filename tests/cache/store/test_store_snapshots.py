@@ -16,7 +16,7 @@ from kubeloop.cache.deltas.delta_queue import Replaced
 from kubeloop.cache.documents.head import Head
 from kubeloop.cache.store.cow_map import PART, CowMap
 from kubeloop.cache.store.index import Index
-from tests.cache.heads import head, store
+from tests.cache.heads import head, store, unreplayed
 
 
 @pytest.mark.parametrize("namespace", [None, "ns"])
@@ -65,6 +65,17 @@ def test_after_a_snapshot_a_part_is_copied_once_and_the_others_stay_shared() -> 
     second = cow.snapshot()
     assert sum(a is not b for a, b in zip(first, second, strict=True)) == 1
     assert (cow.get("17"), sum(part.get("17", 0) for part in first), sum(part.get("17", 0) for part in second)) == (-2, 17, -2)
+
+
+def test_parts_of_a_snapshot_that_nobody_holds_any_more_are_changed_in_place() -> None:
+    cow: CowMap[int] = CowMap()
+    for number in range(5000):
+        cow.put(str(number), number)
+    before = [id(part) for part in cow.snapshot()]
+    for number in range(0, 5000, 7):
+        cow.put(str(number), -1)
+    cow.pop("17")
+    assert [id(part) for part in cow.snapshot()] == before
 
 
 def test_a_map_in_parts_equals_a_dict_and_shrinks_with_it() -> None:
@@ -151,14 +162,14 @@ def test_threads_that_read_while_the_loop_writes_see_each_list_and_index_of_one_
 
     def untold(*_: Any) -> None: ...
 
-    apply(into, Replaced((always, *lists[0]), "0"), untold)
+    apply(into, Replaced((always, *lists[0]), "0"), untold, unreplayed)
     threads = [threading.Thread(target=reader) for _ in range(3)]
     for thread in threads:
         thread.start()
     for generation, heads in enumerate(lists, start=1):
         now[0] = generation
-        apply(into, Replaced(heads, str(generation), scope="ns"), untold)
-        apply(into, Replaced(heads, str(generation), scope="ns"), untold)
+        apply(into, Replaced(heads, str(generation), scope="ns"), untold, unreplayed)
+        apply(into, Replaced(heads, str(generation), scope="ns"), untold, unreplayed)
     done.set()
     for thread in threads:
         thread.join()
