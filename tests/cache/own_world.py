@@ -23,6 +23,7 @@ from kubeloop.cache.store.store import Store
 from kubeloop.client import ResourceMapping, Write
 from kubeloop.meta import kind_info
 from kubeloop.timing import FakeClock
+from tests.cache.heads import unreplayed
 
 JSON = dict[str, Any]
 INFO = kind_info(ConfigMap)
@@ -92,7 +93,7 @@ class World:
 
     def _apply(self, delta: Changed | Removed | Bookmark | Replaced, version: str) -> None:
         self.feed.version = version or self.feed.version
-        apply(self.store, delta, self._tell)
+        apply(self.store, delta, self._tell, unreplayed)
         self.readers.applied()
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:

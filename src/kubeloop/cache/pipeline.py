@@ -26,7 +26,7 @@ from kubeloop.cache.reading.view import View
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
-from kubeloop.cache.store.store import Store
+from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.meta import Resource
 from kubeloop.transport import logger_with_context
 
@@ -209,16 +209,14 @@ class Pipeline(Generic[R]):
         self._now = self._around.clock.now()
         queue, store, tell = self.queue, self.store, self._tell
         while queue:
-            delta = queue.pop()
-            if type(delta) is Resync:
-                heads = store.snapshot()
-                self.counts[EventType.RESYNC] += len(heads)
-                self.fanout.replay(EventType.RESYNC, heads, self._now, delta.handler)
-            else:
-                apply(store, delta, tell)
+            apply(store, queue.pop(), tell, self._replay)
         if self._shared.full:
             self._shared.sweep(store.heads())
         self.readers.applied()
+
+    def _replay(self, heads: Snapshot, handler: object, /) -> None:
+        self.counts[EventType.RESYNC] += len(heads)
+        self.fanout.replay(EventType.RESYNC, heads, self._now, handler)
 
     def _tell(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
         self.counts[kind] += 1

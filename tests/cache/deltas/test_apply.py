@@ -12,11 +12,11 @@ from kubeloop.cache.deltas.apply import apply
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
 from kubeloop.cache.documents.head import Head
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.store.store import Store
+from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.client import Client
 from kubeloop.meta import parse_label_selector
 from kubeloop.timing import FakeClock
-from tests.cache.heads import head, store
+from tests.cache.heads import head, store, unreplayed
 from tests.cache.source import Source, until
 
 Told = tuple[str, str, str | None, bool]
@@ -31,8 +31,12 @@ def applied(into: Store, *deltas: Delta) -> list[Told]:
         assert shown is None if kind == "deleted" else shown is not None, "the store shows a change before it is told [E58]"
         told.append((kind.value, f"{now.name}@{now.resource_version}", None if old is None else old.resource_version, tombstone))
 
+    def replay(heads: Snapshot, handler: object, /) -> None:
+        for each in heads:
+            tell(EventType.RESYNC, each, each, False, handler)
+
     for delta in deltas:
-        apply(into, delta, tell)
+        apply(into, delta, tell, replay)
     return told
 
 
@@ -85,7 +89,7 @@ def test_a_relist_is_done_in_the_store_before_the_first_handler_hears_of_it() ->
     into = store()
     applied(into, Replaced((head("a", 1), head("b", 1)), "1"))
     shown: list[list[str]] = []
-    apply(into, Replaced((head("b", 2), head("c", 2)), "2"), lambda *_: shown.append([each.name for each in into.heads()]))
+    apply(into, Replaced((head("b", 2), head("c", 2)), "2"), lambda *_: shown.append([each.name for each in into.heads()]), unreplayed)
     assert shown == [["b", "c"]] * 3
 
 
@@ -127,7 +131,7 @@ def test_a_defect_in_who_is_told_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        apply(store(), Changed(head("a")), fails)
+        apply(store(), Changed(head("a")), fails, unreplayed)
 
 
 # ---------------------------------------------------------------------------------------------------------- through an informer

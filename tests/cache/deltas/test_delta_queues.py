@@ -16,7 +16,7 @@ from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, DeltaQue
 from kubeloop.cache.documents.compression import Archive
 from kubeloop.cache.documents.head import Head, HeadReader, Shared
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.store.store import Store
+from kubeloop.cache.store.store import Snapshot, Store
 
 READER = HeadReader("v1", "Pod", (), Archive(), Shared())
 BOTH = pytest.mark.parametrize("queue", [pytest.param(DeltaQueue, id="in order"), pytest.param(DeltaFifo, id="by object")])
@@ -48,7 +48,7 @@ class Line:
         """Applies all that waits; what was told meanwhile."""
         before = len(self.told)
         while self.queue:
-            apply(self.store, self.queue.pop(), self.tell)
+            apply(self.store, self.queue.pop(), self.tell, self.replay)
         return self.told[before:]
 
     def tell(self, kind: EventType, now: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None:
@@ -60,6 +60,10 @@ class Line:
         if kind == "resync":
             self.resynced.append(handler)
         self.told.append((kind.value, f"{now.name}@{now.resource_version}", tombstone))
+
+    def replay(self, heads: Snapshot, handler: object, /) -> None:
+        for each in heads:
+            self.tell(EventType.RESYNC, each, each, False, handler)
 
     @property
     def names(self) -> set[str]:
@@ -213,7 +217,7 @@ def test_in_order_a_list_a_resync_and_a_bookmark_are_one_delta_each() -> None:
 
 def test_in_order_the_version_follows_each_delta() -> None:
     line = Line(DeltaQueue).push(Changed(head("a", 1)), Changed(head("b", 2)))
-    apply(line.store, line.queue.pop(), line.tell)
+    apply(line.store, line.queue.pop(), line.tell, line.replay)
     assert line.store.version == "1"
 
 
@@ -267,10 +271,10 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
     line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("a", 2)))
     first = line.queue.pop()
     line.push(Replaced((), "5"))
-    apply(line.store, first, line.tell)
+    apply(line.store, first, line.tell, line.replay)
     assert line.drain() == [("updated", "a@2", False), ("deleted", "a@2", True)]
     line.push(Changed(head("a", 6)), Removed(head("a", 7)))
-    apply(line.store, line.queue.pop(), line.tell)
+    apply(line.store, line.queue.pop(), line.tell, line.replay)
     assert line.push(Replaced((), "8")).drain() == [("deleted", "a@7", False)], "its deletion is on its way: no second one"
 
 
@@ -278,14 +282,14 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
 def test_by_object_a_resync_leaves_out_what_is_on_its_way_out(last: Delta) -> None:
     line = Line(DeltaFifo)
     line.push(Changed(head("a", 3)), last)
-    apply(line.store, line.queue.pop(), line.tell)
+    apply(line.store, line.queue.pop(), line.tell, line.replay)
     assert [kind for kind, _, _ in line.push(Resync(None)).drain()] == ["deleted" if isinstance(last, Removed) else "updated"]
 
 
 def test_by_object_the_version_comes_when_nothing_is_left_behind_it() -> None:
     line = Line(DeltaFifo).push(Changed(head("a", 1)), Changed(head("b", 2)), Changed(head("a", 9)))
     for _ in range(3):
-        apply(line.store, line.queue.pop(), line.tell)
+        apply(line.store, line.queue.pop(), line.tell, line.replay)
         assert line.store.version == ""
     line.drain()
     assert line.store.version == "9"
@@ -315,7 +319,7 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
         if what == "drain":
             for line in lines:
                 for _ in range(min(argument, len(line.queue))):
-                    apply(line.store, line.queue.pop(), line.tell)
+                    apply(line.store, line.queue.pop(), line.tell, line.replay)
             continue
         delta: Delta
         if what == "change":

@@ -17,7 +17,7 @@ from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import IndexSource, make_index
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
-from tests.cache.heads import READER, head, store
+from tests.cache.heads import READER, head, store, unreplayed
 
 Key = tuple[str, str]
 Facts = dict[str, Any]
@@ -101,26 +101,31 @@ class Against(RuleBasedStateMachine):
     @rule(key=KEYS, facts=FACTS)
     def change(self, key: Key, facts: Facts) -> None:
         self.version += 1
-        apply(self.store, Changed(self.make(key, facts)), self.tell)
+        apply(self.store, Changed(self.make(key, facts)), self.tell, unreplayed)
         self.model[key] = (str(self.version), facts)
 
     @rule(key=KEYS)
     def remove(self, key: Key) -> None:
         if key in self.model:
             self.version += 1
-            apply(self.store, Removed(self.make(key, self.model.pop(key)[1])), self.tell)
+            apply(self.store, Removed(self.make(key, self.model.pop(key)[1])), self.tell, unreplayed)
 
     @rule(objects=st.dictionaries(KEYS, FACTS, max_size=6), scope=st.sampled_from([None, "x"]))
     def replace(self, objects: dict[Key, Facts], scope: str | None) -> None:
         self.version += 1
-        apply(self.store, Replaced(tuple(self.make(key, facts) for key, facts in objects.items()), str(self.version), scope), self.tell)
+        apply(
+            self.store,
+            Replaced(tuple(self.make(key, facts) for key, facts in objects.items()), str(self.version), scope),
+            self.tell,
+            unreplayed,
+        )
         new = {key: (str(self.version), facts) for key, facts in objects.items() if scope in (None, key[0])}
         self.model = {key: state for key, state in self.model.items() if scope not in (None, key[0])} | new
 
     @rule()
     def bookmark(self) -> None:
         self.version += 1
-        apply(self.store, Bookmark(str(self.version)), self.tell)
+        apply(self.store, Bookmark(str(self.version)), self.tell, unreplayed)
 
     @rule(kind=st.sampled_from(sorted(KINDS)))
     def add_index(self, kind: str) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
 from kubeloop.cache.documents.head import Head
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.store.store import Store
+from kubeloop.cache.store.store import Snapshot, Store
 
 _ADDED, _UPDATED, _DELETED, _RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
 
@@ -18,7 +18,13 @@ class Tell(Protocol):
     def __call__(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None: ...
 
 
-def apply(store: Store, delta: Delta, tell: Tell) -> None:
+class Replay(Protocol):
+    """One handler, or all (None), shall hear of each of these once more. What is told later comes after them."""
+
+    def __call__(self, heads: Snapshot, handler: object, /) -> None: ...
+
+
+def apply(store: Store, delta: Delta, tell: Tell, replay: Replay) -> None:
     """Change the store and tell the changes, in the order in which handlers must hear of them.
 
     Guarantees
@@ -45,8 +51,7 @@ def apply(store: Store, delta: Delta, tell: Tell) -> None:
     elif isinstance(delta, Bookmark):
         store.version = delta.version or store.version
     elif isinstance(delta, Resync):
-        for head in store.snapshot():
-            tell(_RESYNC, head, head, False, delta.handler)
+        replay(store.snapshot(), delta.handler)
     elif isinstance(delta, Sync):
         tell(_RESYNC, delta.head, delta.head, False, delta.handler)
     elif isinstance(delta, Replaced):
