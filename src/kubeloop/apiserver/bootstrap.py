@@ -1,7 +1,7 @@
 """What is there when a server starts: system namespaces, priority classes, and the service by which pods find the server.
 
 Source: k8s.io/kubernetes pkg/controlplane (system namespaces, kubernetes service), recorded objects of a fresh kube-apiserver.
-Not made: APIServices, FlowSchemas and PriorityLevelConfigurations, for this server neither aggregates nor queues.
+What belongs to Kubernetes' own components besides is in ``provisioning``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.object_meta import fill_new
 from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.provisioning import provide
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
@@ -22,6 +23,7 @@ JSONObject = dict[str, Any]
 
 SYSTEM = User("system:apiserver", (MASTERS,))
 SERVICE_IP = "10.0.0.1"
+SERVICE_CIDR = "10.0.0.0/24"
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 _PRIORITIES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
@@ -35,6 +37,7 @@ _FIXED = "Used for system critical pods that must not be moved from their curren
 
 async def bootstrap(registry: Registry, writer: Writer, host: str, port: int) -> None:
     """Create what is missing; what is there already stays as it is."""
+    await provide(registry, writer.objects, writer.clock, SERVICE_CIDR)
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
     for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
