@@ -13,8 +13,9 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.decoding import kind_of, media_type_of, read_protobuf, read_yaml
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.negotiation import PROTOBUF, YAML
+from kubeloop.apiserver.validation.metadata import field_manager
 from kubeloop.meta.errors import DecodeError
-from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
+from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.serving.request import Request
@@ -45,6 +46,8 @@ class WriteOptions:
     dry_run: bool = False
     field_validation: str = "Warn"
     field_manager: str = ""
+    #: Of an apply: take fields from other managers instead of telling of the conflict.
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +82,28 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     return options
 
 
-def write_options(request: Request, kind: str) -> WriteOptions:
-    """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions."""
+def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteOptions:
+    """``kind`` names them in errors: CreateOptions, UpdateOptions, PatchOptions. ``apply``: of a patch that is a server-side apply.
+
+    Raises:
+        Invalid
+    """
     dry_run = request.query.get("dryRun", [])
     validation = request.parameter("fieldValidation")
     manager = request.parameter("fieldManager")
-    errors = _dry_run_errors(dry_run)
+    force = _boolean(request, "force")
+    errors = []
+    if apply and not manager:
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if kind == "PatchOptions" and not apply and force is not None:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    errors += field_manager("fieldManager", manager)
+    errors += _dry_run_errors(dry_run)
     if validation not in ("", "Ignore", "Warn", "Strict"):
         errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
-    if len(manager.encode()) > 128:
-        errors.insert(0, FieldError(FieldErrorType.TOO_LONG, "fieldManager", None, "may not be more than 128 bytes"))
-    if kind == "PatchOptions" and _boolean(request, "force") is not None:
-        errors.append(forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise refusals.invalid_options(kind, errors)
-    return WriteOptions(bool(dry_run), validation or "Warn", manager)
+    return WriteOptions(bool(dry_run), validation or "Warn", manager, bool(force))
 
 
 def delete_options(request: Request, body: bytes) -> DeleteOptions:
