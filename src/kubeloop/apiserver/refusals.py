@@ -51,6 +51,11 @@ def method_not_allowed() -> ApiError:
     return refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", StatusDetails())
 
 
+def verb_not_supported(resource: GroupResource, verb: str) -> ApiError:
+    """The path takes the method, the kind has no such verb."""
+    return refusal(405, "MethodNotAllowed", f'{verb} is not supported on resources of kind "{resource}"', about(resource))
+
+
 def not_acceptable(media_types: Sequence[str]) -> ApiError:
     """The media type is known, the form (``as=``) or streaming is not."""
     return refusal(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(media_types)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kubeloop.apiserver import refusals, reviews, verbs
+from kubeloop.apiserver import component_status, refusals, reviews, verbs
 from kubeloop.apiserver.answers import Answer, Frames
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.registry import Registry
@@ -72,12 +72,14 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
             raise refusals.method_not_allowed()
     elif verb not in ("list", "watch", "create", "deletecollection") or _across_namespaces(resource, info):
         raise refusals.method_not_allowed()
+    if verb == "watch" and "list" in resource.verbs and "watch" not in resource.verbs:
+        raise refusals.verb_not_supported(resource.gvr.group_resource, verb)
     if verb not in resource.verbs and not (verb == "watch" and "watch" in resource.verbs):
         raise refusals.method_not_allowed()
     if resource.gvr.group_resource in reviews.CREATE:
         return reviews.CREATE[resource.gvr.group_resource]
     if resource.gvr.resource == "componentstatuses":
-        raise refusals.not_implemented("ComponentStatus; ask /readyz?verbose instead")
+        return component_status.get if info.name_in_path else component_status.list_
     handler = _VERBS.get(verb)
     if handler is None:
         raise refusals.method_not_allowed()

@@ -9,10 +9,24 @@ JSONObject = dict[str, Any]
 
 API_VERSION = "meta.k8s.io/v1"
 
+#: Annotations by which a version tells what it has no fields for. Upstream makes them while it encodes the version, and takes the metadata
+#: alone before that: so they are not in it.
+_MADE_BY_VERSION = {
+    ("apps/v1", "DaemonSet"): {"deprecated.daemonset.template.generation"},
+    ("autoscaling/v1", "HorizontalPodAutoscaler"): {
+        f"autoscaling.alpha.kubernetes.io/{name}" for name in ("metrics", "current-metrics", "conditions", "behavior")
+    },
+}
+
 
 def partial_object(obj: JSONObject) -> JSONObject:
     """Shares the metadata of ``obj``."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": obj["metadata"]}
+    metadata, made = obj["metadata"], _MADE_BY_VERSION.get((obj.get("apiVersion", ""), obj.get("kind", "")))
+    if made and (annotations := metadata.get("annotations")):
+        metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+        if kept := {name: value for name, value in annotations.items() if name not in made}:
+            metadata["annotations"] = kept
+    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": metadata}
 
 
 def partial_list(objects: Iterable[JSONObject], metadata: JSONObject) -> JSONObject:
