@@ -22,7 +22,7 @@ NETWORK = {
 }
 SERVER = {"expire streams": 3, "expire lists": 3, "compact": 3, "repeat bookmarks": 2, "crash": 2, "crash and forget": 1}
 HANDLERS = {"handler": 4, "remove handler": 4}
-ALWAYS = {"time passes": 6}
+ALWAYS = {"time passes": 6, "restart": 3}
 
 
 def endless(rng: random.Random, names: dict[str, int], most_writes: int = 100) -> Iterator[Step]:

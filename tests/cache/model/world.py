@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informer, Informers
+from kubeloop.cache import ByLabel, Informer, Informers, Sorted, WatchPolicy
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
@@ -102,7 +103,7 @@ class View:
     name: str
     informer: Informer[Any]
     selects: Callable[[Key, Content], bool]
-    #: Of ``color`` and ``mark``, those that it has.
+    #: Of ``color``, ``mark``, ``app`` and ``sorted``, those that it has.
     indexes: tuple[str, ...] = ()
     handlers: list[tuple[ContractChecker, Registration[Any]]] = field(default_factory=list)
 
@@ -120,6 +121,7 @@ class World:
         self._names = [f"n{number}" for number in range(names)]
         self._client = Client(Transport(side.config))
         self._numbers = 0
+        self._folder = TemporaryDirectory(prefix="kubeloop-world-")
         self.proxy = FaultProxy(side.config.server)
         self.views: list[View] = []
         self.writes = 0
@@ -133,29 +135,59 @@ class World:
         await self.proxy.__aenter__()
         self._client = Client(Transport(self.proxy.config(self._side.config), clock=self._clock))
         self._informers = Informers(self._client, clock=self._clock, rng=random.Random(self._rng.random()))
-        self._make_views()
+        self.views = self._streamed()
+        self._add_handlers(self.views)
         await self._informers.__aenter__()
+        await self._begin_second_life()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._lasting.__aexit__(kind, error, trace)
         await self._informers.__aexit__(kind, error, trace)
         await self._client.close()
         await self.proxy.__aexit__(kind, error, trace)
+        self._folder.cleanup()
 
-    def _make_views(self) -> None:
+    def _streamed(self) -> list[View]:
         of, first, second = self._informers.of, self._namespaces[0], self._namespaces[1]
         path: dict[str, Any] = {"color": "data.color"}
-        function: dict[str, Any] = {"mark": _mark}
+        others: dict[str, Any] = {"mark": _mark, "app": ByLabel("app"), "sorted": Sorted("data.color")}
         of_web = of(ConfigMap, labels="app=web", indexes=path)
-        self.views = [
-            View("all", of(ConfigMap, indexes=path | function), lambda key, _: True, ("color", "mark")),
+        return [
+            View("all", of(ConfigMap, indexes=path | others), lambda key, _: True, ("color", "mark", "app", "sorted")),
             View("web", of_web, lambda _, one: one.labels.get("app") == "web", ("color",)),
             View("one namespace", of(ConfigMap, namespace=first, page_size=3), lambda key, _: key[0] == first),
             View("two namespaces", of(ConfigMap, namespace=[first, second]), lambda key, _: key[0] in (first, second)),
             View("metadata", self._informers.metadata(ConfigMap, labels="app"), lambda _, one: "app" in one.labels),
             View("a field", of(ConfigMap, fields=["data.color"], indexes=path), lambda key, _: True, ("color",)),
         ]
-        for view in self.views:
+
+    async def _begin_second_life(self) -> None:
+        """Informers that list rather than stream, and begin where those before them ended: what those saved lies on disk."""
+        policy = WatchPolicy(watch_list=False)
+        rng = random.Random(self._rng.random())
+        self._lasting = Informers(
+            self._client, clock=self._clock, rng=rng, policy=policy, persist=self._folder.name, persist_every=60 * rng.randrange(3)
+        )
+        of: dict[str, Any] = {"indexes": {"color": "data.color", "app": ByLabel("app"), "sorted": Sorted("data.color")}}
+        views = [
+            View("listed", self._lasting.of(ConfigMap, **of), lambda key, _: True, ("color", "app", "sorted")),
+            View("web listed", self._lasting.of(ConfigMap, labels="app=web"), lambda _, one: one.labels.get("app") == "web"),
+        ]
+        self._add_handlers(views)
+        self.views += views
+        await self._lasting.__aenter__()
+
+    async def _restart(self) -> None:
+        await self._lasting.__aexit__(None, None, None)
+        ended, self.views = self.views[-2:], self.views[:-2]
+        for view in ended:
+            for checker, _ in view.handlers:
+                self._ended(checker)
+        await self._begin_second_life()
+
+    def _add_handlers(self, views: list[View]) -> None:
+        for view in views:
             self._add_handler(view, Step("handler", 0))
             self._add_handler(view, Step("handler", 1))
 
@@ -185,6 +217,8 @@ class World:
                 self._add_handler(self.views[step.seed % len(self.views)], step)
             case "remove handler":
                 await self._remove_handler(self.views[step.seed % len(self.views)])
+            case "restart":
+                await self._restart()
             case "time passes":
                 await self._clock.sleep(step.amount / 10)
             case _:
@@ -259,8 +293,12 @@ class World:
             registration.remove()
             checker.removed()
             await asyncio.sleep(0)
-            self._events += checker.events
-            self._violations += checker.violations
+            self._ended(checker)
+
+    def _ended(self, checker: ContractChecker) -> None:
+        checker.removed()
+        self._events += checker.events
+        self._violations += checker.violations
 
     # -------------------------------------------------------------------------------------------------------------- the end
 
@@ -348,9 +386,17 @@ def _index_faults(view: View, expected: dict[Key, Content], namespaces: tuple[st
     for key, one in expected.items():
         wanted.setdefault("color", {}).setdefault(one.color, set()).add(key)
         wanted.setdefault("mark", {}).setdefault(key[1][-1:] + one.color[:1], set()).add(key)
+        if one.color:  # what is absent has no place in an order
+            wanted.setdefault("sorted", {}).setdefault(one.color, set()).add(key)
+        if "app" in one.labels:
+            wanted.setdefault("app", {}).setdefault(one.labels["app"], set()).add(key)
     for name in view.indexes:
         found = {value: lister.heads_by_index(name, value) for value in lister.index_values(name)}
         values = {value: {(head.namespace, head.name) for head in heads if head.namespace in namespaces} for value, heads in found.items()}
         values = {value: keys for value, keys in values.items() if keys}
         if values != wanted.get(name, {}):
             yield f"informer {view.name}: index {name} has {values}, but {wanted.get(name, {})} is right"
+    if "sorted" in view.indexes:
+        colors = [head.value("data.color") for head in lister.heads_in_range("sorted")]
+        if colors != sorted(colors):
+            yield f"informer {view.name}: the sorted index answers {colors}, which is no order"
