@@ -1,0 +1,295 @@
+"""Which fields an object has, and which differ between two states of it. Runs on every write: no work for what is one object on both sides.
+
+Source: structured-merge-diff's typed/tofieldset and typed/compare, whose odd cases (duplicates, null, changed shapes) hold here too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kubeloop.merge.fields import tree
+from kubeloop.merge.fields.elements import ElementError
+from kubeloop.merge.fields.errors import TypeMismatch
+from kubeloop.merge.fields.field_set import FieldSet
+from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
+from kubeloop.merge.fields.tree import LEAF, SELF, Node
+
+JSONObject = dict[str, Any]
+
+
+class Comparison(NamedTuple):
+    """No path is in two of the sets, unless a value changed its shape."""
+
+    added: FieldSet
+    modified: FieldSet
+    removed: FieldSet
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.modified or self.removed)
+
+
+def field_set(obj: JSONObject, type_: FieldType) -> FieldSet:
+    """Every field that ``obj`` gives a value, items of lists included.
+
+    Raises:
+        TypeMismatch: a field that the type does not have, or an item without identity. Other faults: ``check`` finds them.
+    """
+    try:
+        return FieldSet(LEAF if type_.map is None or type_.map.atomic else _map_set(obj, type_.map))
+    except ElementError as fault:
+        raise TypeMismatch(str(fault)) from None
+
+
+def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
+    """What became of ``old``; of what was added or removed, each container is named along with what it holds.
+
+    Raises:
+        TypeMismatch: as ``field_set``; what is the same object on both sides is not looked at.
+    """
+    if old is new:
+        return _SAME
+    changes = _Changes()
+    try:
+        if type_.map is not None and not type_.map.atomic:
+            _compare_maps(old, new, type_.map, changes)
+    except ElementError as fault:
+        raise TypeMismatch(str(fault)) from None
+    return Comparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
+
+
+_SAME = Comparison(FieldSet(), FieldSet(), FieldSet())
+
+
+def _undeclared(name: str) -> TypeMismatch:
+    return TypeMismatch(f".{name}: field not declared in schema")
+
+
+# What an object has
+
+
+def _map_set(value: JSONObject, type_: MapType) -> Node:
+    out: Node = {}
+    fields, values = type_.fields, type_.values
+    for name, below in value.items():
+        field = fields.get(name)
+        named = field is not None
+        if field is None:
+            field = values
+            if field is None:
+                raise _undeclared(name)
+        kind = below.__class__
+        if kind is dict:
+            if not below:
+                out["f:" + name] = LEAF
+                continue
+            node = _below_map(below, field)
+        elif kind is list:
+            node = _below_list(below, field)
+        else:
+            out["f:" + name] = LEAF
+            continue
+        if node is not None:
+            out["f:" + name] = {SELF: LEAF, **node} if node and not named else node
+        elif not named:
+            out["f:" + name] = LEAF
+    return out
+
+
+def _below_map(value: JSONObject, type_: FieldType) -> Node | None:
+    """The node of a map, without itself unless it is a leaf; None when nothing is in the set."""
+    if type_.map is None:
+        return None
+    if type_.map.atomic:
+        return LEAF
+    return _map_set(value, type_.map) or None
+
+
+def _below_list(value: list[Any], type_: FieldType) -> Node | None:
+    if type_.list is None:
+        return None
+    if type_.list.atomic:
+        return LEAF
+    return _list_set(value, type_.list) or None
+
+
+def _list_set(value: list[Any], type_: ListType) -> Node:
+    out: Node = {}
+    for element, items in _indexed(value, type_).items():
+        # Items that share an identity are owned together, as a whole.
+        out[element] = _item_set(items[0], type_.items) if len(items) == 1 else LEAF
+    return out
+
+
+def _item_set(item: Any, type_: FieldType) -> Node:
+    node: Node | None = None
+    if item.__class__ is dict:
+        node = _below_map(item, type_)
+    elif item.__class__ is list:
+        node = _below_list(item, type_)
+    return {SELF: LEAF, **node} if node else LEAF
+
+
+def _indexed(value: list[Any], type_: ListType) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {}
+    identity = type_.element
+    for item in value:
+        element = identity(item)
+        known = out.get(element)
+        if known is None:
+            out[element] = [item]
+        else:
+            known.append(item)
+    return out
+
+
+# What appeared or vanished as a whole
+
+
+def _whole(value: Any, type_: FieldType) -> Node:
+    """The node of a value that the other side lacks: every part of it is a member."""
+    kind = value.__class__
+    out: Node
+    if kind is dict and value and type_.map is not None and not type_.map.atomic:
+        out = {SELF: LEAF}
+        fields, values = type_.map.fields, type_.map.values
+        for name, below in value.items():
+            field = fields.get(name, values)
+            if field is None:
+                raise _undeclared(name)
+            kind = below.__class__
+            out["f:" + name] = _whole(below, field) if kind is dict or kind is list else LEAF
+        return out
+    if kind is list and value and type_.list is not None and not type_.list.atomic:
+        out = {SELF: LEAF}
+        for element, items in _indexed(value, type_.list).items():
+            out[element] = _whole(items[0], type_.list.items) if len(items) == 1 else LEAF
+        return out
+    return LEAF
+
+
+# What differs
+
+
+class _Changes:
+    """Trees of one container while it is compared."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self) -> None:
+        self.added: Node = {}
+        self.modified: Node = {}
+        self.removed: Node = {}
+
+    def put(self, element: str, changes: _Changes) -> None:
+        if changes.added:
+            _put(self.added, element, changes.added)
+        if changes.modified:
+            _put(self.modified, element, changes.modified)
+        if changes.removed:
+            _put(self.removed, element, changes.removed)
+
+
+def _put(parent: Node, element: str, node: Node) -> None:
+    """A node as a comparison gathers it: {".": ...} alone is a leaf."""
+    found = tree.canonical(node)
+    if found is not None:
+        known = parent.get(element)
+        parent[element] = found if known is None else tree.union({element: known}, {element: found})[element]
+
+
+def _compare_maps(old: JSONObject, new: JSONObject, type_: MapType, changes: _Changes) -> None:
+    fields, values = type_.fields, type_.values
+    for name, after in new.items():
+        before = old.get(name, ABSENT)
+        if before is after:
+            continue
+        field = fields.get(name, values)
+        if field is None:
+            raise _undeclared(name)
+        kind = after.__class__
+        if before is ABSENT:
+            changes.added["f:" + name] = _whole(after, field)
+        elif kind is before.__class__ and kind is not dict and kind is not list:
+            if before != after:
+                changes.modified["f:" + name] = LEAF
+        else:
+            _compare(before, after, field, "f:" + name, changes)
+    if len(old) != len(new) or not old.keys() <= new.keys():
+        for name, before in old.items():
+            if name not in new:
+                field = fields.get(name, values)
+                if field is None:
+                    raise _undeclared(name)
+                changes.removed["f:" + name] = _whole(before, field)
+
+
+def _compare(before: Any, after: Any, type_: FieldType, element: str, changes: _Changes) -> None:
+    """Two values, both present and not one object."""
+    was, is_ = shape(type_, before), shape(type_, after)
+    _compare_as(is_, before, after, type_, element, changes)
+    if was != is_:
+        # A value that changed its shape is compared as both: its old parts vanished, its new ones appeared.
+        _compare_as(was, before, after, type_, element, changes)
+
+
+def _compare_as(as_: str, before: Any, after: Any, type_: FieldType, element: str, changes: _Changes) -> None:
+    if as_ == "map" and type_.map is not None and not type_.map.atomic:
+        old = before if before.__class__ is dict else {}
+        new = after if after.__class__ is dict else {}
+        if old or new:
+            below = _Changes()
+            _compare_maps(old, new, type_.map, below)
+            changes.put(element, below)
+            return
+    elif as_ == "list" and type_.list is not None and not type_.list.atomic:
+        first = before if before.__class__ is list else []
+        second = after if after.__class__ is list else []
+        if first or second:
+            # Telling items apart costs more than seeing that nothing changed.
+            if first == second and not type_.loose:
+                return
+            below = _Changes()
+            _compare_lists(first, second, type_.list, below)
+            changes.put(element, below)
+            return
+    if not equal(before, after):
+        _put(changes.modified, element, {SELF: LEAF})
+
+
+def _compare_lists(old: list[Any], new: list[Any], type_: ListType, changes: _Changes) -> None:
+    before, after = _indexed(old, type_), _indexed(new, type_)
+    for element, second in after.items():
+        first = before.get(element)
+        if first is None:
+            changes.added[element] = _whole(second[0], type_.items) if len(second) == 1 else LEAF
+        elif len(first) == 1 and len(second) == 1:
+            if first[0] is not second[0]:
+                _compare(first[0], second[0], type_.items, element, changes)
+        elif len(first) > 1 and len(second) > 1:
+            if not equal(first, second):
+                changes.modified[element] = LEAF
+        elif len(first) > 1:
+            # Several became one: what they were owned as vanishes, what it holds appears.
+            changes.removed[element] = LEAF
+            changes.added[element] = _whole(second[0], type_.items)
+        else:
+            changes.removed[element] = _whole(first[0], type_.items)
+            changes.added[element] = LEAF
+    for element, first in before.items():
+        if element not in after:
+            changes.removed[element] = _whole(first[0], type_.items) if len(first) == 1 else LEAF
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Equal as JSON: 1 is 1.0, but not true."""
+    return bool(left == right) and not _differ_in_booleans(left, right)
+
+
+def _differ_in_booleans(left: Any, right: Any) -> bool:
+    if left is right:
+        return False
+    if isinstance(left, dict):
+        return any(_differ_in_booleans(value, right[name]) for name, value in left.items())
+    if isinstance(left, list):
+        return any(map(_differ_in_booleans, left, right))
+    return (left.__class__ is bool) != (right.__class__ is bool)

@@ -1,0 +1,202 @@
+"""Path elements of field sets, kept as FieldsV1 writes them: ``f:name``, ``k:{"name":"a"}``, ``v:"x"``, ``i:0``.
+
+One spelling for equal elements, so that text comparison is element comparison. Source: KEP-555; Kubernetes API reference, FieldsV1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+Scalar = str | int | float | bool | None
+#: From the root down; the empty path is the whole object, which nobody owns.
+Path = tuple[str, ...]
+
+_PLAIN: Final = re.compile(r"[^\"\\<>&\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNSAFE: Final = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029\ud800-\udfff]')
+
+
+class ElementError(ValueError):
+    """A text that is no path element, or a list item that cannot be told from others; ``str()`` is what Kubernetes says."""
+
+
+def field_element(name: str) -> str:
+    return "f:" + name
+
+
+def key_element(fields: Iterable[tuple[str, Any]]) -> str:
+    """The element of an item of an associative list; ``fields`` sorted by name."""
+    return "k:{" + ",".join(f"{_string(name)}:{json_text(value)}" for name, value in fields) + "}"
+
+
+def value_element(value: Scalar) -> str:
+    return "v:" + json_text(value)
+
+
+def json_text(value: Any) -> str:
+    """JSON in Go's spelling: HTML characters escaped, whole floats without a point."""
+    if value.__class__ is str:
+        return _string(value)
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_string(name)}:{json_text(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    return _string(str(value))
+
+
+def _string(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return f'"{text}"'
+    return '"' + _UNSAFE.sub(_escape, text) + '"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if "\ud800" <= character <= "\udfff":
+        return "\\ufffd"
+    return _ESCAPES.get(character) or f"\\u{ord(character):04x}"
+
+
+def _float(value: float) -> str:
+    if value and not 1e-6 <= abs(value) < 1e21:
+        mantissa, _, exponent = repr(value).partition("e")
+        return f"{mantissa}e{int(exponent):+03d}".replace("e-0", "e-")
+    text = format(Decimal(repr(value)), "f")
+    return text.removesuffix(".0")
+
+
+@lru_cache(maxsize=8192)
+def canonical(element: str) -> str | None:
+    """The one spelling of an element as some client wrote it; None for a type that is not known, which sets leave out.
+
+    Raises:
+        ElementError: no path element.
+    """
+    kind, content = element[:2], element[2:]
+    if len(element) < 2:
+        raise ElementError("key must be 2 characters long:")
+    if kind[1] != ":":
+        raise ElementError(f"missing colon: {element}")
+    match kind[0]:
+        case "f":
+            return element
+        case "v":
+            return "v:" + json_text(_parse(content))
+        case "k":
+            fields = _parse(content)
+            if not isinstance(fields, dict):
+                raise ElementError(f"not an object of keys: {content}")
+            return key_element(sorted(fields.items()))
+        case "i":
+            try:
+                return f"i:{int(content)}"
+            except ValueError:
+                raise ElementError(f'strconv.Atoi: parsing "{content}": invalid syntax') from None
+        case _:
+            return None
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ElementError(f"not JSON: {text}") from None
+
+
+@lru_cache(maxsize=8192)
+def element_text(element: str) -> str:
+    """As conflicts name it: ``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``."""
+    content = element[2:]
+    match element[0]:
+        case "f":
+            return "." + content
+        case "k":
+            return "[" + ",".join(f"{name}={_shown(value)}" for name, value in json.loads(content).items()) + "]"
+        case "v":
+            return f"[={_shown(json.loads(content))}]"
+        case _:
+            return f"[{content}]"
+
+
+def path_text(path: Iterable[str]) -> str:
+    """``.spec.containers[name="a"].image``"""
+    return "".join(map(element_text, path))
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case str():
+            return go_quoted(value)
+        case list():
+            return "[" + ",".join(map(_shown, value)) + "]"
+        case dict():
+            return "".join(f"{name}={_shown(one)}" for name, one in value.items())
+        case _:
+            return json_text(value)
+
+
+_QUOTED: Final = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+
+
+def go_quoted(text: str) -> str:
+    """Go's ``%q``."""
+    return (
+        '"' + "".join(character if character.isprintable() and character not in '"\\' else _quoted(character) for character in text) + '"'
+    )
+
+
+def _quoted(character: str) -> str:
+    if short := _QUOTED.get(character):
+        return short
+    point = ord(character)
+    if point < 0x80:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+@lru_cache(maxsize=8192)
+def order(element: str) -> tuple[int, Any]:
+    """Sort key: fields, then keys, values and indexes; numbers by value and before texts, texts before booleans."""
+    content = element[2:]
+    match element[0]:
+        case "f":
+            return 0, content
+        case "k":
+            return 1, tuple((name, _value_order(value)) for name, value in json.loads(content).items())
+        case "v":
+            return 2, _value_order(json.loads(content))
+        case _:
+            return 3, int(content)
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    match value:
+        case bool():
+            return 2, value
+        case int() | float():
+            return 0, value
+        case str():
+            return 1, value
+        case list():
+            return 3, tuple(map(_value_order, value))
+        case dict():
+            return 4, tuple((name, _value_order(one)) for name, one in sorted(value.items()))
+        case _:
+            return 5, 0

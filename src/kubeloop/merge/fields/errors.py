@@ -1,0 +1,40 @@
+"""What field sets and managers refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kubeloop.merge.fields.elements import Path, path_text
+from kubeloop.meta.errors import KubeloopError
+
+
+class TypeMismatch(KubeloopError):
+    """A value does not fit its type; ``str()`` is what Kubernetes says after "failed to create typed patch object (...): "."""
+
+
+class MissingVersion(KubeloopError):
+    """An API version that no longer is; a converter raises it, and entries of managers in that version are dropped."""
+
+
+class Conflict(NamedTuple):
+    """``manager`` (in whatever terms the caller tells managers apart) owns ``path``, which the applied configuration wants otherwise."""
+
+    manager: Any
+    path: Path
+
+    @property
+    def field(self) -> str:
+        """``.spec.replicas``"""
+        return path_text(self.path)
+
+
+class ApplyConflict(KubeloopError):
+    """Others own fields that would change; nothing was applied.
+
+    ``conflicts`` are by manager in the order given, then in the order of fields.
+    """
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        self.conflicts = tuple(conflicts)
+        super().__init__(f"Apply failed with {len(self.conflicts)} conflict{'' if len(self.conflicts) == 1 else 's'}")

@@ -1,0 +1,155 @@
+"""``FieldSet``: which fields of an object somebody owns, changed or wants; FieldsV1 in and out.
+
+Source: KEP-555 (server-side apply), Kubernetes API reference "FieldsV1".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.merge.fields import elements, tree
+from kubeloop.merge.fields.elements import ElementError, Path
+from kubeloop.merge.fields.tree import LEAF, SELF, Node
+
+
+class FieldSet:
+    """An immutable set of paths.
+
+    Guarantees
+        Equal sets compare equal however they were made or written. Operations never change their operands and share what stays the same.
+        A path may be in the set without the paths above or below it.
+
+    Not guaranteed
+        That the fields exist in some object, or belong to its type.
+    """
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: Node | None = None) -> None:
+        """``root`` must be a canonical tree (``tree``) that nobody changes afterwards; else use ``of`` or ``from_json``."""
+        self._root: Node = LEAF if root is None else root
+
+    @classmethod
+    def of(cls, *paths: Path) -> FieldSet:
+        """Of paths as tuples of elements: ``("f:spec", "f:replicas")``. The empty path is left out."""
+        root: Node = LEAF
+        for path in paths:
+            if path:
+                root = tree.with_path(root, path)
+        return cls(root)
+
+    @classmethod
+    def from_json(cls, document: Any) -> FieldSet:
+        """From a ``fieldsV1`` as a JSON tree. Elements of an unknown type are left out, as Kubernetes does.
+
+        Raises:
+            ElementError: not a tree of path elements.
+        """
+        return cls(_read(document, 0))
+
+    def to_json(self) -> dict[str, Any]:
+        """A fresh ``fieldsV1``, in Kubernetes' order."""
+        return _write(self._root)
+
+    @property
+    def root(self) -> Node:
+        """The tree itself: never change it."""
+        return self._root
+
+    def __or__(self, other: FieldSet) -> FieldSet:
+        return FieldSet(tree.union(self._root, other._root))
+
+    def __and__(self, other: FieldSet) -> FieldSet:
+        return FieldSet(tree.intersection(self._root, other._root))
+
+    def __sub__(self, other: FieldSet) -> FieldSet:
+        """Without the paths of ``other``; what lies below them stays."""
+        return FieldSet(tree.difference(self._root, other._root))
+
+    def recursive_difference(self, other: FieldSet) -> FieldSet:
+        """Without the paths of ``other`` and all below them."""
+        return FieldSet(tree.recursive_difference(self._root, other._root))
+
+    def leaves(self) -> FieldSet:
+        """Only paths that have no path of the set below them."""
+        return FieldSet(tree.leaves(self._root))
+
+    def below(self, element: str) -> FieldSet:
+        """What the set holds below a first element, as paths from there."""
+        node = self._root.get(element) or LEAF
+        return FieldSet({name: below for name, below in node.items() if name != SELF} if SELF in node else node)
+
+    def __contains__(self, path: Path) -> bool:
+        node = self._root
+        if not path:
+            return False
+        for element in path:
+            found = node.get(element)
+            if found is None:
+                return False
+            node = found
+        return tree.is_member(node)
+
+    def __iter__(self) -> Iterator[Path]:
+        """Paths in Kubernetes' order: at each level first the members, then what lies below each element."""
+        return _paths(self._root, ())
+
+    def __len__(self) -> int:
+        return tree.size(self._root)
+
+    def __bool__(self) -> bool:
+        return bool(self._root)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldSet) and self._root == other._root
+
+    # A set is a value, but hashing would walk the tree; nothing needs it as a key.
+    __hash__ = None  # type: ignore[assignment]  # the documented way to say "not hashable"
+
+    def __repr__(self) -> str:
+        return f"FieldSet({', '.join(map(elements.path_text, self))})"
+
+
+def _read(document: Any, depth: int) -> Node:
+    if document is None:
+        return LEAF
+    if not isinstance(document, dict):
+        raise ElementError(f"fields are objects within objects, not {type(document).__name__}")
+    if depth > 500:
+        raise ElementError("fields are nested too deeply")
+    out: Node = {}
+    for key, below in document.items():
+        if key == SELF:
+            if depth:
+                out[SELF] = LEAF
+            continue
+        element = key if key[:2] == "f:" else elements.canonical(key)
+        if element is not None:
+            node = _read(below, depth + 1) if below else LEAF
+            known = out.get(element)
+            out[element] = node if known is None else tree.union({element: known}, {element: node})[element]
+    return LEAF if len(out) == 1 and SELF in out else out
+
+
+def _write(node: Node) -> dict[str, Any]:
+    return {element: _write(node[element]) if node[element] else {} for element in _sorted(node)}
+
+
+def _sorted(node: Node) -> list[str]:
+    ordered = sorted(node)
+    # Most nodes hold fields alone (and "." before them), whose texts sort as the elements do.
+    if not ordered or ordered[-1][0] == "f" or len(ordered) == 1:
+        return ordered
+    first = [SELF] if ordered[0] == SELF else []
+    return first + sorted(ordered[len(first) :], key=elements.order)
+
+
+def _paths(node: Node, prefix: Path) -> Iterator[Path]:
+    ordered = [element for element in _sorted(node) if element != SELF]
+    for element in ordered:
+        if tree.is_member(node[element]):
+            yield (*prefix, element)
+    for element in ordered:
+        if node[element]:
+            yield from _paths(node[element], (*prefix, element))

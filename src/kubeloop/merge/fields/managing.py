@@ -1,0 +1,225 @@
+"""Who owns what after an update or an apply: the bookkeeping of field managers.
+
+Source: structured-merge-diff's merge/update.go; KEP-555; Kubernetes documentation "Server-Side Apply".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from kubeloop.merge.fields.comparing import Comparison, compare, equal, field_set
+from kubeloop.merge.fields.errors import ApplyConflict, Conflict, MissingVersion
+from kubeloop.merge.fields.field_set import FieldSet
+from kubeloop.merge.fields.field_types import FieldType
+from kubeloop.merge.fields.filters import Filter
+from kubeloop.merge.fields.merging import merge
+from kubeloop.merge.fields.reconciling import reconcile
+from kubeloop.merge.fields.removing import remove, with_named_fields
+
+JSONObject = dict[str, Any]
+#: Whatever tells managers apart.
+M = TypeVar("M", bound=Hashable)
+
+
+class VersionedSet(NamedTuple):
+    """What one manager owns, named as in ``api_version``; ``applied``: by applying, which takes back what it no longer says."""
+
+    set: FieldSet
+    api_version: str
+    applied: bool
+
+
+class Versions(Protocol):
+    """The versions of one kind."""
+
+    def type_of(self, api_version: str) -> FieldType:
+        """Raises MissingVersion."""
+
+    def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """``obj`` (whose ``apiVersion`` says what it is in) in another version, itself if it is in that one; never changes it.
+
+        Raises:
+            MissingVersion
+        """
+
+
+def update(
+    live: JSONObject,
+    new: JSONObject,
+    api_version: str,
+    managers: Mapping[M, VersionedSet],
+    manager: M,
+    versions: Versions,
+    filters: Mapping[str, Filter] | None = None,
+) -> dict[M, VersionedSet]:
+    """Managers after ``manager`` wrote ``new`` over ``live`` (empty for a creation), both in ``api_version``.
+
+    ``manager`` gains what it changed or added. Others lose it, and everybody loses what is gone; who owns nothing is left out.
+    ``filters``, by version, keep to what this path of writing can own.
+
+    Raises:
+        TypeMismatch: a state does not fit its type.
+    """
+    filters = filters or {}
+    reconciled = _reconciled(managers, versions)
+    changes = _Changes(live, new, api_version, versions, filters)
+    kept, _ = _others(changes, reconciled, manager)
+    mine = reconciled.get(manager)
+    owned = FieldSet() if mine is None else mine.set
+    change = changes.of(api_version)
+    owned = (owned - change.removed) | change.modified | change.added
+    if api_version in filters:
+        owned = filters[api_version](owned)
+    return _with(kept, manager, VersionedSet(owned, api_version, False))
+
+
+def apply(
+    live: JSONObject,
+    applied: JSONObject,
+    api_version: str,
+    managers: Mapping[M, VersionedSet],
+    manager: M,
+    versions: Versions,
+    filters: Mapping[str, Filter] | None = None,
+    *,
+    force: bool = False,
+) -> tuple[JSONObject | None, dict[M, VersionedSet]]:
+    """The object after ``manager`` applied ``applied`` to ``live``, both in ``api_version``, and its managers. None for an unchanged object.
+
+    What the manager applied before and now leaves out is removed, unless others own it. ``check`` the configuration first.
+
+    Raises:
+        ApplyConflict: others own fields that would change, and ``force`` is not given.
+        TypeMismatch: a state does not fit its type.
+    """
+    filters = filters or {}
+    reconciled = _reconciled(managers, versions)
+    type_ = versions.type_of(api_version)
+    merged = merge(live, applied, type_)
+    last = reconciled.get(manager)
+    owned = field_set(applied, type_)
+    if api_version in filters:
+        owned = filters[api_version](owned)
+    current = {**reconciled, manager: VersionedSet(owned, api_version, True)}
+    new = merged if last is None or not last.set else _Pruning(merged, last, current, versions).run(api_version)
+    kept, conflicts = _others(_Changes(live, new, api_version, versions, filters), current, manager)
+    if conflicts and not force:
+        raise ApplyConflict(conflicts)
+    return None if equal(live, new) else new, _with(kept, manager, current[manager])
+
+
+def _with(managers: dict[M, VersionedSet], manager: M, owned: VersionedSet) -> dict[M, VersionedSet]:
+    if owned.set:
+        managers[manager] = owned
+    else:
+        managers.pop(manager, None)
+    return managers
+
+
+def _reconciled(managers: Mapping[M, VersionedSet], versions: Versions) -> dict[M, VersionedSet]:
+    """Without those of versions that are no more, and by today's schemas."""
+    out: dict[M, VersionedSet] = {}
+    for manager, owned in managers.items():
+        try:
+            fields = reconcile(owned.set, versions.type_of(owned.api_version))
+        except MissingVersion:
+            continue
+        out[manager] = owned if fields is owned.set else owned._replace(set=fields)
+    return out
+
+
+class _Changes:
+    """What a write changes, as each version names it; computed for those that are asked for."""
+
+    def __init__(self, live: JSONObject, new: JSONObject, api_version: str, versions: Versions, filters: Mapping[str, Filter]) -> None:
+        self._live = live
+        self._new = new
+        self._written = api_version
+        self._versions = versions
+        self._filters = filters
+        self._known: dict[str, Comparison] = {}
+
+    def of(self, api_version: str) -> Comparison:
+        """Raises MissingVersion."""
+        known = self._known.get(api_version)
+        if known is None:
+            live, new = self._live, self._new
+            if api_version != self._written:
+                live, new = self._versions.convert(live, api_version), self._versions.convert(new, api_version)
+            known = compare(live, new, self._versions.type_of(api_version))
+            keep = self._filters.get(api_version)
+            if keep is not None:
+                known = Comparison(keep(known.added), keep(known.modified), keep(known.removed))
+            self._known[api_version] = known
+        return known
+
+
+def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[Conflict]]:
+    """All managers, the others without what changed or went; and what they owned of what changed."""
+    kept: dict[M, VersionedSet] = {}
+    conflicts: list[Conflict] = []
+    for other, owned in managers.items():
+        if other == manager:
+            kept[other] = owned
+            continue
+        try:
+            change = changes.of(owned.api_version)
+        except MissingVersion:
+            continue
+        fields = owned.set
+        if change:
+            taken = fields & (change.modified | change.added)
+            conflicts += [Conflict(other, path) for path in taken]
+            fields = (fields - taken) - change.removed
+        if fields:
+            kept[other] = owned._replace(set=fields)
+    return kept, conflicts
+
+
+class _Pruning:
+    """Takes out of a merged object what its applier said last time and no longer says, but for what others own."""
+
+    def __init__(self, merged: JSONObject, last: VersionedSet, managers: Mapping[Any, VersionedSet], versions: Versions) -> None:
+        self._merged = merged
+        self._last = last
+        self._managers = managers
+        self._versions = versions
+
+    def run(self, api_version: str) -> JSONObject:
+        last, versions = self._last, self._versions
+        try:
+            merged = versions.convert(self._merged, last.api_version)
+        except MissingVersion:
+            return self._merged
+        type_ = versions.type_of(last.api_version)
+        named = with_named_fields(last.set, type_)
+        pruned = self._with_owned(merged, remove(merged, named, type_))
+        try:
+            pruned = versions.convert(pruned, last.api_version)
+        except MissingVersion:
+            return versions.convert(merged, api_version)
+        # What fell with a container although the applier never said it (nobody owns it, or an updater) comes back.
+        gone = self._all(merged, type_) - self._all(pruned, type_)
+        return versions.convert(remove(merged, gone & named, type_), api_version)
+
+    def _with_owned(self, merged: JSONObject, pruned: JSONObject) -> JSONObject:
+        """``pruned`` with what any manager owns, in each version in which somebody owns something."""
+        owned: dict[str, FieldSet] = {}
+        for manager in self._managers.values():
+            owned[manager.api_version] = owned.get(manager.api_version, FieldSet()) | manager.set
+        # The version of the last apply first: a conversion may need fields that pruning took.
+        for version in sorted(owned, key=lambda version: (version != self._last.api_version, version)):
+            try:
+                merged = self._versions.convert(merged, version)
+                pruned = self._versions.convert(pruned, version)
+            except MissingVersion:
+                continue
+            type_ = self._versions.type_of(version)
+            gone = self._all(merged, type_) - (self._all(pruned, type_) | with_named_fields(owned[version], type_))
+            pruned = remove(merged, gone, type_)
+        return pruned
+
+    @staticmethod
+    def _all(obj: JSONObject, type_: FieldType) -> FieldSet:
+        return with_named_fields(field_set(obj, type_), type_)

@@ -1,0 +1,130 @@
+"""Taking fields out of an object, and taking only some fields of it.
+
+Source: structured-merge-diff's typed/remove.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.merge.fields import tree
+from kubeloop.merge.fields.comparing import field_set
+from kubeloop.merge.fields.elements import ElementError
+from kubeloop.merge.fields.errors import TypeMismatch
+from kubeloop.merge.fields.field_set import FieldSet
+from kubeloop.merge.fields.field_types import FieldType
+from kubeloop.merge.fields.tree import SELF, Node
+
+JSONObject = dict[str, Any]
+
+
+def remove(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
+    """``obj`` without ``fields`` and what lies below them; shares what stays.
+
+    A container that loses all of its content, without being in ``fields`` itself, is left as null, as Kubernetes leaves it.
+
+    Raises:
+        TypeMismatch: a list item has no identity.
+    """
+    if not fields:
+        return obj
+    try:
+        left = _without(obj, fields.root, type_)
+    except ElementError as fault:
+        raise TypeMismatch(str(fault)) from None
+    return left if isinstance(left, dict) else {}
+
+
+def _without(value: Any, node: Node, type_: FieldType) -> Any:
+    """``node`` has children."""
+    if value.__class__ is dict:
+        if type_.map is None or type_.map.atomic:
+            return None
+        return _map_without(value, node, type_) or None
+    if value.__class__ is list:
+        if type_.list is None or type_.list.atomic:
+            return None
+        out: list[Any] = []
+        for item in value:
+            below = node.get(type_.list.element(item))
+            if below is None:
+                out.append(item)
+            elif not tree.is_member(below):
+                out.append(_without(item, below, type_.list.items))
+        return out or None
+    return value
+
+
+def _map_without(value: JSONObject, node: Node, type_: FieldType) -> JSONObject:
+    out: JSONObject = {}
+    for name, child in value.items():
+        below = node.get("f:" + name)
+        if below is None:
+            out[name] = child
+        elif not tree.is_member(below):
+            field = type_.map.of(name) if type_.map is not None else None
+            out[name] = child if field is None else _without(child, below, field)
+    return out
+
+
+def extract(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
+    """Only ``fields`` of ``obj``, with the keys of list items that hold some: what a manager would apply again to own the same.
+
+    Raises:
+        TypeMismatch: as ``field_set``.
+    """
+    # Fields that the object no longer has are owned by nobody.
+    present = field_set(obj, type_) & fields
+    if not present:
+        return {}
+    try:
+        taken = _only(obj, present.root, type_)
+    except ElementError as fault:
+        raise TypeMismatch(str(fault)) from None
+    return taken if isinstance(taken, dict) else {}
+
+
+def _only(value: Any, node: Node, type_: FieldType) -> Any:
+    if value.__class__ is dict and type_.map is not None and not type_.map.atomic:
+        return {name: _only(child, node["f:" + name], type_.map.of(name) or type_) for name, child in value.items() if "f:" + name in node}
+    if value.__class__ is list and type_.list is not None and not type_.list.atomic:
+        return _only_items(value, node, type_)
+    return value
+
+
+def _only_items(value: list[Any], node: Node, type_: FieldType) -> list[Any]:
+    out: list[Any] = []
+    if type_.list is None:
+        return out
+    for item in value:
+        below = node.get(type_.list.element(item))
+        if below is None:
+            continue
+        taken = _only(item, below, type_.list.items)
+        if item.__class__ is dict and type_.list.keys and taken is not item:
+            taken = {name: item[name] for name in item if name in type_.list.keys or name in taken} | taken
+        out.append(taken)
+    return out
+
+
+def with_named_fields(fields: FieldSet, type_: FieldType) -> FieldSet:
+    """``fields`` and every named field (of a struct, not of a map of free keys) that has some of them below it."""
+    return FieldSet(_with_named(fields.root, type_))
+
+
+def _with_named(node: Node, type_: FieldType | None) -> Node:
+    map_ = None if type_ is None else type_.map
+    list_ = None if type_ is None else type_.list
+    out: Node = {}
+    for element, below in node.items():
+        if not below:
+            out[element] = below
+        elif element[0] == "f" and map_ is not None:
+            name = element[2:]
+            found = _with_named(below, map_.of(name))
+            out[element] = {SELF: {}, **found} if name in map_.fields else found
+        elif element[0] == "k" and list_ is not None:
+            out[element] = _with_named(below, list_.items)
+        else:
+            out[element] = _with_named(below, None)
+    return out
