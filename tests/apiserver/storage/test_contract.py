@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from kubeloop.apiserver.storage import Compacted, Event, FutureRevision, MemoryStorage, Storage, prefix_end
+from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.timing import Clock, FakeClock
 
-IMPLEMENTATIONS: dict[str, Callable[[Clock], Storage]] = {"memory": MemoryStorage}
+
+async def in_memory(folder: Path, clock: Clock) -> Storage:
+    return MemoryStorage(clock)
+
+
+IMPLEMENTATIONS: dict[str, Callable[[Path, Clock], Awaitable[Storage]]] = {"memory": in_memory, "sqlite": SqliteStorage.open}
 
 
 @pytest.fixture
@@ -19,8 +26,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(params=list(IMPLEMENTATIONS))
-async def storage(request: pytest.FixtureRequest, clock: FakeClock) -> AsyncIterator[Storage]:
-    made = IMPLEMENTATIONS[request.param](clock)
+async def storage(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Storage]:
+    made = await IMPLEMENTATIONS[request.param](tmp_path, clock)
     yield made
     await made.close()
 
@@ -217,8 +224,17 @@ async def test_a_lease_deletes_its_keys_when_it_ends_each_with_a_revision(storag
     await clock.advance(9)
     assert await keys(storage) == ["/a/x", "/a/y"]
     await clock.advance(2)
+    assert [(event.key, event.value) for event in await take(storage, "/a/", before + 1, 2)] == [("/a/x", None), ("/a/y", None)]
     assert await keys(storage) == []
     assert await storage.revision() == before + 2
+
+
+async def test_a_lease_that_nobody_granted_or_that_has_ended_is_refused(storage: Storage, clock: FakeClock) -> None:
+    lease = await storage.grant(10)
+    await clock.advance(11)
+    for one in (lease, 99):
+        with pytest.raises(KeyError):
+            await storage.write("/a/x", b"1", expected=0, lease=one)
 
 
 async def test_a_key_written_again_without_its_lease_stays(storage: Storage, clock: FakeClock) -> None:
@@ -226,4 +242,25 @@ async def test_a_key_written_again_without_its_lease_stays(storage: Storage, clo
     first = (await storage.write("/a/x", b"1", expected=0, lease=lease)).revision
     await put(storage, "/a/x", b"2", first)
     await clock.advance(11)
+    await put(storage, "/b/x", b"")
     assert await keys(storage) == ["/a/x"]
+
+
+async def test_of_writes_that_expect_the_same_at_the_same_time_one_succeeds(storage: Storage) -> None:
+    done = await asyncio.gather(*(storage.write("/a/x", str(number).encode(), expected=0) for number in range(5)))
+    assert [one.succeeded for one in done] == [True, False, False, False, False]
+    assert {one.current for one in done} == {("/a/x", b"0", 2, 2)}
+    assert await storage.revision() == 2
+
+
+async def test_writes_that_come_together_each_have_a_revision_in_the_order_in_which_they_came(storage: Storage) -> None:
+    done = await asyncio.gather(*(storage.write(f"/a/{number}", b"", expected=0) for number in range(5)))
+    assert [one.revision for one in done] == [2, 3, 4, 5, 6]
+    assert [event.key for event in await take(storage, "/a/", 2, 5)] == [f"/a/{number}" for number in range(5)]
+
+
+async def test_the_oldest_revision_is_that_of_the_last_compaction(storage: Storage) -> None:
+    assert await storage.oldest() == 1
+    at = await put(storage, "/a/x", b"1")
+    await storage.compact(at)
+    assert await storage.oldest() == at

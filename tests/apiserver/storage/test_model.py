@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hypothesis import settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kubeloop.apiserver.storage import Compacted, MemoryStorage
+from kubeloop.apiserver.storage.sqlite import SqliteStorage
 
 T = TypeVar("T")
 
@@ -26,7 +29,7 @@ class StorageModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.storage = MemoryStorage()
+        self.storage: MemoryStorage | SqliteStorage = MemoryStorage()
         self.states: list[dict[str, bytes]] = [{}, {}]
         self.changed: dict[str, int] = {}
         self.oldest = 1
@@ -100,5 +103,35 @@ class StorageModel(RuleBasedStateMachine):
         assert found.revision == len(self.states) - 1
 
 
+class SqliteModel(StorageModel):
+    """The same in a file, which may be closed and opened again at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.storage = done(SqliteStorage.open(Path(self.folder.name)))
+
+    @rule(keys=st.lists(KEYS, unique=True))
+    def write_at_once(self, keys: list[str]) -> None:
+        async def write() -> None:
+            await asyncio.gather(*(self.storage.write(key, b"+", expected=self.changed.get(key, 0)) for key in keys))
+
+        done(write())
+        for key in keys:
+            self.push({**self.now, key: b"+"})
+            self.changed[key] = len(self.states) - 1
+
+    @rule()
+    def open_again(self) -> None:
+        done(self.storage.close())
+        self.storage = done(SqliteStorage.open(Path(self.folder.name)))
+
+    def teardown(self) -> None:
+        done(self.storage.close())
+        self.folder.cleanup()
+
+
 TestStorageModel = StorageModel.TestCase
 TestStorageModel.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestSqliteModel = SqliteModel.TestCase
+TestSqliteModel.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

@@ -30,6 +30,10 @@ class FutureRevision(KubeloopError):
         self.current = current
 
 
+class StorageFailed(KubeloopError):
+    """A change could not be made to last: nothing of it is stored, and nobody was shown it. The text names file and reason."""
+
+
 class KeyValue(NamedTuple):
     """A key as it stands at ``mod_revision``. ``create_revision`` is the write that brought it into being."""
 
@@ -92,6 +96,9 @@ class Storage(Protocol):
     async def revision(self) -> int:
         """The current revision: 1 for an empty store, as etcd's."""
 
+    async def oldest(self) -> int:
+        """The oldest revision that can be read: that of the last compaction, 1 before the first. Changes after it are kept."""
+
     async def get(self, key: str, revision: int = 0) -> tuple[KeyValue | None, int]:
         """The key at ``revision`` (0: now), and the revision that was read.
 
@@ -110,6 +117,9 @@ class Storage(Protocol):
         """Write ``value``, or delete (None), if the key's mod_revision is ``expected`` (0: the key must not exist).
 
         ``lease`` (of ``grant``) deletes the key when it ends; 0 keeps it. Deleting what does not exist succeeds without a new revision.
+
+        Raises:
+            StorageFailed
         """
 
     def watch(self, prefix: str, start_revision: int) -> WatchStream:
@@ -121,13 +131,14 @@ class Storage(Protocol):
         Raises:
             Compacted: ``revision`` is compacted already.
             FutureRevision: it does not exist yet.
+            StorageFailed
         """
 
     async def grant(self, seconds: float) -> int:
-        """A lease: keys written with it are deleted, each with a revision of its own, after ``seconds``."""
+        """A lease: keys written with it are deleted, each with a revision of its own, ``seconds`` from now or a little later."""
 
     async def close(self) -> None:
-        """End all watches; nothing may be called afterwards."""
+        """End all watches, and finish writes under way; nothing but ``close`` may be called afterwards."""
 
 
 def prefix_end(prefix: str) -> str:

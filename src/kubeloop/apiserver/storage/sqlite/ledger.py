@@ -1,0 +1,219 @@
+"""The file of a store: changes in the order of their revisions, in SQLite. Synchronous; knows nothing of conditions, watches or clocks.
+
+Source: sqlite.org "Write-Ahead Logging", "PRAGMA synchronous": with WAL and FULL, what is committed survives a loss of power.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kubeloop.apiserver.storage.protocol import StorageFailed
+from kubeloop.apiserver.storage.sqlite.records import Record, number_checksum
+from kubeloop.meta.errors import ConfigError
+
+#: Marks a SQLite file as a store of kubeloop ("klop"): PRAGMA application_id.
+APPLICATION = 0x6B6C6F70
+
+#: Step n makes format n of format n-1; ``PRAGMA user_version`` tells which one a file has. Never change a step that was released: add one.
+_FORMATS = (
+    """
+    CREATE TABLE changes (
+        revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, created INTEGER NOT NULL, expires INTEGER, checksum INTEGER NOT NULL
+    );
+    CREATE TABLE numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
+    """,
+)
+
+#: Primary result codes of SQLite that mean that a file is not what was written: a broken page, no head, a table that is not there.
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+#: Bytes. Of objects of 2 KiB, SQLite's own 4 KiB hold but one, and the file is twice as large as its content.
+_PAGE = 8192
+
+_OLDEST = "oldest"
+_SELECT = "SELECT revision, key, value, created, expires, checksum FROM changes ORDER BY revision"
+_INSERT = "INSERT INTO changes (revision, key, value, created, expires, checksum) VALUES (?, ?, ?, ?, ?, ?)"
+#: Bytes of write-ahead log that stay on disk after a checkpoint.
+_MOST_LOG = 64 * 1024 * 1024
+
+
+class Damaged(ConfigError):
+    """A store's file is not what was written. ``what`` says where; nothing of it is served."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path} is damaged: {what}; restore a snapshot into another folder, or move this one away to begin anew")
+        self.what = what
+
+
+def make(path: Path, oldest: int = 1) -> None:
+    """Make an empty store in the empty file ``path``, on disk when this returns. Raises OSError, sqlite3.Error."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute(f"PRAGMA page_size = {_PAGE}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute("PRAGMA synchronous = FULL")
+        _migrate(connection, 0)
+        _set_oldest(connection, oldest)
+    finally:
+        connection.close()
+
+
+class Ledger:
+    """One open store. One thread at a time.
+
+    Guarantees
+        When ``commit`` returns, what was staged is on disk; when it raises, none of it is.
+
+    Raises
+        Damaged: from the constructor and ``load``. ConfigError: not a store, or one of a newer kubeloop; from the constructor.
+        StorageFailed: from whatever writes. After any but a full disk, everything is refused until the store is opened again, since what
+        the disk holds is not known.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._broken = ""
+        self._oldest = self._last = self._staged = 0
+        try:
+            # The file exists, so that one that vanished is not silently begun anew.
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as fault:
+            raise ConfigError(f"cannot open {path}: {fault}") from None
+        try:
+            self._prepare()
+        except sqlite3.Error as fault:
+            self._connection.close()
+            if fault.sqlite_errorcode & 0xFF in _DAMAGE:
+                raise Damaged(path, str(fault)) from None
+            raise ConfigError(f"cannot open {path}: {fault}") from None
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def oldest(self) -> int:
+        """The revision of the last compaction."""
+        return self._oldest
+
+    def load(self) -> Iterator[Record]:
+        """Every change, by revision. Those up to ``oldest`` may be older than what was current then, where a compaction broke off.
+
+        Raises:
+            Damaged: a record is not what was written, or one is missing.
+        """
+        before = self._oldest
+        self._last = before
+        try:
+            for revision, key, value, created, expires, checksum in self._connection.execute(_SELECT):
+                if not (isinstance(key, str) and isinstance(value, bytes | None) and isinstance(created, int)):
+                    raise Damaged(self.path, f"the record of revision {revision} is of another type")
+                record = Record(revision, key, value, created, expires)
+                if record.checksum != checksum:
+                    raise Damaged(self.path, f"the checksum of revision {revision} ({key}) is wrong")
+                if revision > self._oldest:
+                    if revision != before + 1:
+                        missing = f"revision {before + 1} is" if revision == before + 2 else f"revisions {before + 1} to {revision - 1} are"
+                        raise Damaged(self.path, f"{missing} missing")
+                    self._last = before = revision
+                yield record
+        except sqlite3.Error as fault:
+            raise Damaged(self.path, str(fault)) from None
+        except UnicodeDecodeError:
+            raise Damaged(self.path, f"a key after revision {before} is no text") from None
+
+    def stage(self, records: list[Record]) -> None:
+        """Begin a transaction with these changes."""
+        self._check()
+        self._staged = records[-1].revision
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(_INSERT, [(*record, record.checksum) for record in records])
+        except sqlite3.Error as fault:
+            raise self._failed(fault) from None
+
+    def commit(self) -> None:
+        """Make what was staged last."""
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as fault:
+            raise self._failed(fault) from None
+        self._last = self._staged
+
+    def set_oldest(self, revision: int) -> None:
+        """A compaction: what is older than ``revision`` is no longer served, though it may still be there."""
+        self._check()
+        try:
+            _set_oldest(self._connection, revision)
+        except sqlite3.Error as fault:
+            raise self._failed(fault) from None
+        self._oldest = revision
+        self._last = max(self._last, revision)
+
+    def remove(self, revisions: Iterable[int]) -> None:
+        """Free the room of changes that a compaction made worthless."""
+        self._check()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("DELETE FROM changes WHERE revision = ?", [(one,) for one in revisions])
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as fault:
+            raise self._failed(fault) from None
+
+    def close(self) -> None:
+        """Afterwards everything is in the one file ``path``."""
+        self._connection.close()
+
+    def _prepare(self) -> None:
+        # Connections that find a log of a crash recover it here; before, numbers in the file's head may be old.
+        found = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        if found != APPLICATION:
+            raise ConfigError(f"{self.path} is no store of kubeloop; name another folder")
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(_FORMATS):
+            raise ConfigError(f"{self.path} has format {version}, and this kubeloop knows formats up to {len(_FORMATS)}; use a newer one")
+        if self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise ConfigError(f"{self.path}: its file system cannot hold a write-ahead log; name a folder on a local disk")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG}")
+        for (fault,) in self._connection.execute("PRAGMA quick_check(1)"):
+            if fault != "ok":
+                raise Damaged(self.path, " ".join(fault.removeprefix("*** in database main ***").split()))
+        _migrate(self._connection, version)
+        rows = self._connection.execute("SELECT number, checksum FROM numbers WHERE name = ?", (_OLDEST,)).fetchall()
+        if len(rows) != 1 or rows[0][1] != number_checksum(_OLDEST, rows[0][0]):
+            raise Damaged(self.path, "the checksum of the oldest revision is wrong")
+        self._oldest = rows[0][0]
+
+    def _last_stored(self) -> int:
+        return max(self._oldest, self._connection.execute("SELECT max(revision) FROM changes").fetchone()[0] or 0)
+
+    def _check(self) -> None:
+        if self._broken:
+            raise StorageFailed(self._broken)
+
+    def _failed(self, fault: sqlite3.Error) -> StorageFailed:
+        """What to tell, with the transaction undone."""
+        full = fault.sqlite_errorcode == sqlite3.SQLITE_FULL
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            full = full and self._last_stored() == self._last
+        except sqlite3.Error:
+            full = False
+        if full:
+            return StorageFailed(f"cannot write {self.path}: the disk is full; reads go on, and so do writes when there is room again")
+        self._broken = f"cannot write {self.path}: {fault}; the server writes nothing more until it is started again"
+        return StorageFailed(self._broken)
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    for number, step in enumerate(_FORMATS[version:], version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
+
+
+def _set_oldest(connection: sqlite3.Connection, revision: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO numbers VALUES (?, ?, ?)", (_OLDEST, revision, number_checksum(_OLDEST, revision)))

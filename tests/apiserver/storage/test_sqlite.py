@@ -1,0 +1,297 @@
+"""What only a storage in a file must do: come back as it was, keep others out, and name what is wrong with its file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from kubeloop.apiserver.storage import Compacted, Event, StorageFailed
+from kubeloop.apiserver.storage.sqlite import Damaged, SqliteStorage
+from kubeloop.meta import ConfigError
+from kubeloop.timing import Clock, FakeClock
+
+
+@asynccontextmanager
+async def opened(folder: Path, clock: Clock | None = None) -> AsyncIterator[SqliteStorage]:
+    storage = await SqliteStorage.open(folder, clock or FakeClock())
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+async def fill(folder: Path, keys: int = 3, size: int = 1) -> None:
+    async with opened(folder) as storage:
+        for number in range(keys):
+            await storage.write(f"/a/{number}", b"v" * size, expected=0)
+
+
+def everything(storage: SqliteStorage, start: int) -> list[Event]:
+    return storage.events("/", start)[0]
+
+
+async def test_content_history_and_revision_come_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        first = (await storage.write("/a/x", b"1", expected=0)).revision
+        await storage.write("/a/x", b"2", expected=first)
+        gone = (await storage.write("/a/y", b"", expected=0)).revision
+        await storage.write("/a/y", None, expected=gone)
+        before = everything(storage, 2), await storage.range("/", "0"), await storage.range("/", "0", revision=gone)
+    async with opened(tmp_path) as storage:
+        assert (everything(storage, 2), await storage.range("/", "0"), await storage.range("/", "0", revision=gone)) == before
+        assert await storage.revision() == 5
+
+
+async def test_what_is_compacted_stays_so_and_the_rest_comes_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        first = (await storage.write("/a/x", b"1", expected=0)).revision
+        second = (await storage.write("/a/x", b"2", expected=first)).revision
+        await storage.write("/a/x", b"3", expected=second)
+        await storage.compact(second)
+        before = everything(storage, second + 1), await storage.range("/", "0", revision=second)
+    async with opened(tmp_path) as storage:
+        assert (everything(storage, second + 1), await storage.range("/", "0", revision=second)) == before
+        with pytest.raises(Compacted):
+            await storage.range("/", "0", revision=first)
+
+
+async def test_a_revision_is_not_given_again_when_all_its_records_are_compacted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        first = (await storage.write("/a/x", b"1", expected=0)).revision
+        last = (await storage.write("/a/x", None, expected=first)).revision
+        await storage.compact(last)
+    async with opened(tmp_path) as storage:
+        assert (await storage.write("/a/x", b"1", expected=0)).revision == last + 1
+
+
+async def test_a_compaction_frees_the_room_of_what_it_makes_worthless(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        revision = 0
+        for _ in range(20):
+            revision = (await storage.write("/a/x", b"x", expected=revision)).revision
+        await storage.write("/a/y", b"", expected=0)
+        await storage.compact(revision)
+    assert [row[0] for row in rows(tmp_path)] == [revision, revision + 1]
+
+
+async def test_a_compaction_that_broke_off_is_finished_when_the_store_is_opened(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        revision = 0
+        for _ in range(5):
+            revision = (await storage.write("/a/x", b"x", expected=revision)).revision
+        await storage.write("/a/y", b"", expected=0)
+        last = (await storage.write("/a/y", None, expected=revision + 1)).revision
+        remove, storage._ledger.remove = storage._ledger.remove, lambda revisions: None  # type: ignore[method-assign]  # as if it ended here
+        await storage.compact(last)
+        del remove
+    assert len(rows(tmp_path)) == 7
+    async with opened(tmp_path) as storage:
+        assert [kv.key for kv in (await storage.range("/", "0")).items] == ["/a/x"]
+        assert (await storage.write("/a/z", b"", expected=0)).revision == last + 1
+    assert [row[0] for row in rows(tmp_path)] == [revision, last + 1]
+
+
+async def test_leases_end_when_they_would_have_also_while_nobody_was_there(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(tmp_path, clock) as storage:
+        for name, seconds in (("soon", 10), ("late", 60)):
+            await storage.write(f"/a/{name}", b"", expected=0, lease=await storage.grant(seconds))
+        kept = await storage.write("/a/kept", b"", expected=0, lease=await storage.grant(10))
+        await storage.write("/a/kept", b"", expected=kept.revision)
+    await clock.advance(30)
+    async with opened(tmp_path, clock) as storage:
+        await clock.advance(0)
+        await ends(storage, "/a/soon")
+        assert [kv.key for kv in (await storage.range("/", "0")).items] == ["/a/kept", "/a/late"]
+        await clock.advance(31)
+        await ends(storage, "/a/late")
+        assert [kv.key for kv in (await storage.range("/", "0")).items] == ["/a/kept"]
+
+
+async def ends(storage: SqliteStorage, key: str) -> None:
+    async with asyncio.timeout(5), storage.watch(key, 2) as stream:
+        async for batch in stream:
+            if any(event.value is None for event in batch):
+                return
+
+
+async def test_nothing_shows_before_it_is_on_disk(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        seen: list[tuple[int, int]] = []
+        commit = storage._ledger.commit
+
+        def watched() -> None:
+            seen.append((storage._history.revision, len(rows(tmp_path))))
+            commit()
+            seen.append((storage._history.revision, len(rows(tmp_path))))
+
+        storage._ledger.commit = watched  # type: ignore[method-assign]  # to look in between
+        await asyncio.gather(*(storage.write(f"/a/{number}", b"", expected=0) for number in range(3)))
+        assert seen == [(1, 0), (1, 3)]
+        assert await storage.revision() == 4
+
+
+async def test_its_files_are_for_its_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with opened(folder) as storage:
+        await storage.write("/a/x", b"secret", expected=0)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()} == {0o600}
+    assert sorted(one.name for one in folder.iterdir()) == ["lock", "store.db"]
+
+
+async def test_a_second_server_is_refused_and_told_which_process_is_the_first(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        with pytest.raises(ConfigError, match=rf"is in use by another server \(process {os.getpid()}\); end that one, or name another"):
+            await SqliteStorage.open(tmp_path)
+    async with opened(tmp_path):
+        """Free again."""
+
+
+def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, os, signal, sys; from pathlib import Path; from kubeloop.apiserver.storage.sqlite import SqliteStorage;"
+        "asyncio.run(SqliteStorage.open(Path(sys.argv[1]))); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
+    asyncio.run(fill(tmp_path))
+
+
+def rows(folder: Path) -> list[tuple[int, str]]:
+    with closing(sqlite3.connect(folder / "store.db")) as connection:
+        return connection.execute("SELECT revision, key FROM changes ORDER BY revision").fetchall()
+
+
+def sql(text: str) -> Callable[[Path], None]:
+    def run(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(text)
+
+    return run
+
+
+def flip(needle: bytes) -> Callable[[Path], None]:
+    def run(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[content.index(needle) + len(needle) // 2] ^= 1
+        path.write_bytes(content)
+
+    return run
+
+
+def lose(path: Path) -> None:
+    path.with_name("store.db-wal").write_bytes(b"")
+    path.unlink()
+
+
+DAMAGE = [
+    pytest.param(flip(b"v" * 600), r"the checksum of revision \d \(/a/\d\) is wrong", id="a byte of a value"),
+    pytest.param(sql("UPDATE changes SET key = '/b/x' WHERE revision = 3"), r"the checksum of revision 3 \(/b/x\) is wrong", id="a key"),
+    pytest.param(sql("UPDATE changes SET value = 7 WHERE revision = 3"), "the record of revision 3 is of another type", id="a type"),
+    pytest.param(sql("DELETE FROM changes WHERE revision = 3"), "revision 3 is missing", id="a record that is gone"),
+    pytest.param(sql("DELETE FROM changes WHERE revision BETWEEN 3 AND 5"), "revisions 3 to 5 are missing", id="records that are gone"),
+    pytest.param(sql("UPDATE numbers SET number = 4"), "the checksum of the oldest revision is wrong", id="the oldest revision"),
+    pytest.param(sql("DROP TABLE numbers"), "no such table: numbers", id="a table that is gone"),
+    pytest.param(lambda path: os.truncate(path, 0), "it is empty", id="an empty file"),
+    pytest.param(lambda path: os.truncate(path, 8192), "malformed|page", id="a file that is cut off"),
+    pytest.param(lambda path: path.write_bytes(b"x" * 8192), "file is not a database", id="something else"),
+    pytest.param(
+        lambda path: path.write_bytes(path.read_bytes()[:8192] + bytes(8192) + path.read_bytes()[16384:]), ": Page 2:", id="a page of zeros"
+    ),
+    pytest.param(lose, "it is missing, though store.db-wal is there", id="a file that is gone"),
+]
+
+
+@pytest.mark.parametrize(("harm", "message"), DAMAGE)
+async def test_damage_is_named_and_nothing_is_served(tmp_path: Path, harm: Callable[[Path], object], message: str) -> None:
+    await fill(tmp_path, keys=12, size=1200)
+    path = tmp_path / "store.db"
+    harm(path)
+    for _ in range(2):  # nothing is repaired in silence
+        with pytest.raises(Damaged, match=message) as fault:
+            await SqliteStorage.open(tmp_path)
+        assert str(fault.value).startswith(f"{path} is damaged: ")
+        assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to begin anew")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param(
+            "PRAGMA user_version = 2", "has format 2, and this kubeloop knows formats up to 1; use a newer one", id="a newer format"
+        ),
+        pytest.param("PRAGMA application_id = 1", "is no store of kubeloop; name another folder", id="a database of another program"),
+    ],
+)
+async def test_what_it_does_not_know_is_left_alone(tmp_path: Path, change: str, message: str) -> None:
+    await fill(tmp_path)
+    sql(change)(tmp_path / "store.db")
+    content = (tmp_path / "store.db").read_bytes()
+    with pytest.raises(ConfigError, match=message):
+        await SqliteStorage.open(tmp_path)
+    assert (tmp_path / "store.db").read_bytes() == content
+
+
+async def test_a_full_disk_refuses_writes_keeps_reads_and_recovers(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        first = (await storage.write("/a/x", b"1", expected=0)).revision
+        connection = storage._ledger._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        results = await asyncio.gather(
+            storage.write("/a/big", b"x" * 100_000, expected=0), storage.write("/a/x", b"2", expected=first), return_exceptions=True
+        )
+        for one in results:
+            assert isinstance(one, StorageFailed)
+            assert f"cannot write {tmp_path / 'store.db'}: the disk is full; reads go on" in str(one)
+        assert await storage.revision() == first
+        assert [kv.value for kv in (await storage.range("/", "0")).items] == [b"1"]
+        connection.execute("PRAGMA max_page_count = 1000000")
+        assert (await storage.write("/a/x", b"2", expected=first)).revision == first + 1
+    async with opened(tmp_path) as storage:
+        assert await storage.revision() == first + 1
+
+
+async def test_a_lease_that_ends_while_the_disk_is_full_is_tried_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(tmp_path, clock) as storage:
+        await storage.write("/a/x", b"1", expected=0, lease=await storage.grant(10))
+        stage = storage._ledger.stage
+        failed = asyncio.Event()
+
+        def full(records: object) -> None:
+            failed.set()
+            raise StorageFailed("full")
+
+        storage._ledger.stage = full  # type: ignore[method-assign]  # a disk that is full for a while
+        await clock.advance(11)
+        await failed.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert await storage.revision() == 2
+        storage._ledger.stage = stage  # type: ignore[method-assign]
+        await clock.advance(61)
+        await ends(storage, "/a/x")
+
+
+async def test_after_a_fault_of_the_disk_nothing_is_written_until_it_is_opened_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        first = (await storage.write("/a/x", b"1", expected=0)).revision
+        connection = storage._ledger._connection
+        connection.execute("PRAGMA query_only = ON")
+        for _ in range(2):
+            with pytest.raises(StorageFailed, match="readonly database; the server writes nothing more until it is started again"):
+                await storage.write("/a/y", b"1", expected=0)
+            connection.execute("PRAGMA query_only = OFF")
+        assert [kv.value for kv in (await storage.range("/", "0")).items] == [b"1"]
+    async with opened(tmp_path) as storage:
+        assert (await storage.write("/a/y", b"1", expected=0)).revision == first + 1
