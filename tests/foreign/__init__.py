@@ -1,0 +1,1 @@
+"""Programs of other languages, with those languages' own client libraries, against the server under test."""

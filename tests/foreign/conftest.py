@@ -1,0 +1,53 @@
+"""What is tested follows what is installed: a program whose compiler is missing is left out, and the report's header says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.foreign.building import TOOLS, is_installed, program
+from tests.servers import ServerUnderTest, server_under_test
+
+_MISSING = [language for language in TOOLS if not is_installed(language)]
+collect_ignore = [f"test_{language}.py" for language in _MISSING]
+
+
+def pytest_report_header() -> list[str]:
+    return [f"foreign programs: the one in {language} is not tested, {TOOLS[language]} is not installed" for language in _MISSING]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerUnderTest]:
+    """Without controllers, as the real one runs: nobody else changes what a program makes."""
+    with server_under_test(controllers=False) as found:
+        yield found
+
+
+class Chapters:
+    """Runs chapters of a program against the server under test, in a namespace of the test's own."""
+
+    def __init__(self, server: ServerUnderTest, namespace: str) -> None:
+        self._server = server
+        self._namespace = namespace
+
+    def differences(self, language: str, chapter: str) -> list[str]:
+        """Lines that only the expectation ("- ") or only the program ("+ ") has; a failure's text is in it too."""
+        environment = {"KUBECONFIG": str(self._server.kubeconfig), "HOME": os.environ.get("HOME", "/"), "PATH": os.environ.get("PATH", "")}
+        command = [str(program(language)), chapter, self._namespace]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        printed = done.stdout.splitlines() + (done.stderr.splitlines() if done.returncode else [])
+        expected = (Path(__file__).parent / "expected" / f"{language}-{chapter}.txt").read_text().splitlines()
+        return (
+            [f"- {line}" for line in expected if line not in printed]
+            + [f"+ {line}" for line in printed if line not in expected]
+            + (["the order of the lines"] if sorted(printed) == sorted(expected) and printed != expected else [])
+        )
+
+
+@pytest.fixture
+def chapters(server: ServerUnderTest, namespace: str) -> Chapters:
+    return Chapters(server, namespace)
