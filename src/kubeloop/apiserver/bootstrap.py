@@ -89,16 +89,19 @@ async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> 
     for gvr, obj in ((_ENDPOINTS, endpoints), (_SLICES, slice_)):
         resource = registry.get(gvr)
         if resource is not None:
-            await _write(resource, writer, obj)
+            await _write(resource, writer, {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj})
 
 
 async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> None:
     objects: Objects = writer.objects
-    fill_new(obj["metadata"], writer.clock.wall())
     found = await objects.get(resource, "default", "kubernetes")
+    if found is None:
+        fill_new(obj["metadata"], writer.clock.wall())
+    else:  # of an earlier run: the same object, at another port
+        obj["metadata"] = dict(found.obj["metadata"])
+        if obj == found.obj:
+            return
     try:
-        await objects.write(
-            resource, {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}, expected=found.revision if found else 0
-        )
+        await objects.write(resource, obj, expected=found.revision if found else 0)
     except StaleWrite:
         return  # somebody else published at the same moment

@@ -12,7 +12,7 @@ import logging
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.options import resource_version_number
-from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage
+from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage, StorageFailed
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
@@ -56,7 +56,7 @@ class Compactor:
         """Forget what is older than ``revision``; nothing happens when it is forgotten already.
 
         Raises:
-            FutureRevision
+            FutureRevision, StorageFailed
         """
         newest = await self._storage.revision()
         if revision > newest:
@@ -84,14 +84,22 @@ class Compactor:
     async def _by_revisions(self, kept: int) -> None:
         while True:
             await self._cache.reached(self._cache.oldest + kept + max(kept // 2, 1))
-            await self.compact(self._cache.revision - kept)
+            if not await self._compacted(self._cache.revision - kept):
+                await self._clock.sleep(self._interval)
 
     async def _by_age(self) -> None:
         before = 0
         while True:
             await self._clock.sleep(self._interval)
             now = await self._storage.revision()
-            if before > 1:
-                await self.compact(before)
+            if before > 1 and await self._compacted(before):
                 _LOG.debug("compacted up to revision %d", before)
             before = now
+
+    async def _compacted(self, revision: int) -> bool:
+        try:
+            await self.compact(revision)
+        except StorageFailed as fault:
+            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, fault)
+            return False
+        return True

@@ -21,6 +21,7 @@ from kubeloop.apiserver.exchange import Exchange, Parts
 from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, accepts_json, media_type_for_errors, negotiate
 from kubeloop.apiserver.request_info import request_info
 from kubeloop.apiserver.routing import PlainNotFound, find_handler, find_resource
+from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.meta.errors import ApiError, UnknownKind
 from kubeloop.serving.request import Request
 
@@ -62,6 +63,8 @@ class Pipeline:
             answer = not_found_page()
         except ApiError as refusal:
             answer = status_answer(refusal.status)
+        except StorageFailed as fault:
+            answer = status_answer(refusals.internal_error(str(fault)).status)
         except RecursionError:
             # What is stored nests less (see ``decoding``): it is the body of this request that was too deep to be looked at.
             answer = status_answer(refusals.bad_request("the body of the request exceeded max depth").status)

@@ -153,11 +153,14 @@ class WatchCache:
         #: Changes up to this revision are not kept.
         self.oldest = 0
 
-    async def start(self) -> None:
-        self.revision = self.oldest = await self._storage.revision()
+    async def start(self, *, history: bool = False) -> None:
+        """``history``: the window reaches back as far as the storage's history; else it begins now, as that of a kube-apiserver."""
+        newest = await self._storage.revision()
+        self.revision = self.oldest = await self._storage.oldest() if history else newest
         if self.oldest == 1:
-            self.oldest = 0  # an empty store: the window reaches back to the beginning
+            self.oldest = 0  # never compacted, or an empty store: the window reaches back to the beginning
         self._task = asyncio.create_task(self._read(), name="watch cache")
+        await self.reached(newest)
 
     async def stop(self) -> None:
         if self._task is not None:

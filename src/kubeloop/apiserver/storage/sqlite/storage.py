@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from kubeloop.apiserver.storage.streams import Stream, Streams
 from kubeloop.timing import Clock, SystemClock
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 #: Worthless records that are deleted from the file in one transaction; writes wait for no more.
 _REMOVED_AT_ONCE = 2000
@@ -62,6 +65,7 @@ class SqliteStorage:
         self._flushing: asyncio.Task[None] | None = None
         self._file = asyncio.Lock()  # held by whoever has something under way in the file
         self._closed = False
+        self._told = ""  # the fault that the log has last
 
     @classmethod
     async def open(cls, folder: Path, clock: Clock | None = None) -> SqliteStorage:
@@ -188,10 +192,14 @@ class SqliteStorage:
                 self._ledger.stage(plan.records)
                 await self._in_thread(self._ledger.commit)
             except StorageFailed as fault:
+                if str(fault) != self._told:
+                    self._told = str(fault)
+                    _LOG.error("%s", fault)
                 for write in batch:
                     if not write.done.done():
                         write.done.set_exception(StorageFailed(*fault.args))
                 return
+            self._told = ""
             for write in plan.changes:
                 self._history.put(write.key, write.value)
             self._streams.wake()
