@@ -3,6 +3,7 @@
 Pure functions over JSON trees and ``FieldType``; for clients and server alike. Source: KEP-555, structured-merge-diff v6.
 """
 
+from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.comparing import Comparison, compare, field_set
 from kubeloop.merge.fields.elements import ElementError, Path, path_text
 from kubeloop.merge.fields.errors import ApplyConflict, Conflict, MissingVersion, TypeMismatch
@@ -30,6 +31,7 @@ __all__ = [
     "Versions",
     "apply",
     "builtin_types",
+    "check",
     "compare",
     "custom_type",
     "excluding",

@@ -85,7 +85,7 @@ def apply(
     *,
     force: bool = False,
 ) -> tuple[JSONObject | None, dict[M, VersionedSet]]:
-    """The object after ``manager`` applied ``applied`` to ``live``, both in ``api_version``, and its managers. None for an unchanged object.
+    """The object after ``manager`` applied ``applied`` to ``live``, both in ``api_version``, and its managers; None if it stays as it is.
 
     What the manager applied before and now leaves out is removed, unless others own it. ``check`` the configuration first.
 
