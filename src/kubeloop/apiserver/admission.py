@@ -1,6 +1,6 @@
 """Admission: what may change or refuse a write after it was authorized and decoded.
 
-Built in: the namespace lifecycle. Webhooks, policies and the other plug-ins of kube-apiserver are not implemented.
+Here: the chain and the namespace lifecycle. Other plug-ins: ``builtin.admission``, ``webhooks``.
 Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle.
 """
 
@@ -15,17 +15,28 @@ from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.meta.kinds import GroupResource, GroupVersionResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.status import StatusCause
 
 JSONObject = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Attributes:
-    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed by mutating plug-ins.
+class Reinvocation:
+    """One run of the mutating plug-ins, and the second one that a plug-in may ask for by ``wanted``. ``kept`` is what plug-ins remember."""
 
-    A plug-in adds to ``after`` what is to be called once the write is stored or refused.
+    wanted: bool = False
+    again: bool = False
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Attributes:
+    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed in place by who mutates.
+
+    A plug-in adds to ``after`` what is to be called once the write is stored or refused, and to ``warnings`` what the client is told.
+    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` that of ``obj`` where it is not the
+    resource's own (Scale, Binding).
     """
 
     operation: str
@@ -38,6 +49,15 @@ class Attributes:
     user: User
     dry_run: bool
     after: list[Callable[[], None]] = field(default_factory=list)
+    options: JSONObject | None = None
+    kind: GroupVersionKind | None = None
+    warnings: list[str] = field(default_factory=list)
+    reinvocation: Reinvocation = field(default_factory=Reinvocation)
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind of ``obj``."""
+        return self.kind or self.resource.gvk
 
 
 class Plugin(Protocol):
@@ -49,7 +69,10 @@ class Plugin(Protocol):
 
 
 class Admission:
-    """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards."""
+    """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards.
+
+    Where one that mutates asks for it, all mutate once more: what came after it may have changed what it looked at.
+    """
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
@@ -57,6 +80,10 @@ class Admission:
     async def mutate(self, attributes: Attributes) -> None:
         for plugin in self.plugins:
             await plugin.mutate(attributes)
+        if attributes.reinvocation.wanted:
+            attributes.reinvocation.again = True
+            for plugin in self.plugins:
+                await plugin.mutate(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         for plugin in self.plugins:

@@ -52,6 +52,7 @@ class Deleter:
     async def delete(self, call: Call, options: DeleteOptions) -> Deleted:
         """Raises NotFound, Conflict (preconditions), Invalid; whatever admission raises."""
         objects = self._writer.objects
+        call.options = options.tree()
         while True:
             current = await objects.get(call.resource, call.namespace, call.name)
             if current is None:

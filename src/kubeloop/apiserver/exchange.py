@@ -75,7 +75,11 @@ class Exchange:
         self.context.subresource = self.info.subresource
         self.context.dry_run = dry_run
         self.context.time = format_time(self.parts.clock.wall())
-        return Call(self.resource, self.namespace, name or self.info.name, self.user, self.context, self.info.subresource, dry_run)
+        where = self.resource, self.namespace, name or self.info.name
+        call = Call(*where, self.user, self.context, self.info.subresource, dry_run)
+        call.options = {"dryRun": ["All"]} if dry_run else {}
+        call.options |= {name: value for name in ("fieldManager", "fieldValidation") if (value := self.request.parameter(name))}
+        return call
 
     def accept_problems(self, decoded: Decoded, options: WriteOptions, kind: str) -> None:
         """Keeps what was sent for messages; unknown and repeated fields become an error (Strict), warnings (Warn), nothing (Ignore).

@@ -97,6 +97,10 @@ class Objects:
             raise StaleWrite(written.current)
         return written.revision
 
+    async def convert(self, resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
+        """``obj``, which is in the resource's version, in another; the same tree where that is its own. Raises InternalError."""
+        return obj if to.group_version == resource.gvk.group_version else converted(resource, obj, to)
+
     def encode(self, resource: ServedResource, obj: JSONObject) -> bytes:
         """As it is stored."""
         storage = resource.storage or resource.gvk

@@ -61,6 +61,18 @@ class DeleteOptions:
     propagation_policy: str | None = None
     dry_run: bool = False
 
+    def tree(self) -> dict[str, Any]:
+        """As admission webhooks are shown them."""
+        found: dict[str, Any] = {
+            "gracePeriodSeconds": self.grace_period,
+            "preconditions": {"uid": self.uid, "resourceVersion": self.resource_version},
+            "orphanDependents": self.orphan_dependents,
+            "propagationPolicy": self.propagation_policy,
+            "dryRun": ["All"] if self.dry_run else None,
+        }
+        found["preconditions"] = {name: value for name, value in found["preconditions"].items() if value is not None} or None
+        return {name: value for name, value in found.items() if value is not None}
+
 
 def list_options(request: Request, *, watch: bool) -> ListOptions:
     """Raises BadRequest for malformed numbers, Invalid for combinations that make no sense."""

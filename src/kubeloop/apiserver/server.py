@@ -32,6 +32,7 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.webhooks.chain import Webhooks
 from kubeloop.apiserver.writing import Call, Writer
 from kubeloop.meta.errors import NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
@@ -86,7 +87,8 @@ class ApiServer:
         schemas = builtin()
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
-        plugins = builtin_plugins(self.registry, self.objects, default_account_may_lack=True)
+        self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock)
+        plugins = builtin_plugins(self.registry, self.objects, default_account_may_lack=True, webhooks=self._webhooks.plugins)
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
         self.writer = Writer(self.objects, self.admission, clock)
         self.deleter = Deleter(self.writer)
@@ -126,6 +128,7 @@ class ApiServer:
     async def stop(self) -> None:
         await self._listener.close()
         await self._definitions.stop()
+        await self._webhooks.stop()
         await self.compactor.stop()
         await self.cache.stop()
         await self.storage.close()

@@ -49,10 +49,13 @@ class Call:
     dry_run: bool = False
     #: What admission plug-ins want called when the write is stored or refused.
     after: list[Callable[[], None]] = field(default_factory=list)
+    #: Options of the request, without kind, as admission webhooks are shown them.
+    options: JSONObject = field(default_factory=dict)
 
     def attributes(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         where = self.resource, self.subresource, self.namespace, self.name
-        return Attributes(operation, *where, obj, old, self.user, self.dry_run, self.after)
+        options = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **self.options}
+        return Attributes(operation, *where, obj, old, self.user, self.dry_run, self.after, options, warnings=self.context.warnings)
 
     def finish(self) -> None:
         while self.after:

@@ -1,9 +1,11 @@
 """The plug-ins of admission that a default server runs for built-in kinds, in upstream's order.
 
-Not among them: those that need webhooks, policies, quotas, limit ranges or default storage classes.
+Not among them: those that need policies, quotas, limit ranges or default storage classes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.builtin.pods.admission import DefaultTolerations, Priority, ServiceAccounts
@@ -84,8 +86,10 @@ class DefaultIngressClass:
         """Nothing is left to check."""
 
 
-def builtin_plugins(registry: Registry, objects: Objects, *, default_account_may_lack: bool = False) -> list[Plugin]:
-    """What comes after the namespace lifecycle. ``ServiceAddresses`` is no plug-in upstream but happens at the same moment."""
+def builtin_plugins(
+    registry: Registry, objects: Objects, *, default_account_may_lack: bool = False, webhooks: Sequence[Plugin] = ()
+) -> list[Plugin]:
+    """What comes after the namespace lifecycle. ``ServiceAddresses`` is no plug-in upstream: it comes when all have spoken."""
     return [
         ServiceAccounts(registry, objects, default_may_lack=default_account_may_lack),
         NodeTaints(),
@@ -93,5 +97,6 @@ def builtin_plugins(registry: Registry, objects: Objects, *, default_account_may
         DefaultTolerations(),
         StorageProtection(),
         DefaultIngressClass(registry, objects),
+        *webhooks,
         ServiceAddresses(registry, objects),
     ]

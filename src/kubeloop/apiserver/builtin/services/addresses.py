@@ -69,6 +69,8 @@ class ServiceAddresses:
         is_service = attributes.resource.gvr.group_resource == SERVICES and not attributes.subresource
         if obj is None or not is_service or attributes.operation not in ("CREATE", "UPDATE"):
             return
+        if attributes.reinvocation.wanted and not attributes.reinvocation.again:
+            return  # webhooks are asked once more, and are not to see what is given
         old = attributes.old
         if old is not None:
             _keep_given(obj, old)

@@ -1,0 +1,124 @@
+"""Whether a webhook is to be asked about a write, and in which of the resource's versions.
+
+Source: k8s.io/apiserver pkg/admission/plugin/webhook/generic/webhook.go (ShouldCallHook), webhook/predicates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import NAMESPACES, Attributes
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.webhooks.configurations import Hook
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.meta.selectors import Selector
+
+JSONObject = dict[str, Any]
+
+_NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+_GROUP: Final = "admissionregistration.k8s.io"
+#: Nothing configured may keep an administrator from mending the configuration.
+_EXEMPT: Final = frozenset(
+    f"{kind}{part}" for kind in ("Validating", "Mutating") for part in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A webhook to ask, and the version to ask in. ``resource`` is the request's own unless a rule names an equivalent one."""
+
+    hook: Hook
+    resource: ServedResource
+    kind: GroupVersionKind
+
+
+def is_exempt(attributes: Attributes) -> bool:
+    return attributes.gvk.group == _GROUP and attributes.gvk.kind in _EXEMPT
+
+
+class Matcher:
+    """Decides by rules and selectors; conditions are another matter (``conditions``)."""
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+        """None: the webhook is not concerned.
+
+        Raises:
+            NotFound: the namespace whose labels would decide does not exist.
+        """
+        found = self._by_rules(hook, attributes)
+        if found is None or not _matches_object(hook.objects, attributes):
+            return None
+        return found if await self._matches_namespace(hook.namespaces, attributes) else None
+
+    def _by_rules(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+        resource = attributes.resource
+        if any(rule_matches(rule, attributes, resource.gvr) for rule in hook.rules):
+            return Invocation(hook, resource, attributes.gvk)
+        if not hook.equivalent:
+            return None
+        others = [one for one in self._registry if one.served and one.storage_prefix == resource.storage_prefix and one.gvr != resource.gvr]
+        for rule in hook.rules:
+            for other in others:
+                if rule_matches(rule, attributes, other.gvr):
+                    return Invocation(hook, other, attributes.kind or other.gvk)
+        return None
+
+    async def _matches_namespace(self, selector: Selector, attributes: Attributes) -> bool:
+        is_namespace = attributes.resource.gvr.resource == NAMESPACES.resource
+        if selector.everything or (not attributes.namespace and not is_namespace):
+            return True
+        if is_namespace and not attributes.subresource and attributes.operation in ("CREATE", "UPDATE"):
+            assert attributes.obj is not None
+            return selector.matches(attributes.obj["metadata"].get("labels"))
+        name = attributes.namespace or attributes.name
+        resource = self._registry.get(_NAMESPACES)
+        assert resource is not None
+        found = await self._objects.get(resource, "", name)
+        if found is None:
+            raise refusals.not_found(NAMESPACES, name)
+        return selector.matches(found.obj["metadata"].get("labels"))
+
+
+def _matches_object(selector: Selector, attributes: Attributes) -> bool:
+    if selector.everything:
+        return True
+    found = (attributes.obj, attributes.old)
+    return any(one is not None and selector.matches((one.get("metadata") or {}).get("labels")) for one in found)
+
+
+def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
+    """Whether a rule is about the operation, on ``resource`` in the place of the request's own."""
+    return (
+        _in_scope(rule.get("scope") or "*", attributes, resource)
+        and _named(rule.get("operations"), attributes.operation)
+        and _named(rule.get("apiGroups"), resource.group)
+        and _named(rule.get("apiVersions"), resource.version)
+        and _names_resource(rule.get("resources") or (), resource.resource, attributes.subresource)
+    )
+
+
+def _named(given: Any, wanted: str) -> bool:
+    return any(one in ("*", wanted) for one in given or ())
+
+
+def _in_scope(scope: str, attributes: Attributes, resource: GroupVersionResource) -> bool:
+    if scope == "*":
+        return True
+    inside = bool(attributes.namespace) and resource != _NAMESPACES
+    return inside == (scope == "Namespaced")
+
+
+def _names_resource(given: Any, resource: str, subresource: str) -> bool:
+    for one in given:
+        name, _, sub = one.partition("/")
+        if name in ("*", resource) and sub in ("*", subresource):
+            return True
+    return False

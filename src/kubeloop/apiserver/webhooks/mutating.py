@@ -1,0 +1,179 @@
+"""MutatingAdmissionWebhook: webhooks that may change what is written, one after the other.
+
+Source: k8s.io/apiserver pkg/admission/plugin/webhook/mutating; Kubernetes documentation, "Dynamic Admission Control".
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.decoding import conform, kind_of
+from kubeloop.apiserver.webhooks.asking import Asker
+from kubeloop.apiserver.webhooks.failure import CallFailed
+from kubeloop.apiserver.webhooks.matching import Invocation
+from kubeloop.apiserver.webhooks.review import JSON_PATCH, Verdict
+from kubeloop.merge import PatchError, json_patch
+from kubeloop.meta.errors import ApiError, DecodeError
+
+JSONObject = dict[str, Any]
+
+#: What the server gives a new object before webhooks are asked here, and only afterwards upstream.
+_NOT_YET_GIVEN = ("uid", "creationTimestamp")
+
+
+class _Round:
+    """What is remembered of one write: which webhooks to ask again if something changes after them, and which are to be asked again."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self.due: set[str] = set()
+        self.output: JSONObject | None = None
+
+    def changed(self) -> None:
+        self.due |= self.asked
+        self.asked = set()
+
+
+class MutatingWebhooks:
+    """Asks the webhooks that are concerned, in the order of their configurations' names.
+
+    Guarantees
+        A webhook sees what those before it made of the object. Whoever has reinvocationPolicy IfNeeded is asked once more when the object
+        was changed after it.
+        What it changes passes defaulting and validation as if the client had sent it.
+    """
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        hooks = await self._asker.hooks(attributes)
+        if not hooks:
+            return
+        again = attributes.reinvocation.again
+        memory: _Round = attributes.reinvocation.kept.setdefault("webhooks", _Round())
+        if again and memory.output != attributes.obj:
+            memory.changed()
+        hidden = _hide(attributes)
+        try:
+            for hook in hooks:
+                invocation = await self._asker.invocation(hook, attributes)
+                if invocation is None or (again and hook.key not in memory.due):
+                    continue
+                if await self._mutated(invocation, attributes):
+                    memory.changed()
+                    attributes.reinvocation.wanted = True
+                if hook.reinvoke:
+                    memory.asked.add(hook.key)
+        finally:
+            _show(attributes, hidden)
+        memory.output = copy.deepcopy(attributes.obj)
+
+    async def _mutated(self, invocation: Invocation, attributes: Attributes) -> bool:
+        """Whether the object is another afterwards."""
+        obj = await self._asker.versioned(invocation, attributes, attributes.obj)
+        old = await self._asker.versioned(invocation, attributes, attributes.old)
+        try:
+            said = await self._asker.ask(invocation, attributes, obj, old)
+            operations = _operations(said)
+        except CallFailed as fault:
+            self._asker.failed(invocation.hook, fault)
+            return False
+        if not operations:
+            return False
+        if obj is None or attributes.obj is None:
+            what = f'admission webhook "{invocation.hook.name}" attempted to modify the object'
+            raise refusals.internal_error(f"{what}, which is not supported for this operation")
+        patched = _patched(invocation, attributes, obj, operations)
+        if patched == obj:
+            return False
+        if invocation.resource is not attributes.resource and attributes.kind is None:
+            patched = await self._asker.objects.convert(invocation.resource, patched, attributes.gvk)
+            attributes.resource.strategy.default(patched)
+        _check_metadata(attributes, patched)
+        attributes.obj.clear()
+        attributes.obj.update(patched)
+        return True
+
+
+def _operations(said: Verdict) -> list[Any]:
+    if not said.patch:
+        return []
+    try:
+        found = json.loads(said.patch)
+    except (ValueError, RecursionError) as fault:
+        raise CallFailed(f"received undecodable patch in webhook response: {fault}") from None
+    if not isinstance(found, list):
+        met = "object" if isinstance(found, dict) else "string" if isinstance(found, str) else "number"
+        raise CallFailed(
+            f"received undecodable patch in webhook response: json: cannot unmarshal {met} into Go value of type jsonpatch.Patch"
+        )
+    if found and said.patch_type != JSON_PATCH:
+        raise CallFailed(f'unsupported patch type "{said.patch_type}"')
+    return found
+
+
+def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, operations: list[Any]) -> JSONObject:
+    """The object after a patch, as its kind has it: unknown fields are gone, defaults are there."""
+    try:
+        tree = json_patch(obj, operations)
+    except PatchError as fault:
+        raise refusals.internal_error(str(fault)) from None
+    if not isinstance(tree, dict):
+        raise refusals.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
+    wanted = invocation.kind
+
+    def refuse(why: str) -> ApiError:
+        return refusals.internal_error(why)
+
+    try:
+        met = kind_of(tree, wanted)
+    except DecodeError as fault:
+        raise refuse(str(fault)) from None
+    if met != wanted:
+        raise refusals.internal(f"converting ({met.version}.{met.kind}) to ({attributes.gvk.kind}): unknown conversion")
+    patched = conform(tree, met, wanted, invocation.resource, refuse).obj
+    if attributes.kind is None:
+        invocation.resource.strategy.default(patched)
+    return patched
+
+
+def _check_metadata(attributes: Attributes, patched: JSONObject) -> None:
+    """What a webhook may not change; other metadata is checked as a client's is."""
+    assert attributes.obj is not None
+    before, after = attributes.obj.get("metadata") or {}, patched.setdefault("metadata", {})
+    if attributes.kind is None and (after.get("namespace") or "") not in ("", attributes.namespace):
+        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if attributes.operation == "UPDATE" and (before.get("resourceVersion") or "") != (after.get("resourceVersion") or ""):
+        if after.get("resourceVersion"):
+            raise refusals.conflict(attributes.resource.gvr.group_resource, attributes.name, refusals.STALE)
+        after["resourceVersion"] = before["resourceVersion"]
+    if attributes.namespace:
+        after["namespace"] = attributes.namespace
+
+
+def _hide(attributes: Attributes) -> JSONObject:
+    """Take away what a new object has not got yet when Kubernetes asks webhooks: uid, creation time, a generated name."""
+    metadata = (attributes.obj or {}).get("metadata")
+    if attributes.operation != "CREATE" or metadata is None or attributes.kind is not None:
+        return {}
+    generated = not attributes.name and metadata.get("generateName")
+    names = (*_NOT_YET_GIVEN, "name") if generated else _NOT_YET_GIVEN
+    return {name: metadata.pop(name) for name in names if name in metadata}
+
+
+def _show(attributes: Attributes, hidden: JSONObject) -> None:
+    """Give it back; only a name that a webhook chose counts."""
+    if attributes.obj is None or not hidden:
+        return
+    metadata = attributes.obj.setdefault("metadata", {})
+    for name, value in hidden.items():
+        if name != "name" or not metadata.get("name"):
+            metadata[name] = value

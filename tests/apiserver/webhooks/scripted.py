@@ -1,0 +1,111 @@
+"""A webhook that does what a test says: an HTTPS server on loopback with an authority of its own, which keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from kubeloop.pki import CertificateAuthority
+
+JSONObject = dict[str, Any]
+
+
+@dataclass
+class Raw:
+    """An answer as it stands; ``delay`` seconds are waited for before."""
+
+    body: bytes = b""
+    status: int = 200
+    delay: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+#: What a path answers: a whole review, or something raw.
+Script = Callable[[JSONObject], JSONObject | Raw]
+
+
+@dataclass
+class Hook:
+    """``seen`` are the reviews asked for, by path; ``scripts`` what answers them (404 without one)."""
+
+    port: int
+    ca: bytes
+    scripts: dict[str, Script] = field(default_factory=dict)
+    seen: dict[str, list[JSONObject]] = field(default_factory=dict)
+    queries: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    def client_config(self, path: str) -> JSONObject:
+        return {"url": f"https://127.0.0.1:{self.port}{path}", "caBundle": base64.b64encode(self.ca).decode()}
+
+    def on(self, path: str, script: Script) -> JSONObject:
+        """The clientConfig of a path that answers as ``script`` says."""
+        self.scripts[path] = script
+        return self.client_config(path)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        review = json.loads(await request.read())
+        self.seen.setdefault(request.path, []).append(copy.deepcopy(review))
+        self.queries.append(request.query_string)
+        self.headers.append(dict(request.headers))
+        script = self.scripts.get(request.path)
+        made = Raw(b"nothing here", 404) if script is None else script(review)
+        if isinstance(made, Raw):
+            if made.delay:
+                await asyncio.sleep(made.delay)
+            return web.Response(body=made.body, status=made.status, headers=made.headers)
+        return web.json_response(made)
+
+
+def respond(review: JSONObject, **response: Any) -> JSONObject:
+    """A review with its answer."""
+    given = {"uid": review["request"]["uid"], **response}
+    return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": given}
+
+
+def allow(**response: Any) -> Script:
+    return lambda review: respond(review, allowed=True, **response)
+
+
+def deny(**result: Any) -> Script:
+    return lambda review: respond(review, allowed=False, **({"status": result} if result else {}))
+
+
+def patch(*operations: JSONObject, **response: Any) -> Script:
+    """Allow, with a JSON patch."""
+    text = base64.b64encode(json.dumps(operations).encode()).decode()
+    return lambda review: respond(review, allowed=True, patch=text, patchType="JSONPatch", **response)
+
+
+@asynccontextmanager
+async def scripted_hook(names: tuple[str, ...] = (), *, ip: str = "127.0.0.1", days: int = 365) -> AsyncIterator[Hook]:
+    """Listens until the block ends. ``names`` stand in its certificate beside ``ip``."""
+    authority = CertificateAuthority.create("scripted hook")
+    own = authority.issue("hook", dns_names=names, ip_addresses=(ip,), server=True, days=days)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        chain = Path(folder, "hook.pem")
+        chain.touch(mode=0o600)
+        chain.write_bytes(own.certificate + own.key)
+        context.load_cert_chain(chain)
+    hook = Hook(0, authority.certificate)
+    runner = web.ServerRunner(web.Server(hook.answer), shutdown_timeout=0.1)  # type: ignore[arg-type]  # a handler of BaseRequest is wanted
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    hook.port = runner.addresses[0][1]
+    try:
+        yield hook
+    finally:
+        await runner.cleanup()
