@@ -1,13 +1,16 @@
-"""What handlers of the API server return. ``Answer`` and ``Frames`` live in ``kubeloop.serving``; this adds the common ones."""
+"""What handlers of the API server return. The kinds of ``Reply`` live in ``kubeloop.serving``; this adds the common answers."""
 
 from __future__ import annotations
 
 import msgspec
 
 from kubeloop.meta.status import Status, StatusDetails
-from kubeloop.serving.answer import Answer, Frames, JSONObject
+from kubeloop.serving.answer import Answer, Frames, JSONObject, Reply, SocketTakeover, Takeover
 
-__all__ = ["Answer", "Frames", "JSONObject", "not_found_page", "status_answer", "success", "text"]
+__all__ = ["Answer", "Frames", "JSONObject", "Reply", "Takeovers", "not_found_page", "status_answer", "success", "text"]
+
+#: Replies that change the connection's protocol.
+Takeovers = (Takeover, SocketTakeover)
 
 
 def text(body: str, status: int = 200) -> Answer:

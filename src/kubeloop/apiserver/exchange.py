@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from kubeloop.apiserver.authentication import Authenticator, User
 from kubeloop.apiserver.decoding import BODY_LIMIT, Decoded
 from kubeloop.apiserver.deleting import Deleter
+from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.negotiation import Accepted
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.options import WriteOptions
+from kubeloop.apiserver.ownership import manager_of
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.refusals import bad_request, too_large
 from kubeloop.apiserver.registry import Registry
@@ -41,6 +43,7 @@ class Parts:
     authenticator: Authenticator
     clock: Clock
     default_timeout: Callable[[], float]
+    kubelets: KubeletCredentials
 
 
 @dataclass(slots=True)
@@ -67,8 +70,12 @@ class Exchange:
         except BodyTooLarge as fault:
             raise too_large(fault.limit) from None
 
-    def call(self, *, name: str = "", dry_run: bool = False) -> Call:
-        """What the writer needs to know."""
+    def manager(self, options: WriteOptions) -> str:
+        """The field manager to whom what the request writes belongs."""
+        return manager_of(options.field_manager, self.request.header("User-Agent"))
+
+    def call(self, *, name: str = "", dry_run: bool = False, manager: str = "") -> Call:
+        """What the writer needs to know; ``manager`` empty: nobody is to own what is written."""
         self.context.user = self.user.name
         self.context.groups = self.user.groups
         self.context.namespace = self.namespace

@@ -13,12 +13,13 @@ from typing import Protocol
 import msgspec
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, JSONObject, not_found_page, status_answer, status_object
+from kubeloop.apiserver.answers import Answer, JSONObject, Reply, Takeovers, not_found_page, status_answer, status_object
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization import authorize, authorize_impersonation
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.exchange import Exchange, Parts
-from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, accepts_json, media_type_for_errors, negotiate
+from kubeloop.apiserver.kubelet.connecting import connecting
+from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, accepts_json, media_type_for_errors, negotiate
 from kubeloop.apiserver.request_info import request_info
 from kubeloop.apiserver.routing import PlainNotFound, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
@@ -55,7 +56,7 @@ class Pipeline:
         self._actions = dict(actions or {})
         self.documents: list[Documents] = []
 
-    async def handle(self, request: Request) -> Answer | Frames:
+    async def handle(self, request: Request) -> Reply:
         warnings: list[str] = []
         try:
             answer = await self._stages(request, warnings)
@@ -71,6 +72,8 @@ class Pipeline:
         except Exception:  # noqa: BLE001 - the last resort: a client gets a Status, the log gets the traceback
             _LOG.exception("%s %s failed", request.method, request.path)
             answer = status_answer(refusals.internal_error("the server met an unexpected condition; its log has the details").status)
+        if isinstance(answer, Takeovers):
+            return answer
         if not any(name == "Cache-Control" for name, _ in answer.headers):
             answer.headers.append(_NO_CACHE)
         answer.headers += [("Warning", f"299 - {_quoted(one)}") for one in dict.fromkeys(warnings)]
@@ -78,7 +81,7 @@ class Pipeline:
             self._encode(request, answer)
         return answer
 
-    async def _stages(self, request: Request, warnings: list[str]) -> Answer | Frames:
+    async def _stages(self, request: Request, warnings: list[str]) -> Reply:
         user = self._parts.authenticator.authenticate(request)
         info = request_info(request)
         other = impersonated(request)
@@ -92,12 +95,13 @@ class Pipeline:
         if resource.deprecation_warning:
             warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
-        accepted = negotiate(request.header("Accept"), info.verb, custom=resource.custom)
+        # What a connecting subresource answers is its backend's affair.
+        accepted = Accepted() if connecting(info) else negotiate(request.header("Accept"), info.verb, custom=resource.custom)
         namespace = info.namespace if resource.namespaced else ""
         exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace)
         try:
             answer = await handler(exchange)
-            if isinstance(answer, Answer) and not answer.content_type:
+            if isinstance(answer, Answer) and not answer.content_type and answer.status != 204:
                 answer.content_type = accepted.media_type
             return answer
         finally:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubeloop.apiserver import component_status, refusals, reviews, verbs
-from kubeloop.apiserver.answers import Answer, Frames
+from kubeloop.apiserver.answers import Reply
 from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.subresources import handlers_of
 from kubeloop.meta.kinds import GroupVersionResource
 
-Handler = Callable[[Exchange], Awaitable[Answer | Frames]]
+Handler = Callable[[Exchange], Awaitable[Reply]]
 
 _VERBS: dict[str, Handler] = {
     "get": verbs.get,
@@ -58,10 +59,10 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     Raises:
         NotFound, MethodNotAllowed; NotImplemented for subresources that only Kubernetes has.
     """
+    if info.subresource:
+        return _of_subresource(resource, info, method)
     if method == "HEAD":
         raise refusals.method_not_allowed()
-    if info.subresource:
-        return _of_subresource(resource, info)
     if info.rest:
         raise refusals.no_such_resource()
     verb = info.verb
@@ -86,11 +87,20 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     return handler
 
 
-def _of_subresource(resource: ServedResource, info: RequestInfo) -> Handler:
+def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
     if info.subresource not in resource.subresources:
         if resource.custom:
             raise refusals.not_found(resource.gvr.group_resource, info.name)
         raise refusals.no_such_resource()
+    connects = connecting(info)
+    if connects is not None:
+        if info.rest and not connects.paths:
+            raise refusals.no_such_resource()
+        if method not in connects.methods:
+            raise refusals.method_not_allowed()
+        return connects.handler
+    if method == "HEAD":
+        raise refusals.method_not_allowed()
     handlers = handlers_of(resource.gvr.resource, info.subresource)
     if handlers is None:
         raise refusals.not_implemented(f"{resource.gvr.resource}/{info.subresource}")

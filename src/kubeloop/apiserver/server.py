@@ -21,9 +21,11 @@ from kubeloop.apiserver.deleting import Deleter
 from kubeloop.apiserver.discovery import Discovery
 from kubeloop.apiserver.exchange import Parts
 from kubeloop.apiserver.health import Health, Version
+from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.options import DeleteOptions
+from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.pipeline import Pipeline
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.registry import Change
@@ -54,6 +56,7 @@ class ServerOptions:
 
     ``history`` (seconds) and ``history_revisions`` (a number, 0: any) say what watches and lists can go back to; beyond it is 410.
     ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
+    ``resume``: watches may go on from before the start, as far as the storage's history reaches; a kube-apiserver answers those with 410.
     """
 
     port: int = 0
@@ -63,6 +66,8 @@ class ServerOptions:
     history: float = INTERVAL
     history_revisions: int = 0
     authority: CertificateAuthority | None = None
+    resume: bool = False
+    kubelets: KubeletCredentials = field(default_factory=KubeletCredentials)
 
 
 class ApiServer:
@@ -72,10 +77,11 @@ class ApiServer:
         When ``start`` returns, requests are answered and system namespaces exist. ``stop`` ends watches and finishes answers under way.
 
     Not guaranteed
-        Anything across restarts: storage is in memory. Authorization by roles: only administrators get in (see ``authorization``).
+        Anything across restarts, unless ``storage`` is one that outlives them. Authorization by roles: only administrators get in (see
+        ``authorization``).
 
     Raises
-        ConfigError: from ``start``, when the port is taken.
+        ConfigError: from ``start``, when the port is taken. ``stop`` is due all the same.
     """
 
     def __init__(self, options: ServerOptions | None = None, storage: Storage | None = None) -> None:
@@ -90,7 +96,7 @@ class ApiServer:
         self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock)
         plugins = builtin_plugins(self.registry, self.objects, default_account_may_lack=True, webhooks=self._webhooks.plugins)
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
-        self.writer = Writer(self.objects, self.admission, clock)
+        self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance)
@@ -108,6 +114,7 @@ class ApiServer:
             authenticator=Authenticator(self.options.tokens),
             clock=clock,
             default_timeout=lambda: _WATCH_TIMEOUT * (1 + random.random()),
+            kubelets=self.options.kubelets,
         )
         self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer})
         wrap = self.options.wrap
@@ -115,8 +122,9 @@ class ApiServer:
         self._listener = Listener(handler, self._context(), host=HOST, port=self.options.port)
 
     async def start(self) -> None:
+        self.options.kubelets.check()
         await self._listener.bind()
-        await self.cache.start()
+        await self.cache.start(history=self.options.resume)
         await bootstrap(self.registry, self.writer, HOST, self._listener.port)
         await self._definitions.start()
         self.compactor.start()

@@ -1,6 +1,6 @@
 """A TLS listener on asyncio: requests in, answers out, and an end that lets streams finish.
 
-aiohttp's low-level server underneath; handlers see ``Request``, ``Answer`` and ``Frames`` only.
+aiohttp's low-level server underneath; handlers see ``Request`` and the kinds of ``Reply`` only.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
 from kubeloop.meta.errors import ConfigError
-from kubeloop.serving.answer import Answer, Frames
+from kubeloop.serving.answer import Frames, Reply, SocketTakeover, Takeover
 from kubeloop.serving.request import BodyTooLarge, Request
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-Handler = Callable[[Request], Awaitable[Answer | Frames]]
+Handler = Callable[[Request], Awaitable[Reply]]
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,8 +112,12 @@ class Listener:
             headers=raw.headers,
             read_body=lambda limit: _read(raw, limit),
             peer_certificate=certificate or None,
+            remote=raw.remote or "",
+            body=lambda: raw.content.iter_any(),
         )
         answer = await self._handler(request)
+        if isinstance(answer, Takeover | SocketTakeover):
+            return await self._take_over(raw, answer)
         headers: CIMultiDict[str] = CIMultiDict(answer.headers)
         if answer.content_type:
             headers["Content-Type"] = answer.content_type
@@ -124,9 +128,31 @@ class Listener:
     async def _stream(self, raw: web.BaseRequest, frames: Frames, headers: CIMultiDict[str]) -> web.StreamResponse:
         from aiohttp import web
 
-        response = web.StreamResponse(status=200, headers=headers)
-        response.enable_chunked_encoding()
-        pump = asyncio.ensure_future(self._pump(raw, response, frames))
+        response = web.StreamResponse(status=frames.status, headers=headers)
+        if "Content-Length" not in headers:
+            response.enable_chunked_encoding()
+        await self._until_end(self._pump(raw, response, frames))
+        if response.prepared:  # else the listener ended before the stream began
+            with contextlib.suppress(ConnectionError):
+                await response.write_eof()
+        return response
+
+    async def _take_over(self, raw: web.BaseRequest, answer: Takeover | SocketTakeover) -> web.StreamResponse:
+        from kubeloop.serving.takeover import over_socket, over_transport
+
+        try:
+            if isinstance(answer, SocketTakeover):
+                response, work = await over_socket(raw, answer)
+            else:
+                response, work = over_transport(raw, answer)
+            await self._until_end(work)
+        finally:
+            answer.close()
+        return response
+
+    async def _until_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work of a stream; the listener's own end cancels it, which is no fault."""
+        pump = asyncio.ensure_future(work)
         self._streams.add(pump)
         try:
             await pump
@@ -138,10 +164,6 @@ class Listener:
                 raise
         finally:
             self._streams.discard(pump)
-        if response.prepared:  # else the listener ended before the stream began
-            with contextlib.suppress(ConnectionError):
-                await response.write_eof()
-        return response
 
     @staticmethod
     async def _pump(raw: web.BaseRequest, response: web.StreamResponse, frames: Frames) -> None:

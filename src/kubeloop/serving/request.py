@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -22,7 +22,8 @@ class BodyTooLarge(KubeloopError):
 class Request:
     """One request. ``path`` is decoded, ``query`` keeps every value in order; header names are case-insensitive.
 
-    ``peer_certificate`` is the verified client certificate as ``ssl.SSLSocket.getpeercert`` gives it, or None.
+    ``peer_certificate`` is the verified client certificate as ``ssl.SSLSocket.getpeercert`` gives it, or None. ``remote`` is the client's
+    address. ``body`` gives the body as it comes, of any size, to whoever has not called ``read_body``.
     """
 
     method: str
@@ -31,6 +32,8 @@ class Request:
     headers: Mapping[str, str]
     read_body: Callable[[int], Awaitable[bytes]]
     peer_certificate: Mapping[str, Any] | None = None
+    remote: str = ""
+    body: Callable[[], AsyncIterator[bytes]] | None = None
     query: dict[str, list[str]] = field(init=False)
 
     def __post_init__(self) -> None:

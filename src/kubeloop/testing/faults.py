@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, status_answer
+from kubeloop.apiserver.answers import Frames, Reply, status_answer
 from kubeloop.apiserver.encoding import encode, event_frame
 from kubeloop.meta.errors import ApiError
 from kubeloop.serving.listener import Handler
@@ -67,7 +67,7 @@ class Faults:
         return let_go
 
     def wrap(self, handler: Handler) -> Handler:
-        async def handle(request: Request) -> Answer | Frames:
+        async def handle(request: Request) -> Reply:
             query = f"?{request.query_string}" if request.query_string else ""
             self.requests.append(f"{request.method} {request.path}{query}")
             for matching, release in list(self._delays):

@@ -61,14 +61,14 @@ class Dialer:
         async with asyncio.timeout(CONNECT_TIMEOUT):
             if self.proxy is not None:
                 return await self._through_proxy(self.proxy, tls)
-            return await _open(self.host, self.port, tls, self._server_name)
+            return await open_wire(self.host, self.port, tls, self._server_name)
 
     async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
         secure = proxy.url.scheme == "https"
         name = proxy.url.hostname or ""
         wire: Wire | None = None
         try:
-            wire = await _open(name, proxy.url.port or (443 if secure else 80), ssl.create_default_context() if secure else None, name)
+            wire = await open_wire(name, proxy.url.port or (443 if secure else 80), ssl.create_default_context() if secure else None, name)
             if tls is None:
                 return wire
             await self._ask_for_tunnel(wire, proxy)
@@ -119,7 +119,12 @@ class Dialer:
         return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-async def _open(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Wire:
+async def open_wire(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Wire:
+    """A connection straight to ``host``; ``tls`` None: without TLS.
+
+    Raises:
+        OSError, ssl.SSLError, TimeoutError: there is none.
+    """
     transport, wire = await asyncio.get_running_loop().create_connection(
         Wire,
         sock=await connect(host, port),

@@ -10,6 +10,7 @@ import asyncio
 import enum
 import ssl
 from collections import deque
+from collections.abc import AsyncIterator
 
 from kubeloop.transport.head import ProtocolError, chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.transport.headers import Headers
@@ -49,8 +50,10 @@ class Wire(asyncio.Protocol):
         wait here, then the peer is held back.
         ``reusable`` is True only after a complete answer on a connection that both sides keep open, with nothing behind the answer.
 
+        After a change of protocol (``upgrade``) the body is what the peer sends from then on; ``write`` sends to it.
+
     Not guaranteed
-        Pipelining: one exchange at a time, read by one task.
+        Pipelining: one exchange at a time, read by one task, written by one.
     """
 
     def __init__(self) -> None:
@@ -65,6 +68,8 @@ class Wire(asyncio.Protocol):
         self._buffered = 0
         self._paused = False
         self._write_paused = False
+        self._writable: asyncio.Future[None] | None = None
+        self._upgrade = False
         self._keep = False
         self._complete = True
         self._method = ""
@@ -95,8 +100,13 @@ class Wire(asyncio.Protocol):
     async def wait_closed(self) -> None:
         await asyncio.shield(self._lost)
 
-    async def exchange(self, method: str, head: bytes, body: bytes | None) -> tuple[int, Headers]:
+    async def exchange(
+        self, method: str, head: bytes, body: bytes | None, *, more: AsyncIterator[bytes] | None = None, upgrade: bool = False
+    ) -> tuple[int, Headers]:
         """Send and wait for status and headers.
+
+        ``more``: the rest of the body, as it comes, framed as ``head`` says. ``upgrade``: the head asks for another protocol, so that
+        the peer may answer 101 (RFC 9110, section 7.8).
 
         Raises:
             ConnectionEndedError, ProtocolError, OSError: no answer on this connection.
@@ -104,6 +114,7 @@ class Wire(asyncio.Protocol):
         if self._failure is not None:
             raise self._failure
         assert self.transport is not None
+        self._upgrade = upgrade
         self._state, self._method, self._complete, self._head_ready, self._keep = _State.HEAD, method, False, False, True
         self._head_room = _MAX_HEAD
         if body is None or len(body) <= WRITE_SLICE:
@@ -111,6 +122,12 @@ class Wire(asyncio.Protocol):
             self.transport.write(head + body if body else head)
         else:
             await self._write_slowly(head, body)
+        if more is not None:
+            async for piece in more:
+                if self._head_ready:
+                    self._keep = False  # as in _write_slowly
+                    break
+                await self.write(piece)
         while not self._head_ready:
             await self._wait()
         return self._status, self._headers
@@ -128,6 +145,23 @@ class Wire(asyncio.Protocol):
                 self._keep = False
                 return
             self.transport.write(view[at : at + WRITE_SLICE])
+
+    async def write(self, data: bytes) -> None:
+        """Send more; returns when the peer may be sent still more.
+
+        Raises:
+            ConnectionEndedError, ProtocolError, OSError: the connection has ended.
+        """
+        if self._failure is not None:
+            raise self._failure
+        assert self.transport is not None
+        self.transport.write(data)
+        while self._write_paused and self._failure is None:
+            self._writable = asyncio.get_running_loop().create_future()
+            try:
+                await self._writable
+            finally:
+                self._writable = None
 
     async def chunk(self) -> bytes:
         """What has come since the last call, or the next piece; empty at the end of the body.
@@ -159,8 +193,9 @@ class Wire(asyncio.Protocol):
             self._waiter = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        for waiter in (self._waiter, self._writable):
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -306,7 +341,11 @@ class Wire(asyncio.Protocol):
     def _read_head(self, head: bytes) -> None:
         status, minor, headers = parse_head(head)
         if status == 101:
-            raise ProtocolError("the server changes to another protocol, which was not asked for")
+            if not self._upgrade:
+                raise ProtocolError("the server changes to another protocol, which was not asked for")
+            self._status, self._headers, self._head_ready = status, headers, True
+            self._keep, self._state = False, _State.UNTIL_CLOSE
+            return
         if status < 200:
             return  # an interim answer (RFC 9110, section 15.2): the real one follows
         self._status, self._headers, self._head_ready = status, headers, True

@@ -1,0 +1,67 @@
+"""With what the server makes itself known to kubelets, and what it trusts them by: kube-apiserver's ``--kubelet-*`` flags.
+
+Other ends of proxied requests get no certificate and are not verified, as their names and certificates are their own affair (Kubernetes
+documentation, "Accessing services").
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from kubeloop.meta.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class KubeletCredentials:
+    """Files as kube-apiserver's ``--kubelet-client-certificate``, ``--kubelet-client-key`` and ``--kubelet-certificate-authority``.
+
+    Without ``authority`` the kubelets' certificates are not verified. Files are read when the first kubelet is called.
+
+    Raises
+        ConfigError: from ``context``, a file that cannot be used.
+    """
+
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+
+    def check(self) -> None:
+        """Read the files now, so that whoever starts the server hears of a broken one. Raises ConfigError."""
+        if self.certificate is not None or self.authority is not None:
+            _ = self.context
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        """For calls of kubelets."""
+        return self._context(self.authority)
+
+    @cached_property
+    def unverified(self) -> ssl.SSLContext:
+        """For logs with insecureSkipTLSVerifyBackend."""
+        return self._context(None)
+
+    @cached_property
+    def proxied(self) -> ssl.SSLContext:
+        """For everything that is no kubelet."""
+        return KubeletCredentials().unverified
+
+    def _context(self, authority: Path | None) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if authority is None:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            else:
+                context.load_verify_locations(authority)
+        except OSError as fault:
+            raise ConfigError(f"--kubelet-certificate-authority {authority}: {fault.strerror or fault}") from None
+        if self.certificate is not None:
+            try:
+                context.load_cert_chain(self.certificate, self.key)
+            except OSError as fault:
+                named = f"--kubelet-client-certificate {self.certificate}, --kubelet-client-key {self.key}"
+                raise ConfigError(f"{named}: {fault.strerror or fault}") from None
+        return context

@@ -1,0 +1,133 @@
+"""``/log`` of pods: a container's log, streamed from its kubelet.
+
+Source: k8s.io/kubernetes pkg/registry/core/pod/rest/log.go; k8s.io/apiserver pkg/registry/generic/rest (LocationStreamer).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import Answer, Frames
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
+from kubeloop.apiserver.kubelet.nodes import kubelet_of
+from kubeloop.apiserver.kubelet.objects import container_of, pod_of
+from kubeloop.apiserver.kubelet.options import encoded, log_parameters, truth
+from kubeloop.apiserver.negotiation import MEDIA_TYPES, negotiate
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.serving.negotiation import parse_accept
+from kubeloop.transport.http1 import Wire
+
+_TEXT = "text/plain"
+_LOG = GroupResource("", "pods/log")
+#: Bytes of a kubelet's refusal that are passed on.
+_REFUSAL_SIZE = 50_000
+
+#: What client programs of Kubernetes, the API server among them, make of an answer's status: reason and message; None: the body says it.
+_REFUSALS: dict[int, tuple[str, str | None]] = {
+    401: ("Unauthorized", "the server has asked for the client to provide credentials"),
+    403: ("Forbidden", None),
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    406: ("NotAcceptable", None),
+    409: ("Conflict", "the server reported a conflict"),
+    415: ("UnsupportedMediaType", None),
+    422: ("Invalid", "the server rejected our request due to an error in our request"),
+    429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "the server was unable to return a response in the time allotted, but may still be processing the request"),
+}
+
+
+async def log(exchange: Exchange) -> Answer | Frames:
+    """The log as text; 204 for a pod that has no node yet."""
+    _check_accept(exchange.request.header("Accept"))
+    name = exchange.info.name
+    parameters = log_parameters(exchange.request, name)
+    pod = await pod_of(exchange, name)
+    container = container_of(pod, exchange.request.parameter("container"))
+    node = (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        return Answer(204, body=b"", content_type=_TEXT)
+    kubelet = await kubelet_of(exchange, node)
+    credentials = exchange.parts.kubelets
+    tls = credentials.unverified if truth(exchange.request, "insecureSkipTLSVerifyBackend") else credentials.context
+    path = quote(f"/containerLogs/{exchange.namespace}/{name}/{container}", safe="/$&+,:;=@-_.~")
+    place = Place(kubelet.host, kubelet.port, tls, path, encoded(parameters))
+    wire, status = await _ask(place)
+    if not 200 <= status <= 206:
+        raise await _refused(wire, status, name)
+    return Frames(_chunks(wire), content_type=_TEXT)
+
+
+def _check_accept(header: str) -> None:
+    """Upstream's router takes text/plain for this path, the handler behind it does not."""
+    try:
+        negotiate(header)
+    except ApiError:
+        if any(clause.media_type in (_TEXT, *MEDIA_TYPES) for clause in parse_accept(header)):
+            raise refusals.not_acceptable(MEDIA_TYPES) from None
+        raise refusals.not_acceptable_at_all((_TEXT, *MEDIA_TYPES)) from None
+
+
+async def _ask(place: Place) -> tuple[Wire, int]:
+    """Raises ApiError, 500 without a reason, as upstream's: the kubelet gave no answer."""
+    wire = None
+    try:
+        wire = await place.connect()
+        head = request_head("GET", place.target, [("Host", place.authority), ("User-Agent", "kubeloop")])
+        status, headers = await wire.exchange("GET", head, None)
+    except FAULTS as fault:
+        if wire is not None:
+            wire.abort()
+        raise refusals.internal(f"Get {json.dumps(place.url)}: {dial_fault(fault, place)}") from None
+    except BaseException:
+        if wire is not None:
+            wire.abort()
+        raise
+    if status in (301, 302, 303, 307, 308) and headers.get("Location"):
+        wire.abort()
+        raise refusals.internal(f"Get {json.dumps(headers.get('Location', ''))}: redirects forbidden")
+    return wire, status
+
+
+async def _refused(wire: Wire, status: int, pod: str) -> ApiError:
+    body = b""
+    try:
+        async with asyncio.timeout(10):
+            while len(body) < _REFUSAL_SIZE and (part := await wire.chunk()):
+                body += part
+    except FAULTS as fault:
+        return refusals.internal_error(str(fault))
+    finally:
+        wire.abort()
+    text = body[:_REFUSAL_SIZE].decode("utf-8", "replace")
+    if status == 500:
+        return refusals.internal_error(text)
+    if status == 400:
+        return refusals.bad_request(text)
+    reason, message = _REFUSALS.get(status, ("", f"the server responded with the status code {status} but did not return more information"))
+    if status not in _REFUSALS and status > 500:
+        reason, message = "InternalError", f"an error on the server ({json.dumps(text)}) has prevented the request from succeeding"
+    shown = text if message is None else message
+    return refusals.refusal(status, reason, f"{shown} ( {_LOG.resource} {pod})", refusals.about(_LOG, pod))
+
+
+async def _chunks(wire: Wire) -> AsyncIterator[bytes]:
+    """The body. A log that breaks off ends there: its status has been sent."""
+    try:
+        while True:
+            try:
+                part = await wire.chunk()
+            except FAULTS:
+                return
+            if not part:
+                return
+            yield part
+    finally:
+        wire.abort()

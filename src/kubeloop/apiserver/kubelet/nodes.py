@@ -1,0 +1,50 @@
+"""Where a node's kubelet is: address and port from the Node's status.
+
+Source: k8s.io/kubernetes pkg/kubelet/client (NodeConnectionInfoGetter); kube-apiserver --kubelet-preferred-address-types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.kubelet.objects import find
+from kubeloop.meta.kinds import GroupVersionResource
+
+NODES = GroupVersionResource("", "v1", "nodes")
+
+_ADDRESS_TYPES = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+_DEFAULT_PORT = 10250
+#: Kubelets that declare this speak WebSocket themselves (KEP-4006); for others the server speaks SPDY.
+_WEBSOCKETS = "ExtendWebSocketsToKubelet"
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """``websockets``: it takes WebSockets with every protocol that this server would otherwise translate."""
+
+    host: str
+    port: int
+    websockets: bool
+
+
+async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
+    """The kubelet of a node.
+
+    Raises:
+        NotFound: no such node; named as an object of the request's own resource, as upstream does.
+        ApiError: 500, no address of a type that is used.
+    """
+    found = await find(exchange, NODES, "", node)
+    if found is None:
+        raise refusals.not_found(exchange.resource.gvr.group_resource, node)
+    status: dict[str, Any] = found.get("status") or {}
+    addresses = status.get("addresses") or []
+    host = next((one.get("address", "") for kind in _ADDRESS_TYPES for one in addresses if one.get("type") == kind), None)
+    if host is None:
+        shown = " ".join(f"{{{one.get('type', '')} {one.get('address', '')}}}" for one in addresses)
+        raise refusals.internal(f"no preferred addresses found; known addresses: [{shown}]")
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+    return Kubelet(host, port if port > 0 else _DEFAULT_PORT, _WEBSOCKETS in (status.get("declaredFeatures") or ()))

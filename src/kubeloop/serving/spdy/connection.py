@@ -1,0 +1,228 @@
+"""Streams within one SPDY connection, for either end: opened by name/value headers, each half closed on its own, reset when given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+
+from kubeloop.serving.answer import Duplex
+from kubeloop.serving.spdy.frames import Frame, Kind, Packer, SpdyError, Unpacker
+
+#: Bytes of data in one frame.
+_PIECE = 32 * 1024
+#: Bytes that wait unread in all streams before the peer is held back.
+_UNREAD = 1 << 20
+_CANCEL = 5
+_STREAMS = 256
+
+
+class StreamReset(ConnectionError):
+    """The peer gave this stream up, or the connection ended before the stream did."""
+
+
+class Stream:
+    """One stream. Read by one task, written by one task."""
+
+    def __init__(self, connection: Connection, number: int, headers: Mapping[str, str]) -> None:
+        self.number = number
+        self.headers = headers
+        self._connection = connection
+        self._parts: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._ended = False
+        self._fault: StreamReset | None = None
+        self._finished = False
+        self.replied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> bytes:
+        """The next piece; empty when the peer has ended its half.
+
+        Raises:
+            StreamReset
+        """
+        while not self._parts:
+            if self._ended:
+                return b""
+            if self._fault is not None:
+                raise self._fault
+            self._news.clear()
+            await self._news.wait()
+        piece = self._parts.popleft()
+        self._connection.was_read(len(piece))
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        """Send, in as many frames as it takes.
+
+        Raises:
+            StreamReset
+        """
+        if self._fault is not None or self._finished:
+            raise self._fault or StreamReset("this half of the stream is closed")
+        for at in range(0, len(data), _PIECE):
+            await self._connection.send_data(self.number, data[at : at + _PIECE])
+
+    async def close(self) -> None:
+        """End this half; the peer's may go on."""
+        if self._finished or self._fault is not None:
+            return
+        self._finished = True
+        await self._connection.send_data(self.number, b"", fin=True)
+        self._connection.forget(self)
+
+    async def reset(self) -> None:
+        """Give both halves up."""
+        if self._fault is None and not (self._finished and self._ended):
+            self.break_off("given up here")
+            await self._connection.send_reset(self.number)
+
+    @property
+    def over(self) -> bool:
+        return self._fault is not None or (self._finished and self._ended)
+
+    def take(self, data: bytes, *, fin: bool) -> None:
+        """What the peer sent."""
+        if data and not self._ended:
+            self._parts.append(data)
+        else:
+            self._connection.was_read(len(data))
+        self._ended = self._ended or fin
+        self._news.set()
+
+    def break_off(self, why: str) -> None:
+        self._fault = self._fault or StreamReset(why)  # what came before it can still be read
+        if not self.replied.done():
+            self.replied.set_result(None)
+        self._news.set()
+
+
+class Connection:
+    """All streams over one ``Duplex``. ``run`` reads it and must be running for anything else to come about.
+
+    ``accept`` is called with each stream that the peer opens, in order, after it has been answered; None: they are reset.
+    """
+
+    def __init__(self, duplex: Duplex, *, client: bool, accept: Callable[[Stream], Awaitable[None]] | None = None) -> None:
+        self._duplex = duplex
+        self._accept = accept
+        self._packer = Packer()
+        self._unpacker = Unpacker()
+        self._streams: dict[int, Stream] = {}
+        self._next = 1 if client else 2
+        self._parity = self._next % 2
+        self._last = 0
+        self._sending = asyncio.Lock()
+        self._unread = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+
+    async def run(self) -> None:
+        """Until the peer ends the connection. Then all streams are over.
+
+        Raises:
+            SpdyError, OSError
+        """
+        try:
+            while data := await self._duplex.read():
+                for frame in self._unpacker.feed(data):
+                    if frame.kind is Kind.GOAWAY:
+                        return
+                    await self._take(frame)
+                await self._room.wait()
+        finally:
+            self._ended = True
+            for stream in list(self._streams.values()):
+                if not stream.over:
+                    stream.break_off("the connection ended")
+            self._streams.clear()
+
+    async def open(self, headers: Mapping[str, str]) -> Stream:
+        """A new stream; returns when the peer has answered it.
+
+        Raises:
+            StreamReset: it was refused, or the connection has ended.
+        """
+        async with self._sending:
+            if self._ended:
+                raise StreamReset("the connection ended")
+            stream = Stream(self, self._next, headers)
+            self._next += 2
+            self._streams[stream.number] = stream
+            await self._duplex.write(self._packer.syn_stream(stream.number, headers))
+        await stream.replied
+        if stream.over:
+            raise StreamReset("the peer refused the stream")
+        return stream
+
+    async def ping(self, number: int) -> None:
+        """Keep what stands between from taking the connection for dead. ``number`` is odd for clients."""
+        async with self._sending:
+            await self._duplex.write(self._packer.ping(number))
+
+    async def close(self) -> None:
+        """Tell the peer that no more streams are wanted. Whoever owns the duplex closes it."""
+        with contextlib.suppress(OSError):
+            async with self._sending:
+                await self._duplex.write(self._packer.goaway(self._last))
+
+    async def send_data(self, stream: int, data: bytes, *, fin: bool = False) -> None:
+        async with self._sending:
+            await self._duplex.write(self._packer.data(stream, data, fin=fin))
+
+    async def send_reset(self, stream: int) -> None:
+        self._streams.pop(stream, None)
+        async with self._sending:
+            await self._duplex.write(self._packer.rst_stream(stream, _CANCEL))
+
+    def was_read(self, size: int) -> None:
+        self._unread -= size
+        if self._unread <= _UNREAD:
+            self._room.set()
+
+    def forget(self, stream: Stream) -> None:
+        """Once both halves are over."""
+        if stream.over:
+            self._streams.pop(stream.number, None)
+
+    async def _take(self, frame: Frame) -> None:
+        stream = self._streams.get(frame.number)
+        if frame.kind is Kind.SYN_STREAM:
+            await self._opened(frame)
+        elif frame.kind is Kind.PING:
+            if frame.number % 2 != self._parity:  # else it is the answer to one of ours
+                await self.ping(frame.number)
+        elif stream is None:
+            return  # frames for a stream that is over here may still be under way
+        elif frame.kind is Kind.DATA:
+            self._unread += len(frame.data)
+            if self._unread > _UNREAD:
+                self._room.clear()
+            stream.take(frame.data, fin=frame.fin)
+        elif frame.kind is Kind.RST_STREAM:
+            stream.break_off("the peer gave the stream up")
+        else:
+            if frame.kind is Kind.SYN_REPLY and not stream.replied.done():
+                stream.replied.set_result(None)
+            stream.take(b"", fin=frame.fin)
+        if stream is not None:
+            self.forget(stream)
+
+    async def _opened(self, frame: Frame) -> None:
+        if frame.number % 2 == self._parity or frame.number <= self._last:
+            raise SpdyError(f"stream {frame.number} cannot be opened by the peer now")
+        self._last = frame.number
+        if self._accept is None or len(self._streams) >= _STREAMS:
+            async with self._sending:
+                await self._duplex.write(self._packer.rst_stream(frame.number, 3))  # REFUSED_STREAM
+            return
+        stream = Stream(self, frame.number, frame.headers or {})
+        stream.replied.set_result(None)
+        self._streams[frame.number] = stream
+        if frame.fin:
+            stream.take(b"", fin=True)
+        async with self._sending:
+            await self._duplex.write(self._packer.syn_reply(frame.number, {}))
+        await self._accept(stream)
