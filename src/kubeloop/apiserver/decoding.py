@@ -92,6 +92,10 @@ def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, r
     decoded = _conform(tree, met, wanted, resource, refuse)
     if _nests_deeper(decoded.obj, DEEPEST):
         raise refuse(f"exceeded max depth of {DEEPEST}")
+    metadata = tree.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") == []:
+        # No owners at all asks for a reset; no word about owners does not.
+        decoded.obj["metadata"]["managedFields"] = []
     return decoded
 
 

@@ -83,7 +83,7 @@ class Exchange:
         self.context.dry_run = dry_run
         self.context.time = format_time(self.parts.clock.wall())
         where = self.resource, self.namespace, name or self.info.name
-        call = Call(*where, self.user, self.context, self.info.subresource, dry_run)
+        call = Call(*where, self.user, self.context, self.info.subresource, dry_run, manager)
         call.options = {"dryRun": ["All"]} if dry_run else {}
         call.options |= {name: value for name in ("fieldManager", "fieldValidation") if (value := self.request.parameter(name))}
         return call

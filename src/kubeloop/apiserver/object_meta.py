@@ -64,7 +64,7 @@ def check_name(metadata: JSONObject, name: str) -> None:
 
 def fill_new(metadata: JSONObject, now: datetime) -> None:
     """System fields of an object that is to be created; what the client said of them is dropped."""
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(name, None)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = timestamp(now)
@@ -75,8 +75,7 @@ def fill_new(metadata: JSONObject, now: datetime) -> None:
 def carry_over(metadata: JSONObject, old: JSONObject) -> None:
     """What an update never changes, whatever the client sent; uid and names are checked by validation instead."""
     metadata.pop("selfLink", None)
-    metadata.pop("managedFields", None)
-    for name in ("managedFields", "creationTimestamp", "generation", "deletionTimestamp"):
+    for name in ("creationTimestamp", "generation", "deletionTimestamp"):
         if name in old:
             metadata[name] = old[name]
         elif name != "deletionTimestamp":

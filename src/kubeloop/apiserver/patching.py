@@ -1,6 +1,6 @@
 """Patches: JSON patch, merge patch and strategic merge patch over the stored object, then on as an update.
 
-Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396. Server-side apply is not implemented and says so.
+Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396. Server-side apply has a file of its own (``applying``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ JSONObject = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCHES = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
 
 _BUILTIN_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
@@ -59,10 +58,8 @@ class Patch:
 
 
 def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patch:
-    """Raises UnsupportedMediaType, BadRequest, and NotImplemented for apply patches."""
+    """Raises UnsupportedMediaType, BadRequest."""
     media_type = content_type.partition(";")[0].strip().lower()
-    if media_type in APPLY_PATCHES:
-        raise refusals.not_implemented("server-side apply (use client-side apply, or a merge or strategic merge patch)")
     if media_type not in _BUILTIN_TYPES:
         raise refusals.unsupported_media_type()
     if resource.custom and media_type == STRATEGIC_PATCH:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, Frames, success
+from kubeloop.apiserver.applying import apply, is_apply
 from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.negotiation import JSON
@@ -55,7 +56,7 @@ async def create(exchange: Exchange) -> Answer:
     options = write_options(exchange.request, "CreateOptions")
     decoded = await _decode(exchange)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
-    call = exchange.call(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run)
+    call = exchange.call(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run, manager=exchange.manager(options))
     return _outcome(exchange, await exchange.parts.writer.create(call, decoded.obj), 201)
 
 
@@ -68,7 +69,7 @@ async def update(exchange: Exchange, *, status: bool = False) -> Answer:
     async def change(_: JSONObject) -> JSONObject:
         return copy.deepcopy(decoded.obj)
 
-    call = exchange.call(dry_run=options.dry_run)
+    call = exchange.call(dry_run=options.dry_run, manager=exchange.manager(options))
     create_ = None if status else lambda: decoded.obj
     outcome = await exchange.parts.writer.update(call, change, status=status, check_uid=True, create=create_)
     return _outcome(exchange, outcome, 201 if outcome.created else 200)
@@ -76,6 +77,9 @@ async def update(exchange: Exchange, *, status: bool = False) -> Answer:
 
 async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
     resource, name = exchange.resource, exchange.info.name
+    if is_apply(exchange.request):
+        outcome = await apply(exchange, status=status)
+        return _outcome(exchange, outcome, 201 if outcome.created else 200)
     sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), resource)
     options = write_options(exchange.request, "PatchOptions")
     schema = None if resource.custom else resource.schema
@@ -92,7 +96,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
         check_name(metadata_of(decoded.obj), name)
         return decoded.obj
 
-    call = exchange.call(dry_run=options.dry_run)
+    call = exchange.call(dry_run=options.dry_run, manager=exchange.manager(options))
     # Applied again to whatever a concurrent write left, unless the patch itself names a version.
     return _outcome(exchange, await exchange.parts.writer.update(call, change, status=status, retry=True), 200)
 

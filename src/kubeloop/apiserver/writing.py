@@ -1,7 +1,7 @@
 """Creates and updates: the way of an object from a decoded body into storage.
 
-Order, as in k8s.io/apiserver pkg/registry: default, admission that mutates, preparation, validation, admission that validates, field
-ownership (its place: not implemented, managedFields are not kept), compare-and-write. Updates that met a concurrent write start again.
+Order, as in k8s.io/apiserver pkg/registry: default, field ownership, admission that mutates, preparation, validation, admission that
+validates, compare-and-write. Updates that met a concurrent write start again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kubeloop.apiserver.explicit_empties import with_explicit_empties
 from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
+from kubeloop.apiserver.ownership import Owners, keep_times
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import AlreadyExists
@@ -47,6 +48,8 @@ class Call:
     context: RequestContext
     subresource: str = ""
     dry_run: bool = False
+    #: To whom the fields belong that are written; empty: the object's managedFields are already as they shall be.
+    manager: str = ""
     #: What admission plug-ins want called when the write is stored or refused.
     after: list[Callable[[], None]] = field(default_factory=list)
     #: Options of the request, without kind, as admission webhooks are shown them.
@@ -78,9 +81,10 @@ Change = Callable[[JSONObject], Awaitable[JSONObject]]
 class Writer:
     """Creates and updates objects of any resource. One for a server; keeps nothing of a request."""
 
-    def __init__(self, objects: Objects, admission: Admission, clock: Clock) -> None:
+    def __init__(self, objects: Objects, admission: Admission, owners: Owners, clock: Clock) -> None:
         self.objects = objects
         self.admission = admission
+        self.owners = owners
         self.clock = clock
         self._lease = 0
         self._lease_since = 0.0
@@ -104,6 +108,9 @@ class Writer:
         generated = not metadata.get("name") and bool(metadata.get("generateName"))
         fill_new(metadata, self.clock.wall())
         strategy.default(obj)
+        if call.manager:
+            scope = self.owners.scope(resource, call.subresource)
+            self.owners.updated(scope, scope.empty, obj, call.manager)
         await self.admission.mutate(call.attributes("CREATE", obj, None))
         if strategy.has_generation:
             metadata["generation"] = 1
@@ -126,12 +133,13 @@ class Writer:
         check_uid: bool = False,
         retry: bool = False,
         create: Callable[[], JSONObject] | None = None,
+        create_always: bool = False,
     ) -> Outcome:
         """Replace an object by what ``change`` makes of it.
 
         ``status``: only its status counts. ``check_uid``: another uid in the new object is a conflict rather than invalid (PUT).
         ``retry``: ``change`` is applied to the newer state after a concurrent write (patches), even where updates must name a version.
-        ``create`` makes the object when there is none and the kind may be created by an update.
+        ``create`` makes the object when there is none and the kind may be created by an update; with ``create_always``, whatever the kind.
 
         Raises:
             NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
@@ -140,8 +148,13 @@ class Writer:
         while True:
             current = await self.objects.get(resource, call.namespace, call.name)
             if current is None:
-                if create is not None and resource.strategy.allow_create_on_update:
-                    created = await self.create(call, create())
+                if create is not None and (create_always or resource.strategy.allow_create_on_update):
+                    try:
+                        created = await self.create(call, create())
+                    except AlreadyExists:
+                        if retry and await self.objects.get(resource, call.namespace, call.name) is not None:
+                            continue  # somebody was faster: it is an update now
+                        raise
                     return Outcome(created.obj, created.stored, created=True)
                 raise refusals.not_found(resource.gvr.group_resource, call.name)
             obj = await change(current.obj)
@@ -218,6 +231,8 @@ class Writer:
         metadata = metadata_of(obj)
         set_namespace(metadata, call.namespace)
         strategy.default(obj)
+        if call.manager:
+            self.owners.updated(self.owners.scope(resource, call.subresource), old, obj, call.manager)
         await self.admission.mutate(call.attributes("UPDATE", obj, old))
         carry_over(metadata, old["metadata"])
         if status:
@@ -237,7 +252,11 @@ class Writer:
 
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:
         resource = call.resource
-        if _is_stored(self.objects.encode(resource, obj), current.kv.value):
+
+        def is_stored() -> bool:
+            return _is_stored(self.objects.encode(resource, obj), current.kv.value)
+
+        if keep_times(current.obj, obj, is_stored) or is_stored():
             return Outcome(current.obj, current)
         if ends_deletion(resource, obj):
             obj["metadata"]["resourceVersion"] = str(current.revision)

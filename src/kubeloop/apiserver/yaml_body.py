@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, Node
+from yaml.nodes import MappingNode, Node, SequenceNode
 
 from kubeloop.codec.yaml import Loader
 from kubeloop.codec.yaml_limits import DEEPEST, check_limits
@@ -72,6 +73,36 @@ def parse_yaml(data: bytes) -> Any:
         for one in (scanner, loader):
             if one is not None:
                 one.dispose()
+
+
+def repeated_keys(data: bytes) -> list[tuple[int, str]]:
+    """Line (of the value, from 1) and quoted name of each key that its mapping has already, in the first document of valid YAML."""
+    loader = _Loader(data)
+    try:
+        root = loader.get_node() if loader.check_node() else None
+        found: list[tuple[int, str]] = []
+        if root is not None:
+            _find_repeated(loader, root, found, set())
+        return found
+    finally:
+        loader.dispose()
+
+
+def _find_repeated(loader: Any, node: Node, found: list[tuple[int, str]], seen: set[int]) -> None:
+    if id(node) in seen:
+        return  # an alias
+    seen.add(id(node))
+    if isinstance(node, MappingNode):
+        names: set[str] = set()
+        for key, value in node.value:
+            _find_repeated(loader, value, found, seen)
+            name = _key(loader, key)
+            if name in names:
+                found.append((value.start_mark.line + 1, json.dumps(name, ensure_ascii=False)))
+            names.add(name)
+    elif isinstance(node, SequenceNode):
+        for one in node.value:
+            _find_repeated(loader, one, found, seen)
 
 
 def _where(fault: yaml.MarkedYAMLError) -> str:

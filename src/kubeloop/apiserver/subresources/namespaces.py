@@ -51,7 +51,7 @@ async def finalize(exchange: Exchange) -> Answer:
     async def change(_: JSONObject) -> JSONObject:
         return copy.deepcopy(decoded.obj)
 
-    call = exchange.call(dry_run=options.dry_run)
+    call = exchange.call(dry_run=options.dry_run, manager=exchange.manager(options))
     call.resource = replace(resource, strategy=FinalizeStrategy(resource.strategy))
     outcome = await exchange.parts.writer.update(call, change, check_uid=True)
     return exchange.parts.renderer.object(resource, exchange.accepted, exchange.request, outcome.obj, stored=outcome.stored)

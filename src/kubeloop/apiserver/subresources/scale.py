@@ -8,14 +8,19 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
+from kubeloop.apiserver.applying import is_apply, read_configuration, unconvertible
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.decoding import decode_object, media_type_of
+from kubeloop.apiserver.decoding import conform, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import check_name, metadata_of
 from kubeloop.apiserver.options import write_options
+from kubeloop.apiserver.ownership import scale_scope
+from kubeloop.apiserver.ownership.entries import InvalidEntries
+from kubeloop.apiserver.ownership.scaling import to_parent, to_scale
 from kubeloop.apiserver.patching import conform_patched, read_patch
 from kubeloop.apiserver.resource import Column, ScalePaths, ServedResource
 from kubeloop.apiserver.tables import human_duration
+from kubeloop.merge.fields import Path
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.meta.selectors import selector_from, selector_from_labels
@@ -35,13 +40,14 @@ async def get(exchange: Exchange) -> Answer:
 
 async def update(exchange: Exchange) -> Answer:
     options = write_options(exchange.request, "UpdateOptions")
+    owners = _ReplicaOwners(exchange, exchange.manager(options))
     media_type = media_type_of(exchange.request.header("Content-Type"))
     decoded = decode_object(await exchange.body(), media_type, exchange.resource, SCALE)
     exchange.accept_problems(decoded, options, SCALE.kind)
     check_name(metadata_of(decoded.obj), exchange.info.name)
 
     async def change(old: JSONObject) -> JSONObject:
-        return _scaled(exchange.resource, old, decoded.obj)
+        return owners.scaled(old, copy.deepcopy(decoded.obj))
 
     outcome = await exchange.parts.writer.update(
         exchange.call(dry_run=options.dry_run), change, check_uid=True, retry=_is_free(decoded.obj)
@@ -50,18 +56,98 @@ async def update(exchange: Exchange) -> Answer:
 
 
 async def patch(exchange: Exchange) -> Answer:
+    if is_apply(exchange.request):
+        return await _apply(exchange)
     sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), exchange.resource)
     options = write_options(exchange.request, "PatchOptions")
     schemas = exchange.parts.schemas
+    owners = _ReplicaOwners(exchange, exchange.manager(options))
 
     async def change(old: JSONObject) -> JSONObject:
         patched = sent.apply(scale_of(exchange.resource, old), schemas.kind(SCALE), schemas)
         wanted = conform_patched(patched, exchange.resource, SCALE).obj
         check_name(metadata_of(wanted), exchange.info.name)
-        return _scaled(exchange.resource, old, wanted)
+        return owners.scaled(old, wanted)
 
     outcome = await exchange.parts.writer.update(exchange.call(dry_run=options.dry_run), change, retry=True)
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
+
+
+async def _apply(exchange: Exchange) -> Answer:
+    configuration = await read_configuration(exchange)
+    options = configuration.options
+    owners = _ReplicaOwners(exchange, options.field_manager)
+
+    async def change(old: JSONObject) -> JSONObject:
+        config = configuration.read()
+        tree = owners.applied(old, config, force=options.force)
+        configuration.check_repeated()
+        wanted = conform(tree, SCALE, SCALE, exchange.resource, unconvertible(config, scale_scope())).obj
+        check_name(metadata_of(wanted), exchange.info.name)
+        return owners.carried_back(old, wanted)
+
+    outcome = await exchange.parts.writer.update(exchange.call(dry_run=options.dry_run), change, retry=True)
+    return _answer(exchange, scale_of(exchange.resource, outcome.obj))
+
+
+class _ReplicaOwners:
+    """Field management of a Scale, which has no managedFields of its own: they are those of the object that own its replicas."""
+
+    def __init__(self, exchange: Exchange, manager: str) -> None:
+        self._resource = exchange.resource
+        self._owners = exchange.parts.writer.owners
+        self._manager = manager
+        self._paths = _replica_paths(exchange)
+
+    def scaled(self, old: JSONObject, scale: JSONObject) -> JSONObject:
+        """The object after a write of its Scale, which may be changed."""
+        self._owners.updated(scale_scope(), self._live(old), scale, self._manager)
+        return self.carried_back(old, scale)
+
+    def applied(self, old: JSONObject, config: JSONObject, *, force: bool) -> JSONObject:
+        """The Scale after ``config`` was applied to it. Raises as ``Owners.applied``."""
+        return self._owners.applied(scale_scope(), self._live(old), config, self._manager, force=force)
+
+    def carried_back(self, old: JSONObject, scale: JSONObject) -> JSONObject:
+        """The object with the replicas and owners of its Scale."""
+        obj = _scaled(self._resource, old, scale)
+        try:
+            entries = to_parent(
+                old["metadata"].get("managedFields"),
+                metadata_of(scale).get("managedFields"),
+                self._paths,
+                self._resource.gvk.api_version,
+            )
+        except InvalidEntries:
+            return obj  # what cannot be read stays as it is
+        obj["metadata"].pop("managedFields", None)
+        if entries:
+            obj["metadata"]["managedFields"] = entries
+        return obj
+
+    def _live(self, old: JSONObject) -> JSONObject:
+        scale = scale_of(self._resource, old)
+        try:
+            entries = to_scale(old["metadata"].get("managedFields"), self._paths)
+        except InvalidEntries:
+            entries = []
+        if entries:
+            scale["metadata"]["managedFields"] = entries
+        return scale
+
+
+def _replica_paths(exchange: Exchange) -> dict[str, Path | None]:
+    """Where each version has its replicas."""
+    siblings = exchange.parts.registry.siblings(exchange.resource.gvr.group_resource)
+    return {one.gvk.api_version: _replica_path(one) for one in siblings}
+
+
+def _replica_path(resource: ServedResource) -> Path | None:
+    if not resource.custom:
+        return "f:spec", "f:replicas"
+    if resource.scale is None:
+        return None
+    return tuple(f"f:{name}" for name in resource.scale.spec_replicas.removeprefix(".").split("."))
 
 
 def scale_of(resource: ServedResource, obj: JSONObject) -> JSONObject:

@@ -1,0 +1,146 @@
+"""Server-side apply: PATCH with a configuration that says what its manager wants, and creates the object when there is none.
+
+Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go (applyPatcher); Kubernetes documentation "Server-Side Apply".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.decoding import conform
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
+from kubeloop.apiserver.options import WriteOptions, write_options
+from kubeloop.apiserver.ownership import Scope
+from kubeloop.apiserver.writing import Outcome
+from kubeloop.apiserver.yaml_body import parse_yaml, repeated_keys
+from kubeloop.meta.errors import ApiError, DecodeError
+from kubeloop.serving.request import Request
+
+JSONObject = dict[str, Any]
+
+#: JSON is YAML too. The same in CBOR is refused as an unknown media type, as by a server whose alpha features are off.
+MEDIA_TYPE = "application/apply-patch+yaml"
+
+
+def is_apply(request: Request) -> bool:
+    return request.header("Content-Type").partition(";")[0].strip().lower() == MEDIA_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The body of an apply, read when it is first needed: whether there is something to apply it to is found out before."""
+
+    data: bytes
+    options: WriteOptions
+    warnings: list[str]
+
+    def read(self) -> JSONObject:
+        """Raises BadRequest."""
+        try:
+            tree = parse_yaml(self.data)
+        except DecodeError as fault:
+            raise refusals.bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
+        if tree is None:
+            return {}
+        if not isinstance(tree, dict):
+            why = f"json: cannot unmarshal {_json_type(tree)} into Go value of type map[string]interface {{}}"
+            raise refusals.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+        return tree
+
+    def check_repeated(self) -> None:
+        """Keys that are there twice: an error (Strict), a warning (Warn), nothing (Ignore).
+
+        Raises:
+            BadRequest
+        """
+        if self.options.field_validation == "Ignore":
+            return
+        repeated = repeated_keys(self.data)
+        if not repeated:
+            return
+        shown = "\n".join(f"  line {line}: key {name} already set in map" for line, name in repeated)
+        why = f"error converting YAML to JSON: yaml: unmarshal errors:\n{shown}"
+        if self.options.field_validation == "Strict":
+            raise refusals.bad_request(f"error strict decoding YAML: {why}")
+        if why not in self.warnings:
+            self.warnings.append(why)
+
+
+async def read_configuration(exchange: Exchange) -> Configuration:
+    """Raises Invalid (options), RequestEntityTooLarge."""
+    data = await exchange.body()
+    return Configuration(data, write_options(exchange.request, "PatchOptions", apply=True), exchange.context.warnings)
+
+
+async def apply(exchange: Exchange, *, status: bool) -> Outcome:
+    """Apply to the resource itself, or through ``/status``, which creates nothing.
+
+    Raises:
+        BadRequest, Conflict, NotFound, Invalid; whatever admission raises.
+    """
+    configuration = await read_configuration(exchange)
+    resource, name, options = exchange.resource, exchange.info.name, configuration.options
+    owners = exchange.parts.writer.owners
+    scope = owners.scope(resource, exchange.info.subresource)
+
+    def merged(live: JSONObject) -> JSONObject:
+        config = configuration.read()
+        tree = owners.applied(scope, live, config, options.field_manager, force=options.force)
+        configuration.check_repeated()
+        exchange.context.sent = tree
+        return conform(tree, scope.gvk, scope.gvk, resource, unconvertible(config, scope)).obj
+
+    async def change(live: JSONObject) -> JSONObject:
+        obj = merged(live)
+        _check_place(obj, exchange)
+        return obj
+
+    def create() -> JSONObject:
+        obj = merged(scope.empty)
+        metadata = metadata_of(obj)
+        if uid := metadata.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise refusals.conflict(resource.gvr.group_resource, name, why)
+        metadata.pop("resourceVersion", None)
+        _check_place(obj, exchange)
+        return obj
+
+    call = exchange.call(dry_run=options.dry_run)
+    create_ = None if status else create
+    return await exchange.parts.writer.update(call, change, status=status, retry=True, create=create_, create_always=True)
+
+
+def unconvertible(config: JSONObject, scope: Scope) -> Callable[[str], ApiError]:
+    """For an object that fits the schema, but not the Go type."""
+    metadata = config.get("metadata") or {}
+    kind = f"{scope.gvk.group}/{scope.gvk.version}, Kind={scope.gvk.kind}"
+    named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
+
+    def refuse(why: str) -> ApiError:
+        text = f"failed to convert new object ({named}) to proper version: unable to convert unstructured object to {kind}: {why}"
+        return refusals.internal(text)
+
+    return refuse
+
+
+def _check_place(obj: JSONObject, exchange: Exchange) -> None:
+    """Raises BadRequest when the object is somewhere else than the path says."""
+    metadata = metadata_of(obj)
+    set_namespace(metadata, exchange.namespace)
+    check_name(metadata, exchange.info.name)
+
+
+def _json_type(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case _:
+            return "array"

@@ -1,0 +1,206 @@
+"""Keeps ``metadata.managedFields`` on every write, and merges what is applied.
+
+Source: k8s.io/apimachinery pkg/util/managedfields (the chain of managers); Kubernetes documentation "Server-Side Apply".
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.object_meta import timestamp
+from kubeloop.apiserver.ownership.capping import cap
+from kubeloop.apiserver.ownership.conflicts import apply_conflict
+from kubeloop.apiserver.ownership.entries import APPLY, UPDATE, InvalidEntries, Managed, decode, encode, identifier, is_reset
+from kubeloop.apiserver.ownership.last_applied import KUBECTL, allowed_conflicts, renew
+from kubeloop.apiserver.ownership.scopes import Scope, Scopes
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.merge.fields import ApplyConflict, FieldSet, TypeMismatch
+from kubeloop.merge.fields.checking import check
+from kubeloop.merge.fields.managing import VersionedSet, apply, update
+from kubeloop.timing import Clock
+
+_LOG = logging.getLogger(__name__)
+
+JSONObject = dict[str, Any]
+
+#: Who owns what was there before anybody applied, when nobody was known to.
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+#: Who writes right now, apart from what the same manager owned before. No manager can be named so: identifiers are JSON.
+_SELF: Final = "current-operation"
+
+#: What nobody owns: identity, and what the server keeps.
+_NOBODYS: Final = FieldSet.of(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+
+
+class Owners:
+    """Field management for all resources; keeps nothing of a request.
+
+    Guarantees
+        An object says in ``managedFields`` who set each field last, or applies it. Who changes nothing owns nothing new.
+        What an applier stops saying goes, unless others own it.
+
+    Not guaranteed
+        A record of writes that fit no schema: their owners are dropped, as upstream does.
+    """
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._scopes = Scopes(registry)
+        self._clock = clock
+
+    def scope(self, resource: ServedResource, subresource: str) -> Scope:
+        """Where a write to a resource or one of its subresources is recorded."""
+        return self._scopes.of(resource, subresource)
+
+    def updated(self, scope: Scope, live: JSONObject, new: JSONObject, manager: str) -> None:
+        """Set the managedFields of ``new``, which ``manager`` writes over ``live`` (``scope.empty`` for a creation). Never raises."""
+        metadata = new["metadata"]
+        given = metadata.pop("managedFields", None)
+        managed = _started(live, given, trust_request=not scope.subresource)
+        if not managed.fields and (live.get("metadata") or {}).get("uid"):
+            return  # nobody has been counted so far
+        try:
+            self._update(scope, _bare(live), new, managed, manager)
+        except TypeMismatch as fault:
+            _LOG.warning("managedFields of %s %s are given up: %s", scope.gvk.kind, metadata.get("name", ""), fault)
+            return
+        if managed.fields:
+            metadata["managedFields"] = encode(managed)
+
+    def applied(self, scope: Scope, live: JSONObject, config: JSONObject, manager: str, *, force: bool) -> JSONObject:
+        """What becomes of ``live`` (``scope.empty`` for a creation) when ``manager`` applies ``config``, managedFields included.
+
+        Not defaulted and not conformed; shares what does not change with ``live`` and ``config``.
+
+        Raises:
+            BadRequest, Conflict; InternalError for a configuration that does not fit the schema.
+        """
+        self._check(scope, config)
+        try:
+            managed = decode((live.get("metadata") or {}).get("managedFields"))
+        except InvalidEntries as fault:
+            raise refusals.internal(f"failed to decode managed fields: {fault}") from None
+        bare = _bare(live)
+        if not managed.fields:
+            self._update(scope, scope.empty, bare, managed, BEFORE_FIRST_APPLY)
+        merged = self._apply(scope, bare, config, managed, manager, force=force)
+        if manager == KUBECTL:
+            merged = renew(merged, config)
+        metadata = {**(merged.get("metadata") or {})}
+        entries = encode(managed)
+        if entries:
+            metadata["managedFields"] = entries
+        return {**merged, "metadata": metadata}
+
+    def _update(self, scope: Scope, live: JSONObject, new: JSONObject, managed: Managed, manager: str) -> None:
+        fields: dict[str, VersionedSet] = update(live, new, scope.api_version, managed.fields, _SELF, scope.versions, scope.filters)
+        mine = fields.pop(_SELF, None)
+        owned = FieldSet() if mine is None else mine.set - _NOBODYS
+        if owned:
+            me = identifier(manager, UPDATE, scope.api_version, scope.subresource)
+            before = fields.get(me)
+            fields[me] = VersionedSet(owned if before is None else owned | before.set, scope.api_version, False)
+            managed.times[me] = self._now()
+        managed.fields = fields
+        cap(managed)
+
+    def _apply(self, scope: Scope, live: JSONObject, config: JSONObject, managed: Managed, manager: str, *, force: bool) -> JSONObject:
+        me = identifier(manager, APPLY, scope.api_version, scope.subresource)
+
+        def run(force: bool) -> tuple[JSONObject | None, dict[str, VersionedSet]]:
+            return apply(live, config, scope.api_version, managed.fields, me, scope.versions, scope.filters, force=force)
+
+        try:
+            try:
+                new, fields = run(force)
+            except ApplyConflict as fault:
+                conflicts = list(fault.conflicts)
+                if manager == KUBECTL:
+                    allowed = allowed_conflicts(live, scope)
+                    conflicts = [one for one in conflicts if one.path not in allowed]
+                if conflicts:
+                    raise apply_conflict(conflicts) from None
+                new, fields = run(True)
+        except TypeMismatch as fault:
+            raise refusals.internal(str(fault)) from None
+        mine = fields.get(me)
+        if mine is not None:
+            owned = mine.set - _NOBODYS
+            if owned:
+                fields[me] = mine._replace(set=owned)
+            else:
+                del fields[me]
+        managed.fields = fields
+        if new is None:
+            return live  # whoever joins without a change is not given a time, as upstream
+        managed.times[me] = self._now()
+        return new
+
+    @staticmethod
+    def _check(scope: Scope, config: JSONObject) -> None:
+        group, _, version = str(config.get("apiVersion") or "").rpartition("/")
+        kind = str(config.get("kind") or "")
+        if (group, version, kind) != tuple(scope.gvk):
+            raise refusals.bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+        metadata = config.get("metadata")
+        if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+            raise refusals.bad_request("metadata.managedFields must be nil")
+        try:
+            check(config, scope.versions.type_of(scope.api_version))
+        except TypeMismatch as fault:
+            raise refusals.internal(f"failed to create typed patch object ({_named(config, scope)}): {fault}") from None
+
+    def _now(self) -> str:
+        return timestamp(self._clock.wall())
+
+
+def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
+    """Who owns what before the write: as the request says, if it may and can be read, else as stored."""
+    if trust_request:
+        if is_reset(given):
+            return Managed()
+        if given:
+            try:
+                return decode(given)
+            except InvalidEntries:
+                pass  # clients that do not know what they send do no harm
+    try:
+        return decode((live.get("metadata") or {}).get("managedFields"))
+    except InvalidEntries:
+        return Managed()
+
+
+def _bare(obj: JSONObject) -> JSONObject:
+    """Without managedFields, which are no fields of their own."""
+    metadata = obj.get("metadata")
+    if not metadata or "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def _named(obj: JSONObject, scope: Scope) -> str:
+    """As upstream names an object in such texts: namespace, name and kind."""
+    metadata = obj.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    gvk = scope.gvk
+    return f"{known.get('namespace') or ''}/{known.get('name') or ''}; {gvk.group}/{gvk.version}, Kind={gvk.kind}"

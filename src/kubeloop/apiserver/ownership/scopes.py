@@ -1,0 +1,135 @@
+"""What the fields of one path's bodies are: their types in each version, and which of them a write through that path does not reach."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kubeloop.apiserver.objects import converted
+from kubeloop.apiserver.ownership.reset_fields import reset_fields
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, builtin_types, custom_type
+from kubeloop.merge.fields.filters import Filter, excluding
+from kubeloop.merge.fields.managing import Versions
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.schema import strict
+
+JSONObject = dict[str, Any]
+
+SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One path of one version of a resource.
+
+    ``filters``, by API version, keep to the fields within reach. ``empty`` is what an object is before it is created (never change it):
+    what Go writes of an empty struct, whose fields nobody who creates adds.
+    """
+
+    gvk: GroupVersionKind
+    subresource: str
+    versions: Versions
+    filters: Mapping[str, Filter]
+    empty: JSONObject
+
+    @property
+    def api_version(self) -> str:
+        return self.gvk.api_version
+
+
+class Scopes:
+    """Makes each scope once, and anew when the definition of a custom resource changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: dict[tuple[GroupVersionKind, str], tuple[ServedResource, Scope]] = {}
+
+    def of(self, resource: ServedResource, subresource: str) -> Scope:
+        key = resource.gvk, subresource
+        found = self._known.get(key)
+        if found is None or found[0].schema is not resource.schema:
+            found = self._known[key] = resource, self._make(resource, subresource)
+        return found[1]
+
+    def _make(self, resource: ServedResource, subresource: str) -> Scope:
+        # The same objects in all versions, also those of another group (Events).
+        served = [one for one in self._registry if one.storage_prefix == resource.storage_prefix and one.kind == resource.kind]
+        versions = {one.gvk.api_version: one for one in served} | {resource.gvk.api_version: resource}
+        filters: dict[str, Filter] = {}
+        if paths := reset_fields(resource, subresource):
+            keep = excluding(FieldSet.of(*(tuple(f"f:{name}" for name in path) for path in paths)))
+            # Upstream knows them in all versions of a built-in kind, and only in the request's version of a custom one.
+            filters = dict.fromkeys((resource.gvk.api_version,) if resource.custom else versions, keep)
+        return Scope(resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom))
+
+
+class _Resources:
+    """The versions of a resource that are served."""
+
+    def __init__(self, versions: Mapping[str, ServedResource]) -> None:
+        self._versions = versions
+        self._types: dict[str, FieldType] = {}
+
+    def type_of(self, api_version: str) -> FieldType:
+        found = self._types.get(api_version)
+        if found is None:
+            found = self._types[api_version] = _type_of(self._served(api_version))
+        return found
+
+    def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        at = str(obj.get("apiVersion") or "")
+        target = self._served(api_version)
+        if at in ("", api_version):
+            return obj
+        # Converters may touch what they are given.
+        moved = converted(self._served(at), copy.deepcopy(obj), target.gvk)
+        if not target.custom:
+            target.strategy.default(moved)
+        return moved
+
+    def _served(self, api_version: str) -> ServedResource:
+        found = self._versions.get(api_version)
+        if found is None:
+            raise MissingVersion(api_version)
+        return found
+
+
+def _type_of(resource: ServedResource) -> FieldType:
+    return custom_type(resource.schema) if resource.custom else _builtin(resource.gvk)
+
+
+def _builtin(gvk: GroupVersionKind) -> FieldType:
+    found = builtin_types().of_kind(gvk)
+    if found is None:
+        raise LookupError(f"there is no schema for {gvk}")
+    return found
+
+
+class _Scales:
+    """Scale has one version, and is stored nowhere."""
+
+    def type_of(self, api_version: str) -> FieldType:
+        if api_version != SCALE.api_version:
+            raise MissingVersion(api_version)
+        return _builtin(SCALE)
+
+    def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        if api_version != SCALE.api_version:
+            raise MissingVersion(api_version)
+        return obj
+
+
+@cache
+def scale_scope() -> Scope:
+    """Of ``/scale``, whatever it is the scale of."""
+    return Scope(SCALE, "scale", _Scales(), {}, _empty(SCALE, custom=False))
+
+
+def _empty(gvk: GroupVersionKind, *, custom: bool) -> JSONObject:
+    bare = {"apiVersion": gvk.api_version, "kind": gvk.kind}
+    return bare if custom else strict.conform(bare, gvk).obj
