@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin import facts
+from kubeloop.apiserver.builtin.aggregation import APIServiceStrategy
 from kubeloop.apiserver.builtin.apps.daemon_set import DaemonSetStrategy
 from kubeloop.apiserver.builtin.apps.deployment import DeploymentStrategy, ReplicaSetStrategy
 from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrategy, StatefulSetStrategy
@@ -14,6 +15,7 @@ from kubeloop.apiserver.builtin.disruption_budgets import DisruptionBudgetStrate
 from kubeloop.apiserver.builtin.endpoint_slices import EndpointSliceStrategy
 from kubeloop.apiserver.builtin.endpoints import EndpointsStrategy
 from kubeloop.apiserver.builtin.events import EventStrategy
+from kubeloop.apiserver.builtin.flow_control import FlowSchemaStrategy
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.leases import LeaseStrategy
 from kubeloop.apiserver.builtin.limit_ranges import LimitRangeStrategy
@@ -21,13 +23,19 @@ from kubeloop.apiserver.builtin.namespaces import NamespaceStrategy
 from kubeloop.apiserver.builtin.networking.ingress import IngressStrategy
 from kubeloop.apiserver.builtin.networking.ingress_class import IngressClassStrategy
 from kubeloop.apiserver.builtin.networking.network_policy import NetworkPolicyStrategy
+from kubeloop.apiserver.builtin.networking.service_cidr import IPAddressStrategy, ServiceCIDRStrategy
 from kubeloop.apiserver.builtin.nodes import NodeStrategy
 from kubeloop.apiserver.builtin.plain import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
 from kubeloop.apiserver.builtin.priority_classes import PriorityClassStrategy
+from kubeloop.apiserver.builtin.priority_levels import PriorityLevelStrategy
 from kubeloop.apiserver.builtin.quotas import QuotaStrategy
+from kubeloop.apiserver.builtin.replication import PodTemplateStrategy, ReplicationControllerStrategy
 from kubeloop.apiserver.builtin.roles import RoleBindingStrategy, RoleStrategy
+from kubeloop.apiserver.builtin.runtime_classes import RuntimeClassStrategy
 from kubeloop.apiserver.builtin.services.strategy import ServiceStrategy
+from kubeloop.apiserver.builtin.storage.attachments import VolumeAttachmentStrategy, VolumeAttributesClassStrategy
+from kubeloop.apiserver.builtin.storage.csi import CSIDriverStrategy, CSINodeStrategy, CSIStorageCapacityStrategy
 from kubeloop.apiserver.builtin.storage.storage_class import StorageClassStrategy
 from kubeloop.apiserver.builtin.storage.volume import VolumeStrategy
 from kubeloop.apiserver.strategy import Strategy
@@ -72,6 +80,19 @@ _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("rbac.authorization.k8s.io", "roles"): RoleStrategy,
     GroupResource("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy,
     GroupResource("storage.k8s.io", "storageclasses"): StorageClassStrategy,
+    GroupResource("", "podtemplates"): PodTemplateStrategy,
+    GroupResource("", "replicationcontrollers"): ReplicationControllerStrategy,
+    GroupResource("apiregistration.k8s.io", "apiservices"): APIServiceStrategy,
+    GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"): FlowSchemaStrategy,
+    GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): PriorityLevelStrategy,
+    GroupResource("networking.k8s.io", "ipaddresses"): IPAddressStrategy,
+    GroupResource("networking.k8s.io", "servicecidrs"): ServiceCIDRStrategy,
+    GroupResource("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
+    GroupResource("storage.k8s.io", "csidrivers"): CSIDriverStrategy,
+    GroupResource("storage.k8s.io", "csinodes"): CSINodeStrategy,
+    GroupResource("storage.k8s.io", "csistoragecapacities"): CSIStorageCapacityStrategy,
+    GroupResource("storage.k8s.io", "volumeattachments"): VolumeAttachmentStrategy,
+    GroupResource("storage.k8s.io", "volumeattributesclasses"): VolumeAttributesClassStrategy,
 }
 
 

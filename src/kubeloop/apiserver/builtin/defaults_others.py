@@ -103,6 +103,16 @@ def _service_reference(reference: JSONObject) -> None:
     reference.setdefault("port", 443)
 
 
+def _not_zero(**values: int) -> Rule:
+    """For numbers that are always there, zero when nobody said one."""
+
+    def rule(obj: JSONObject) -> None:
+        for name, value in values.items():
+            obj[name] = obj.get(name) or value
+
+    return rule
+
+
 OTHERS: dict[str, Rule] = {
     "autoscaling/v1/HorizontalPodAutoscaler": lambda found: found["spec"].setdefault("minReplicas", 1),
     "autoscaling/v2/HorizontalPodAutoscaler": _autoscaler,
@@ -122,10 +132,10 @@ OTHERS: dict[str, Rule] = {
     "v1.MutatingAdmissionPolicySpec": missing(failurePolicy="Fail"),
     "v1.ServiceReference": _service_reference,
     "discovery.k8s.io/v1/EndpointSlice": lambda found: _slice_ports(found.get("ports") or []),
-    "v1.FlowSchemaSpec": missing(matchingPrecedence=1000),
+    "v1.FlowSchemaSpec": _not_zero(matchingPrecedence=1000),
     "v1.ExemptPriorityLevelConfiguration": missing(nominalConcurrencyShares=0, lendablePercent=0),
     "v1.LimitedPriorityLevelConfiguration": missing(nominalConcurrencyShares=30, lendablePercent=0),
-    "v1.QueuingConfiguration": missing(handSize=8, queues=64, queueLengthLimit=50),
+    "v1.QueuingConfiguration": _not_zero(handSize=8, queues=64, queueLengthLimit=50),
     "scheduling.k8s.io/v1/PriorityClass": missing(preemptionPolicy="PreemptLowerPriority"),
     "v1.ExactDeviceRequest": _device_request,
     "v1.DeviceSubRequest": _device_request,

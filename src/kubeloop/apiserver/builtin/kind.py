@@ -23,6 +23,9 @@ class BuiltinStrategy(Strategy):
         Validation of the spec: kinds without a strategy of their own accept whatever their types allow.
     """
 
+    #: Whether a write to ``/status`` leaves labels, annotations, finalizers and owners as they are (ResetObjectMetaForStatus).
+    status_keeps_metadata = False
+
     def __init__(self, kind: GroupKind) -> None:
         self.kind = kind
 
@@ -43,6 +46,16 @@ class BuiltinStrategy(Strategy):
     def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
         if self.has_status:
             self._set_status(obj, copy.deepcopy(old.get("status")))
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        if not self.status_keeps_metadata:
+            return
+        metadata, before = obj["metadata"], old["metadata"]
+        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+            metadata.pop(name, None)
+            if name in before:
+                metadata[name] = copy.deepcopy(before[name])
 
     @staticmethod
     def _set_status(obj: JSONObject, status: Any) -> None:

@@ -54,10 +54,11 @@ def local_api_services(served: Iterable[tuple[str, str]], now: str) -> Iterator[
                 "groupPriorityMinimum": priority,
                 "versionPriority": _VERSION_PRIORITY.get((group, version), 15),
             },
-            "status": {"conditions": [_available(now)]},
+            "status": {"conditions": [available(now)]},
         }
 
 
-def _available(now: str) -> JSONObject:
+def available(now: str) -> JSONObject:
+    """The condition of an API that the server serves by itself. ``now``: RFC 3339."""
     message = "Local APIServices are always available"
     return {"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local", "message": message}

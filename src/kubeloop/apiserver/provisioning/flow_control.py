@@ -5,7 +5,8 @@ Source: k8s.io/api flowcontrol bootstrap (k8s.io/apiserver pkg/apis/flowcontrol/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -15,17 +16,31 @@ JSONObject = dict[str, Any]
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 
+#: What the server itself relies on: nobody may change the spec of these.
+_MANDATORY = ("catch-all", "exempt")
+
 _ANNOTATIONS = {"apf.kubernetes.io/autoupdate-spec": "true"}
 
 
 def default_flow_control(now: str) -> Iterator[tuple[str, JSONObject]]:
     """Each with its resource; new trees at every call. ``now``: RFC 3339."""
-    told = msgspec.json.decode((resources.files("kubeloop.apiserver.provisioning") / "flow_control.json").read_bytes())
+    told = _told()
     for row in told["prioritylevelconfigurations"]:
         yield "prioritylevelconfigurations", {"metadata": _metadata(row), "spec": row["spec"], "status": {}}
     for row in told["flowschemas"]:
         level = row["spec"]["priorityLevelConfiguration"]["name"]
         yield "flowschemas", {"metadata": _metadata(row), "spec": row["spec"], "status": {"conditions": [_found(level, now)]}}
+
+
+@cache
+def mandatory(resource: str) -> Mapping[str, JSONObject]:
+    """Specs by name; shared, do not change them."""
+    return {row["name"]: row["spec"] for row in _told()[resource] if row["name"] in _MANDATORY}
+
+
+def _told() -> dict[str, list[JSONObject]]:
+    data = (resources.files("kubeloop.apiserver.provisioning") / "flow_control.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, list[dict[str, Any]]])
 
 
 def _metadata(row: JSONObject) -> JSONObject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kubeloop.apiserver.builtin.pods.options import JSONObject, all_containers
 from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
@@ -68,6 +68,21 @@ def node_term_warnings(path: str, term: JSONObject) -> Iterator[str]:
     for at, expression in enumerate(term.get("matchExpressions") or ()):
         if (key := expression.get("key", "")) in _NODE_LABELS:
             yield f"{path}.matchExpressions[{at}].key: {key} is {_NODE_LABELS[key]}"
+
+
+def selector_warnings(path: str, selector: JSONObject) -> Iterator[str]:
+    """Of a label selector that selects nodes."""
+    yield from node_term_warnings(path, selector)
+    for key in selector.get("matchLabels") or {}:
+        if key in _NODE_LABELS:
+            yield f"{path}.matchLabels.{key}: {_NODE_LABELS[key]}"
+
+
+def node_label_warnings(path: str, keys: Iterable[str]) -> Iterator[str]:
+    """Of a map of labels that nodes must have; all are told at the map itself."""
+    for key in keys:
+        if key in _NODE_LABELS:
+            yield f"{path}: {_NODE_LABELS[key]}"
 
 
 def _annotations(path: str, annotations: dict[str, str]) -> Iterator[str]:

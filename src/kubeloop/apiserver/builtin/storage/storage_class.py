@@ -28,13 +28,8 @@ class StorageClassStrategy(BuiltinStrategy):
 
 
 def _class(obj: JSONObject) -> Errors:
-    provisioner = obj.get("provisioner", "")
-    if not provisioner:
-        yield required("provisioner")
-    else:
-        lower = provisioner.lower()
-        yield from each("provisioner", lower, qualified_name(lower))
-    yield from _parameters(obj.get("parameters") or {})
+    yield from provisioner("provisioner", obj.get("provisioner", ""))
+    yield from parameters(obj.get("parameters") or {})
     if obj.get("reclaimPolicy"):
         yield from one_of("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain"))
     if obj.get("volumeBindingMode") is None:
@@ -44,13 +39,22 @@ def _class(obj: JSONObject) -> Errors:
     yield from _topologies(obj.get("allowedTopologies") or [])
 
 
-def _parameters(parameters: dict[str, str]) -> Errors:
-    if len(parameters) > _PARAMETERS:
+def provisioner(path: str, name: str) -> Errors:
+    """The name of whoever makes volumes of a class, told in lower case."""
+    if not name:
+        yield required(path)
+    else:
+        lower = name.lower()
+        yield from each(path, lower, qualified_name(lower))
+
+
+def parameters(found: dict[str, str]) -> Errors:
+    if len(found) > _PARAMETERS:
         yield too_long("parameters", _PARAMETERS)
         return
-    if "" in parameters:
+    if "" in found:
         yield invalid("parameters", "", "field can not be empty.")
-    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _PARAMETERS_SIZE:
+    if sum(len(key.encode()) + len(value.encode()) for key, value in found.items()) > _PARAMETERS_SIZE:
         yield too_long("parameters", _PARAMETERS_SIZE)
 
 

@@ -95,6 +95,28 @@ def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
     yield from _attributes_class(spec)
 
 
+def inline_volume(path: str, spec: JSONObject) -> Errors:
+    """The spec of a volume that is told in full where it is attached, instead of by name."""
+    context = "in the context of inline volumes"
+    for name in ("claimRef", "capacity"):
+        if spec.get(name):
+            yield forbidden(f"{path}.{name}", f"may not be specified {context}")
+    if spec.get("csi") is None:
+        yield required(f"{path}.csi", f"has to be specified {context}")
+    if not spec.get("accessModes"):
+        yield required(f"{path}.accessModes")
+    yield from access_modes(f"{path}.accessModes", spec.get("accessModes") or [])
+    if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
+        yield forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}")
+    if spec.get("nodeAffinity") is not None:
+        yield forbidden(f"{path}.nodeAffinity", f"may not be specified {context}")
+    yield from volume_source(path, spec, "")
+    if spec.get("storageClassName"):
+        yield forbidden(f"{path}.storageClassName", f"may not be specified {context}")
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        yield forbidden(f"{path}.volumeMode", f"may not specify volumeMode other than Filesystem {context}")
+
+
 def _attributes_class(spec: JSONObject) -> Errors:
     name = spec.get("volumeAttributesClassName")
     if name is None:

@@ -1,0 +1,179 @@
+"""FlowSchemas: which requests belong to which priority level. Source: pkg/apis/flowcontrol/validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.provisioning.flow_control import mandatory
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import each, subdomain_field, unsupported
+from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_LARGEST_PRECEDENCE = 10_000
+_METHODS = ("ByNamespace", "ByUser")
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+#: Of each kind of subject, the field that describes it.
+_SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
+
+
+class FlowSchemaStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("create",)
+    metadata_checks_on_status = ()
+    status_keeps_metadata = True
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        name, spec = obj["metadata"].get("name", ""), obj["spec"]
+        found = list(_spec(name, spec))
+        fixed = mandatory("flowschemas").get(name)
+        if fixed is not None and spec != fixed:
+            found.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
+        return [*found, *conditions_of(obj)]
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return self.validate_create(context, obj)
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(conditions_of(obj))
+
+
+def conditions_of(obj: JSONObject) -> Errors:
+    """Types of conditions are given, and differ."""
+    known: set[str] = set()
+    for at, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
+        kind = condition.get("type", "")
+        if kind in known:
+            yield duplicate(f"status.conditions[{at}].type", kind)
+        known.add(kind)
+        if not kind:
+            yield required(f"status.conditions[{at}].type")
+
+
+def _spec(name: str, spec: JSONObject) -> Errors:
+    precedence, method = spec.get("matchingPrecedence", 0), spec.get("distinguisherMethod")
+    if precedence <= 0:
+        yield invalid("spec.matchingPrecedence", precedence, "must be a positive value")
+    if precedence > _LARGEST_PRECEDENCE:
+        yield invalid("spec.matchingPrecedence", precedence, f"must not be greater than {_LARGEST_PRECEDENCE}")
+    if precedence == 1 and name != "exempt":
+        yield invalid("spec.matchingPrecedence", precedence, "only the schema named 'exempt' may have matchingPrecedence 1")
+    if method is not None and method.get("type", "") not in _METHODS:
+        yield unsupported("spec.distinguisherMethod.type", {"Type": method.get("type", "")}, _METHODS)
+    level = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
+    if level:
+        yield from each("spec.priorityLevelConfiguration.name", level, dns1123_subdomain(level))
+    else:
+        yield required("spec.priorityLevelConfiguration.name", "must reference a priority level")
+    for at, rule in enumerate(spec.get("rules") or ()):
+        yield from _rule(f"spec.rules[{at}]", rule)
+
+
+def _rule(path: str, rule: JSONObject) -> Errors:
+    subjects, of_resources, of_paths = (rule.get(name) or [] for name in ("subjects", "resourceRules", "nonResourceRules"))
+    for at, subject in enumerate(subjects):
+        yield from _subject(f"{path}.subjects[{at}]", subject)
+    if not subjects:
+        yield required(f"{path}.subjects", "subjects must contain at least one value")
+    if not of_resources and not of_paths:
+        yield required(path, "at least one of resourceRules and nonResourceRules has to be non-empty")
+    for at, one in enumerate(of_resources):
+        yield from _resources(f"{path}.resourceRules[{at}]", one)
+    for at, one in enumerate(of_paths):
+        yield from _paths(f"{path}.nonResourceRules[{at}]", one)
+
+
+def _subject(path: str, subject: JSONObject) -> Errors:
+    kind = subject.get("kind", "")
+    if kind not in _SUBJECTS:
+        yield unsupported(f"{path}.kind", kind, _SUBJECTS)
+        return
+    own = _SUBJECTS[kind]
+    described = subject.get(own)
+    if described is None:
+        yield required(f"{path}.{own}", f"{own} is required when subject kind is '{kind}'")
+    else:
+        yield from _described(f"{path}.{own}", kind, described)
+    for other_kind, other in (("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")):
+        if other != own and subject.get(other) is not None:
+            yield forbidden(f"{path}.{other}", f"{other} is forbidden when subject kind is not '{other_kind}'")
+
+
+def _described(path: str, kind: str, described: JSONObject) -> Errors:
+    name, namespace = described.get("name", ""), described.get("namespace", "")
+    if not name:
+        yield required(f"{path}.name")
+    if kind != "ServiceAccount":
+        return
+    if name and name != "*":
+        yield from subdomain_field(f"{path}.name", name)
+    if namespace:
+        yield from each(f"{path}.namespace", namespace, dns1123_label(namespace))
+    else:
+        yield required(f"{path}.namespace", "must specify namespace for service account")
+
+
+def _alone(path: str, values: list[str], others: str) -> Errors:
+    if "*" in values and len(values) > 1:
+        yield invalid(path, values, f"if '*' is present, must not specify other {others}")
+
+
+def _verbs(path: str, verbs: list[str]) -> Errors:
+    if not verbs:
+        yield required(path, "verbs must contain at least one value")
+    elif "*" in verbs:
+        yield from _alone(path, verbs, "verbs")
+    elif not set(verbs) <= set(_VERBS):
+        yield unsupported(path, verbs, _VERBS)
+
+
+def _paths(path: str, rule: JSONObject) -> Errors:
+    yield from _verbs(f"{path}.verbs", rule.get("verbs") or [])
+    urls = rule.get("nonResourceURLs") or []
+    if not urls:
+        yield required(f"{path}.nonResourceURLs", "nonResourceURLs must contain at least one value")
+    elif "*" in urls:
+        yield from _alone(f"{path}.nonResourceURLs", urls, "non-resource URLs")
+    else:
+        for at, url in enumerate(urls):
+            if fault := _url_fault(url):
+                yield invalid(f"{path}.nonResourceURLs[{at}]", url, fault)
+
+
+def _url_fault(url: str) -> str:
+    if not url:
+        return "must not be empty"
+    if url == "/":
+        return ""
+    if not url.startswith("/"):
+        return "must start with slash"
+    if " " in url:
+        return "must not contain white-space"
+    if "//" in url:
+        return "must not contain double slash"
+    return "" if re.fullmatch(r"[^*]*(/\*)?", url) else "wildcard can only do suffix matching"
+
+
+def _resources(path: str, rule: JSONObject) -> Errors:
+    yield from _verbs(f"{path}.verbs", rule.get("verbs") or [])
+    for name, one, others in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
+        values = rule.get(name) or []
+        if not values:
+            yield required(f"{path}.{name}", f"resource rules must supply at least one {one}")
+        else:
+            yield from _alone(f"{path}.{name}", values, others)
+    namespaces = rule.get("namespaces") or []
+    if not namespaces and not rule.get("clusterScope"):
+        yield required(f"{path}.namespaces", "resource rules that are not cluster scoped must supply at least one namespace")
+    elif "*" in namespaces:
+        yield from _alone(f"{path}.namespaces", namespaces, "namespaces")
+    else:
+        intro = "each member of this list must be '*' or a DNS-1123 label; "
+        for at, namespace in enumerate(namespaces):
+            for message in dns1123_label(namespace):
+                yield invalid(f"{path}.namespaces[{at}]", namespace, intro + message)
