@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubeloop.schema.defaulting import apply_defaults
 from kubeloop.schema.list_types import check_lists
 from kubeloop.schema.pruning import drop_nulls, prune
-from kubeloop.schema.structural import has_rules, parse
+from kubeloop.schema.structural import parse
 from kubeloop.schema.validation import same, validate
 
 STRING: dict[str, Any] = {"type": "string"}
@@ -120,12 +120,6 @@ def test_items_of_a_map_without_their_key_are_the_same() -> None:
 )
 def test_equality(one: Any, other: Any, equal: bool) -> None:
     assert same(one, other) is equal
-
-
-def test_parts_with_cel_rules_are_found_at_any_depth() -> None:
-    rule = {"x-kubernetes-validations": [{"rule": "true"}]}
-    schema = {**fields(spec=fields(a={"type": "array", "items": {**STRING, **rule}}, m={"additionalProperties": rule})), **rule}
-    assert has_rules(schema) == ["self", "spec.a[]", "spec.m[*]"]
 
 
 TREES: st.SearchStrategy[Any] = st.recursive(

@@ -99,7 +99,11 @@ def _show(value: Any) -> str:
         return go_number(value)
     if isinstance(value, bool | int):
         return json.dumps(value)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(value, str):
+        return text
+    # Go's json.Marshal makes its output safe to stand in HTML.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def required(field: str, detail: str = "") -> FieldError:

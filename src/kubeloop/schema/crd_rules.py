@@ -14,6 +14,7 @@ from typing import Any, Final
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.schema import formats
 from kubeloop.schema.embedded import check_metadata
+from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.internal_form import go_field, internal_form
 from kubeloop.schema.pruning import prune_value
 from kubeloop.schema.structural import as_resource, parse
@@ -235,7 +236,7 @@ def _set_and_map_items(schema: JSONObject, path: str) -> Iterator[FieldError]:
 
 
 def _rules(schema: JSONObject, path: str) -> Iterator[FieldError]:
-    """The form of CEL rules; their expressions are not compiled."""
+    """The form of CEL rules; their expressions are checked by the server, with what it knows of their costs."""
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
         at = f"{path}.x-kubernetes-validations[{index}]"
         text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
@@ -258,6 +259,16 @@ def _rules(schema: JSONObject, path: str) -> Iterator[FieldError]:
             yield invalid(f"{at}.fieldPath", field_path, "must be non-empty if specified")
         if re.search(r"[\n\r]", field_path):
             yield invalid(f"{at}.fieldPath", field_path, "must not contain line breaks")
+        if field_path and not _leads_somewhere(schema, field_path):
+            yield invalid(f"{at}.fieldPath", field_path, "must be a valid path")
+
+
+def _leads_somewhere(schema: JSONObject, field_path: str) -> bool:
+    try:
+        normalise(field_path, parse(schema))
+    except FieldPathError:
+        return False
+    return True
 
 
 class _Defaults:

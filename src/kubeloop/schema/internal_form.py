@@ -71,6 +71,11 @@ def internal_form(schema: JSONObject) -> JSONObject:
     return {go: _value(wire, schema[wire]) if schema.get(wire) is not None else absent for go, wire, absent in _FIELDS}
 
 
+def rule_form(rule: JSONObject) -> JSONObject:
+    """The same of one CEL rule."""
+    return {go: rule.get(name, absent) for go, name, absent in _RULE}
+
+
 def go_field(wire: str) -> str:
     """Go's name of a field of a schema; the name itself for one it does not have."""
     return next((go for go, name, _ in _FIELDS if name == wire), wire)
@@ -91,6 +96,6 @@ def _value(wire: str, value: Any) -> Any:
         case "externalDocs":
             return {"Description": value.get("description") or "", "URL": value.get("url") or ""}
         case "x-kubernetes-validations":
-            return [{go: rule.get(name, absent) for go, name, absent in _RULE} for rule in value]
+            return [rule_form(rule) for rule in value]
         case _:
             return value

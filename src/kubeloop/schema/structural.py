@@ -81,24 +81,6 @@ def as_resource(schema: TypeSchema) -> TypeSchema:
     return schema if schema.embedded_resource else msgspec.structs.replace(schema, embedded_resource=True)
 
 
-def has_rules(schema: JSONObject) -> list[str]:
-    """Paths (``spec.replicas``) of all parts of a schema that carry CEL rules (``x-kubernetes-validations``)."""
-    found: list[str] = []
-    _collect_rules(schema, "", found)
-    return found
-
-
-def _collect_rules(schema: Any, path: str, found: list[str]) -> None:
-    if not isinstance(schema, dict):
-        return
-    if schema.get("x-kubernetes-validations"):
-        found.append(path or "self")
-    for name, below in (schema.get("properties") or {}).items():
-        _collect_rules(below, f"{path}.{name}" if path else name, found)
-    _collect_rules(schema.get("items"), f"{path}[]", found)
-    _collect_rules(schema.get("additionalProperties"), f"{path}[*]", found)
-
-
 def default_of(schema: TypeSchema | None) -> Any:
     """A default that is not null, or UNSET: to these rules a null default is none."""
     if schema is None or schema.default is None:

@@ -109,11 +109,12 @@ def test_nothing_is_created_while_the_definition_is_being_deleted() -> None:
     )
 
 
-def test_a_write_of_an_object_with_cel_rules_warns_that_they_are_not_checked() -> None:
+def test_a_cel_rule_that_does_not_hold_refuses_the_object() -> None:
     ruled = strategy(fields(spec={**fields(n={"type": "integer"}), "x-kubernetes-validations": [{"rule": "self.n > 1"}]}))
-    context = RequestContext()
-    assert ruled.validate_create(context, obj(spec={"n": 0})) == []
-    assert context.warnings == ["this server does not evaluate x-kubernetes-validations yet; rules not checked at: spec"]
+    assert ruled.validate_create(RequestContext(), obj(spec={"n": 2})) == []
+    assert [str(fault) for fault in ruled.validate_create(RequestContext(), obj(spec={"n": 0}))] == [
+        "spec: Invalid value: failed rule: self.n > 1"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -102,19 +102,16 @@ def test_deletion_begins_with_a_finalizer_and_a_condition() -> None:
     assert is_true(crd, "Terminating")
 
 
-def test_a_conversion_webhook_is_refused_with_the_way_out() -> None:
+def test_a_conversion_webhook_is_accepted() -> None:
     crd = definition()
     client = {"url": "https://example.com/convert"}
     crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
-    (fault,) = DefinitionStrategy(FakeClock()).validate_create(RequestContext(), crd)
-    assert str(fault).startswith("spec.conversion.strategy: Forbidden: this server does not call conversion webhooks")
+    assert DefinitionStrategy(FakeClock()).validate_create(RequestContext(), crd) == []
 
 
-def test_cel_rules_are_stored_with_a_warning_that_they_are_not_evaluated() -> None:
+def test_a_cel_rule_that_names_no_field_is_refused() -> None:
     crd = definition()
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": "self.a > 1"}]
-    strategy = DefinitionStrategy(FakeClock())
-    assert strategy.validate_create(RequestContext(), crd) == []
-    assert strategy.warnings(RequestContext(), crd) == [
-        "spec.versions[v1]: x-kubernetes-validations are stored but not evaluated by this server yet"
-    ]
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": "self.nowhere > 1"}]
+    (fault,) = DefinitionStrategy(FakeClock()).validate_create(RequestContext(), crd)
+    assert fault.field.endswith("openAPIV3Schema.x-kubernetes-validations[0].rule")
+    assert "undefined field 'nowhere'" in fault.detail

@@ -1,6 +1,6 @@
 """How objects of a custom resource are pruned, defaulted and validated: by the structural schema of their version.
 
-CEL rules (``x-kubernetes-validations``) are not evaluated yet; each write of an object whose schema has some says so in a Warning.
+CEL rules (``x-kubernetes-validations``) are evaluated last, when the schema itself found nothing that they could stumble over.
 Source: apiextensions-apiserver registry/customresource.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Final
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.crd import paths
 from kubeloop.apiserver.crd.definition import JSONObject, has_status_subresource, scale_subresource, schema_of
+from kubeloop.apiserver.crd.rules import Rules
 from kubeloop.apiserver.resource import ScalePaths
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError, invalid
@@ -24,7 +25,7 @@ from kubeloop.schema.defaulting import apply_defaults
 from kubeloop.schema.embedded import check_metadata, coerce_metadata
 from kubeloop.schema.list_types import check_lists
 from kubeloop.schema.pruning import drop_nulls, prune
-from kubeloop.schema.structural import has_rules, parse
+from kubeloop.schema.structural import parse
 from kubeloop.schema.validation import validate
 
 _MOST_REPLICAS: Final = 2**31 - 1
@@ -48,7 +49,7 @@ class CustomStrategy(Strategy):
         self.schema: TypeSchema = parse(source)
         self.has_status = has_status_subresource(version)
         self.scale = _scale(version)
-        self.rules = has_rules(source or {})
+        self.rules = Rules(self.schema)
         self._selectable = {field["jsonPath"].removeprefix("."): field["jsonPath"] for field in version.get("selectableFields") or []}
         self.field_labels = tuple(self._selectable)
         self._status_schema = self.schema.properties.get("status")
@@ -73,19 +74,19 @@ class CustomStrategy(Strategy):
         super().prepare_create(context, obj)
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        self._warn_of_rules(context)
         faults = validate(obj, self.schema)
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
         faults.extend(check_metadata(obj, self.schema))
         faults.extend(check_lists(obj, self.schema))
+        faults.extend(self.rules.check(obj, None, faults, context.warnings))
         return faults
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        self._warn_of_rules(context)
         faults = validate(obj, self.schema, old=old)
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
         faults.extend(check_metadata(obj, self.schema))
         faults.extend(self._list_faults(obj, old))
+        faults.extend(self.rules.check(obj, old, faults, context.warnings))
         return faults
 
     def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
@@ -97,19 +98,21 @@ class CustomStrategy(Strategy):
         for name in ("managedFields", "resourceVersion"):
             if name in given:
                 obj["metadata"][name] = given[name]
+            else:
+                obj["metadata"].pop(name, None)
         if has_status:
             obj["status"] = status
         else:
             obj.pop("status", None)
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        self._warn_of_rules(context)
         faults: list[FieldError] = []
         if "status" in obj and self._status_schema is not None:
             before = {"old": old["status"]} if "status" in old else {}
             faults.extend(validate(obj["status"], self._status_schema, at="status", **before))
         faults.extend(_scale_faults(obj, self.scale, ("status",)))
         faults.extend(self._list_faults(obj, old))
+        faults.extend(self.rules.check(obj, old, faults, context.warnings))
         return faults
 
     def counts_for_generation(self, obj: JSONObject) -> object:
@@ -126,11 +129,6 @@ class CustomStrategy(Strategy):
         """Duplicates that were there before are let through, as upstream does."""
         faults = check_lists(obj, self.schema)
         return faults if faults and not check_lists(old, self.schema) else []
-
-    def _warn_of_rules(self, context: RequestContext) -> None:
-        if self.rules:
-            shown = ", ".join(self.rules[:5]) + (" ..." if len(self.rules) > 5 else "")
-            context.warnings.append(f"this server does not evaluate x-kubernetes-validations yet; rules not checked at: {shown}")
 
 
 def _scale(version: JSONObject) -> ScalePaths | None:

@@ -10,15 +10,13 @@ from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.time import format_time
 from kubeloop.schema.crd_rules import unrecognised_formats
-from kubeloop.schema.structural import has_rules
 from kubeloop.timing import Clock
 
 
 class DefinitionStrategy(Strategy):
     """Definitions: their status is the server's; group and plural never change; deletion first removes the instances.
 
-    Refused although Kubernetes does it: conversion webhooks (Forbidden, with the way out). Accepted with a Warning: CEL rules, which
-    are stored but not evaluated.
+    Refused although Kubernetes does it: conversion webhooks (Forbidden, with the way out).
     """
 
     has_generation = True
@@ -36,14 +34,14 @@ class DefinitionStrategy(Strategy):
         defaults.add_stored_version(obj)
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        return validation.check_create(obj) or list(validation.unsupported(obj))
+        return validation.check_create(obj)
 
     def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = copy.deepcopy(old.get("status") or {})
         defaults.add_stored_version(obj)
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return validation.check_update(obj, old) or list(validation.unsupported(obj))
+        return validation.check_update(obj, old)
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return validation.check_status_update(obj)
@@ -54,9 +52,6 @@ class DefinitionStrategy(Strategy):
             schema = schema_of(version) or {}
             for name in unrecognised_formats(schema):
                 texts[f'unrecognized format "{name}"'] = None
-            if has_rules(schema):
-                text = f"spec.versions[{version.get('name')}]: x-kubernetes-validations are stored but not evaluated by this server yet"
-                texts[text] = None
         return list(texts)
 
     def begin_deletion(self, obj: JSONObject) -> None:

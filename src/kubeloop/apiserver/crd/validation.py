@@ -25,7 +25,8 @@ from kubeloop.apiserver.crd.definition import (
     versions_of,
 )
 from kubeloop.apiserver.crd.naming import approval, is_protected
-from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.apiserver.crd.rule_checks import check_rules
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain
 from kubeloop.schema.crd_rules import check_schema
 from kubeloop.schema.internal_form import internal_form
@@ -137,7 +138,7 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
         yield invalid(f"{path}.deprecationWarning", version.get("deprecationWarning"), message)
     schema = schema_of(version)
     if not shared(crd, schema_of) and schema is not None:
-        yield from check_schema(schema, f"{path}.schema.openAPIV3Schema", has_status=has_status_subresource(version))
+        yield from _schema(schema, f"{path}.schema.openAPIV3Schema", has_status=has_status_subresource(version))
     if not shared(crd, _subresources_of):
         yield from _subresources(version, f"{path}.subresources")
     if not shared(crd, _columns_of):
@@ -147,11 +148,17 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
         yield from _selectable(version, f"{path}.selectableFields")
 
 
+def _schema(schema: JSONObject, path: str, *, has_status: bool) -> Iterator[FieldError]:
+    faults = check_schema(schema, path, has_status=has_status)
+    yield from faults
+    yield from check_rules(schema, path, faults)
+
+
 def _shared_parts(crd: JSONObject, version: JSONObject) -> Iterator[FieldError]:
     schema = schema_of(version)
     if shared(crd, schema_of) and schema is not None:
         has_status = any(map(has_status_subresource, versions_of(crd)))
-        yield from check_schema(schema, "spec.validation.openAPIV3Schema", has_status=has_status)
+        yield from _schema(schema, "spec.validation.openAPIV3Schema", has_status=has_status)
     if shared(crd, _subresources_of):
         yield from _subresources(version, "spec.subresources")
     if shared(crd, _columns_of):
@@ -339,10 +346,3 @@ def _shown(crd: JSONObject) -> list[JSONObject]:
         }
         for version in versions_of(crd)
     ]
-
-
-def unsupported(crd: JSONObject) -> Iterator[FieldError]:
-    """What Kubernetes does and this server does not: refused when the definition is written, never ignored."""
-    if (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook":
-        detail = 'this server does not call conversion webhooks yet; use strategy "None"'
-        yield forbidden("spec.conversion.strategy", detail)

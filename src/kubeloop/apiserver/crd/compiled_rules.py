@@ -1,0 +1,94 @@
+"""One rule of ``x-kubernetes-validations`` compiled: its program, that of its message, and what both cost at most.
+
+Source: apiextensions-apiserver schema/cel/compilation.go (messages are its).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.cel import CompileError, Environment, ParserMissing, Program, compile_expression
+from kubeloop.cel.declared import Declared, environment
+from kubeloop.schema.field_paths import FieldPathError, normalise
+from kubeloop.schema.node import TypeSchema
+
+JSONObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """``program`` None: the rule is empty, or ``error`` says why it cannot be compiled."""
+
+    rule: JSONObject
+    program: Program | None = None
+    error: str = ""
+    uses_old: bool = False
+    most_cost: int = 0
+    message: Program | None = None
+    message_error: str = ""
+    message_cost: int = 0
+    #: ``fieldPath`` as field errors print it.
+    field: str = ""
+
+    @property
+    def optional_old(self) -> bool:
+        return bool(self.rule.get("optionalOldSelf"))
+
+    @property
+    def shown(self) -> str:
+        """How messages call the rule."""
+        return str(self.rule.get("message") or self.rule.get("rule") or "").strip()
+
+
+class RuleCompiler:
+    """Compiles the rules of one schema node."""
+
+    def __init__(self, schema: TypeSchema, declared: Declared) -> None:
+        self._schema = schema
+        self._declared = declared
+        self._environments: dict[bool, Environment] = {}
+
+    def compile(self, rule: JSONObject) -> CompiledRule:
+        text = rule.get("rule") or ""
+        if not text.strip():
+            return CompiledRule(rule)
+        where = self._environment(optional_old=bool(rule.get("optionalOldSelf")))
+        try:
+            program = compile_expression(text, where)
+        except CompileError as exc:
+            return CompiledRule(rule, error=f"compilation failed: {exc}")
+        except ParserMissing as exc:
+            return CompiledRule(rule, error=str(exc))
+        if program.result.kind != "bool":
+            return CompiledRule(rule, error="cel expression must evaluate to a bool")
+        cost = program.most_cost(self._declared.size_of)
+        found = program, "", program.uses("oldSelf"), cost
+        message, message_error = self._message(rule.get("messageExpression") or "", where)
+        message_cost = message.most_cost(self._declared.size_of) if message is not None else 0
+        return CompiledRule(rule, *found, message, message_error, message_cost, "" if message_error else self._field(rule))
+
+    def _environment(self, *, optional_old: bool) -> Environment:
+        if optional_old not in self._environments:
+            self._environments[optional_old] = environment(self._declared, optional_old=optional_old)
+        return self._environments[optional_old]
+
+    def _message(self, text: str, where: Environment) -> tuple[Program | None, str]:
+        if not text:
+            return None, ""
+        try:
+            program = compile_expression(text, where)
+        except CompileError as exc:
+            return None, f"messageExpression compilation failed: {exc}"
+        if program.result.kind != "string":
+            return None, "messageExpression must evaluate to a string"
+        return program, ""
+
+    def _field(self, rule: JSONObject) -> str:
+        path = rule.get("fieldPath") or ""
+        if not path:
+            return ""
+        try:
+            return normalise(path, self._schema)
+        except FieldPathError:
+            return ""

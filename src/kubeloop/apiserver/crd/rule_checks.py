@@ -1,0 +1,151 @@
+"""CEL rules when a definition is written: each must compile, and must not be able to cost more than Kubernetes grants.
+
+Source: apiextensions-apiserver validation (ValidateCustomResourceDefinitionOpenAPISchema, cel_validation.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
+from kubeloop.cel.declared import Declared, declare
+from kubeloop.cel.estimate import UNBOUNDED
+from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
+from kubeloop.schema.internal_form import rule_form
+from kubeloop.schema.structural import parse
+
+JSONObject = dict[str, Any]
+
+_RULE_LIMIT: Final = 10_000_000
+_TOTAL_LIMIT: Final = 100_000_000
+_MOST_NAMED: Final = 4
+_ADVICE: Final = "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared"
+
+
+def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list[FieldError]:
+    """What is wrong with the rules of a schema whose other faults are ``faults``; parts that have some are not looked at."""
+    if not _mentions_rules(schema) or any(_forbids_types(fault, path) for fault in faults):
+        return []
+    total = _Total()
+    found = list(_Checks(faults, total).node(schema, path, _Place()))
+    if total.cost > _TOTAL_LIMIT:
+        why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        found.extend(forbidden(at, why) for _, at in total.dearest)
+        what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        found.append(forbidden(path, _too_dear(what, total.cost, _TOTAL_LIMIT)))
+    return found
+
+
+def _mentions_rules(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return bool(schema.get("x-kubernetes-validations")) or any(map(_mentions_rules, schema.values()))
+    return isinstance(schema, list) and any(map(_mentions_rules, schema))
+
+
+def _forbids_types(fault: FieldError, path: str) -> bool:
+    """A default that does not fit, or a schema that is not structural at its root: no types are derived from it."""
+    below = fault.field.removeprefix(path)
+    return below == ".type" or ".default" in below
+
+
+@dataclass(slots=True)
+class _Total:
+    cost: int = 0
+    dearest: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, cost: int, path: str) -> None:
+        self.cost = min(self.cost + cost, UNBOUNDED)
+        if cost >= _TOTAL_LIMIT // 100:
+            self.dearest.append((cost, path))
+            self.dearest.sort(key=lambda one: -one[0])
+            del self.dearest[_MOST_NAMED:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node stands. ``cardinality``: how often it can occur in an object; None without a bound."""
+
+    is_root: bool = True
+    cardinality: int | None = 1
+    #: The list around it in which old and new items cannot be told apart.
+    uncorrelatable: str = ""
+
+    def below(self, schema: JSONObject) -> _Place:
+        most = _most_elements(schema)
+        known = self.cardinality is not None and most is not None
+        return replace(self, is_root=False, cardinality=min((self.cardinality or 0) * (most or 0), UNBOUNDED) if known else None)
+
+
+def _most_elements(schema: JSONObject) -> int | None:
+    match schema.get("type"):
+        case "object" if schema.get("additionalProperties") is not None:
+            bound = schema.get("maxProperties")
+        case "array":
+            bound = schema.get("maxItems")
+        case _:
+            return 1
+    return None if bound is None else max(bound, 0)
+
+
+class _Checks:
+    def __init__(self, faults: list[FieldError], total: _Total) -> None:
+        self._faults = faults
+        self._total = total
+
+    def node(self, schema: Any, path: str, place: _Place) -> Iterator[FieldError]:
+        if not isinstance(schema, dict):
+            return
+        below = place.below(schema)
+        yield from self.node(schema.get("additionalProperties"), f"{path}.additionalProperties", below)
+        for name, child in sorted((schema.get("properties") or {}).items()):
+            yield from self.node(child, f"{path}.properties[{name}]", below)
+        items = below
+        if schema.get("x-kubernetes-list-type") != "map" and not below.uncorrelatable:
+            items = replace(below, uncorrelatable=path)
+        yield from self.node(schema.get("items"), f"{path}.items", items)
+        rules = schema.get("x-kubernetes-validations")
+        if rules and not any(fault.field.startswith(path) for fault in self._faults):
+            yield from self._rules(schema, rules, path, place)
+
+    def _rules(self, schema: JSONObject, rules: list[JSONObject], path: str, place: _Place) -> Iterator[FieldError]:
+        node = parse(schema)
+        declared = declare(node, is_root=place.is_root or node.embedded_resource)
+        at = f"{path}.x-kubernetes-validations"
+        if declared is None:
+            why = "failed to construct type information for x-kubernetes-validations rules"
+            detail = f"internal error: {why}: unable to convert structural schema to CEL declarations"
+            yield FieldError(FieldErrorType.INTERNAL, at, None, detail)
+            return
+        compiler = RuleCompiler(node, declared)
+        for index, rule in enumerate(rules):
+            yield from self._rule(compiler.compile(rule), declared, f"{at}[{index}]", place)
+
+    def _rule(self, found: CompiledRule, declared: Declared, at: str, place: _Place) -> Iterator[FieldError]:
+        cost = min(found.most_cost * (declared.cardinality if place.cardinality is None else place.cardinality), UNBOUNDED)
+        if cost > _RULE_LIMIT:
+            yield forbidden(f"{at}.rule", _too_dear("estimated rule cost", cost, _RULE_LIMIT))
+        self._total.add(cost, f"{at}.rule")
+        if found.error:
+            yield invalid(f"{at}.rule", rule_form(found.rule), found.error)
+        if found.message_error:
+            yield invalid(f"{at}.messageExpression", rule_form(found.rule), found.message_error)
+        elif found.message is not None:
+            if found.message_cost > _RULE_LIMIT:
+                detail = _too_dear("estimated messageExpression cost", found.message_cost, _RULE_LIMIT)
+                yield forbidden(f"{at}.messageExpression", detail)
+            self._total.add(found.message_cost, f"{at}.messageExpression")
+        if found.uses_old:
+            if place.uncorrelatable:
+                detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
+                yield invalid(f"{at}.rule", found.rule.get("rule"), detail)
+        elif found.rule.get("optionalOldSelf") is not None:
+            detail = "may not be set if oldSelf is not used in rule"
+            yield invalid(f"{at}.optionalOldSelf", found.rule["optionalOldSelf"], detail)
+
+
+def _too_dear(what: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    shown = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
+    return f"{what} exceeds budget by factor of {shown} ({_ADVICE})"

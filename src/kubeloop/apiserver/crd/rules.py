@@ -1,0 +1,274 @@
+"""Evaluates the CEL rules of a custom resource's schema against an object, with Kubernetes' texts, budget and ratcheting.
+
+Source: apiextensions-apiserver schema/cel/validation.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
+from kubeloop.apiserver.crd.correlation import Correlated, OldItems
+from kubeloop.cel import CostExceeded, EvalError, Program
+from kubeloop.cel.converting import Convert, converter
+from kubeloop.cel.declared import Declared, declare, with_object_meta
+from kubeloop.cel.escaping import escape
+from kubeloop.cel.values import NONE, Optional
+from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.schema.node import TypeSchema
+
+JSONObject = dict[str, Any]
+
+#: What all rules of an object may cost together (RuntimeCELCostBudget).
+BUDGET: Final = 10_000_000
+_LONGEST_MESSAGE: Final = 5 * 1024
+_NOTHING_LEFT: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+#: Faults after which rules are not evaluated: they could meet values that the schema excludes.
+_BLOCKING: Final = frozenset({
+    FieldErrorType.NOT_SUPPORTED, FieldErrorType.REQUIRED, FieldErrorType.TOO_LONG, FieldErrorType.TOO_MANY, FieldErrorType.TYPE_INVALID,
+})  # fmt: skip
+_NOT_CHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+)
+_NO_FIELD: Final = "<nil>"
+
+
+def has_rules(schema: TypeSchema) -> bool:
+    below = [*schema.properties.values(), *(one for one in (schema.items, schema.values) if one is not None)]
+    return bool(schema.validations) or any(map(has_rules, below))
+
+
+class Rules:
+    """All rules of a resource's schema, compiled when they are first needed."""
+
+    def __init__(self, schema: TypeSchema) -> None:
+        self._schema = schema
+        self._any = has_rules(schema)
+        self._root: _Node | None = None
+
+    def check(self, obj: JSONObject, old: JSONObject | None, faults: list[FieldError], warnings: list[str]) -> list[FieldError]:
+        """What rules find wrong, after ``faults`` of the schema itself. Faults of unchanged parts become ``warnings``."""
+        if not self._any:
+            return []
+        if any(fault.type in _BLOCKING for fault in faults):
+            return [invalid(_NO_FIELD, None, _NOT_CHECKED)]
+        if self._root is None:
+            self._root = _build(self._schema, self._schema, declare(self._schema, is_root=True), is_root=True) or _Node(self._schema)
+        run = _Run(warnings)
+        ratchet = _Ratchet(Correlated(obj, old, self._schema)) if old is not None else _Ratchet()
+        run.node(self._root, "", obj, old, ratchet)
+        return run.faults
+
+
+@dataclass(slots=True)
+class _Node:
+    """Compiled rules of one part of the schema, and of the parts below that have any."""
+
+    schema: TypeSchema
+    rules: list[CompiledRule] = field(default_factory=list)
+    convert: Convert | None = None
+    items: _Node | None = None
+    values: _Node | None = None
+    properties: dict[str, _Node] = field(default_factory=dict)
+    all_of: list[_Node] = field(default_factory=list)
+
+    @property
+    def uses_old(self) -> bool:
+        return any(rule.uses_old for rule in self.rules)
+
+
+def _build(said: TypeSchema, schema: TypeSchema, declared: Declared | None, *, is_root: bool) -> _Node | None:
+    """``said`` holds the rules: the schema itself, or a part of its allOf. None where neither it nor anything below has rules."""
+    node = _Node(schema)
+    if said.validations and declared is not None:
+        compiler = RuleCompiler(schema, declared)
+        node.rules = [compiler.compile(rule) for rule in said.validations]
+        seen = with_object_meta(schema) if is_root else schema
+        node.convert = converter(seen)
+    element = declared.element if declared is not None else None
+    if said.items is not None and schema.items is not None:
+        node.items = _build(said.items, schema.items, element, is_root=schema.items.embedded_resource)
+    if said.values is not None and schema.values is not None:
+        node.values = _build(said.values, schema.values, element, is_root=schema.values.embedded_resource)
+    for name, below in said.properties.items():
+        of = schema.properties.get(name)
+        if of is None:
+            continue
+        identifier = escape(name)
+        if identifier is None:
+            typed = declare(of, is_root=of.embedded_resource)
+        else:
+            typed = declared.fields.get(identifier) if declared is not None else None
+        if typed is not None and (found := _build(below, of, typed, is_root=of.embedded_resource)) is not None:
+            node.properties[name] = found
+    for one in said.all_of:
+        if (part := _build(one, schema, declared, is_root=is_root)) is not None:
+            node.all_of.append(part)
+    empty = not (node.rules or node.items or node.values or node.properties or node.all_of)
+    return None if empty else node
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratchet:
+    """Whether the part at hand is as it was: by its own counterpart, or else by the nearest part around it that has one."""
+
+    current: Correlated | None = None
+    parent: Correlated | None = None
+
+    def excuses(self) -> bool:
+        of = self.current or self.parent
+        return of is not None and of.unchanged()
+
+    def key(self, name: str) -> _Ratchet:
+        if self.current is None:
+            return self
+        if self.parent is None and name in ("apiVersion", "kind"):
+            return _Ratchet()  # both were converted to one version: what changed there cannot be seen
+        return _Ratchet(self.current.key(name), self.current)
+
+    def index(self, number: int) -> _Ratchet:
+        return self if self.current is None else _Ratchet(self.current.index(number), self.current)
+
+    def within_all_of(self) -> _Ratchet:
+        return _Ratchet(None, self.parent)
+
+
+class _OutOfBudget(Exception):  # it ends the run, it is not an error
+    pass
+
+
+class _Run:
+    """One evaluation of all rules against one object."""
+
+    def __init__(self, warnings: list[str]) -> None:
+        self.faults: list[FieldError] = []
+        self.warnings = warnings
+        self.left = BUDGET
+
+    def node(self, node: _Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
+        try:
+            self._node(node, path, value, old, ratchet)
+        except _OutOfBudget:
+            return
+
+    def _node(self, node: _Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
+        if value is None:
+            return
+        if node.rules:
+            self._rules(node, path, value, old, ratchet)
+        for part in node.all_of:
+            self._node(part, path, value, old, ratchet.within_all_of())
+        if isinstance(value, list):
+            if node.items is not None:
+                before = OldItems(node.schema, old)
+                for index, item in enumerate(value):
+                    self._node(node.items, f"{path}[{index}]", item, before.get(item), ratchet.index(index))
+        elif isinstance(value, dict):
+            known = old if isinstance(old, dict) else {}
+            if node.values is not None:
+                for name, one in value.items():
+                    self._node(node.values, f"{path}[{name}]", one, known.get(name), ratchet.key(name))
+            for name, below in node.properties.items():
+                if name in value:
+                    at = f"{path}.{name}" if path else name
+                    self._node(below, at, value[name], known.get(name), ratchet.key(name))
+
+    def _fail(self, path: str, value: Any, detail: str) -> None:
+        self.faults.append(invalid(path or _NO_FIELD, value, detail))
+
+    def _spend(self, path: str, kind: str, cost: int) -> None:
+        if cost > self.left:
+            self._fail(path, kind, _NOTHING_LEFT)
+            raise _OutOfBudget
+        self.left -= cost
+
+    def _rules(self, node: _Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
+        kind = node.schema.type
+        if self.left <= 0:
+            self._fail(path, kind, _NOTHING_LEFT)
+            raise _OutOfBudget
+        try:
+            seen = value if node.convert is None else node.convert(value)
+            before = None if old is None or not node.uses_old else old if node.convert is None else node.convert(old)
+        except EvalError as exc:
+            self.faults.extend(invalid(path or _NO_FIELD, kind, f"{exc} evaluating rule: {rule.shown}") for rule in node.rules)
+            return
+        for rule in node.rules:
+            if rule.error:
+                self._fail(path, kind, f"rule compile error: {rule.error}")
+            elif rule.program is not None and not (rule.uses_old and old is None and not rule.optional_old):
+                values: JSONObject = {"self": seen}
+                if rule.optional_old:
+                    values["oldSelf"] = NONE if old is None else Optional(before)
+                elif old is not None:
+                    values["oldSelf"] = before
+                if not self._holds(rule, rule.program, path, kind, values):
+                    self._broken(rule, node, path, value, values, ratchet)
+
+    def _holds(self, rule: CompiledRule, program: Program, path: str, kind: str, values: JSONObject) -> bool:
+        """True also where evaluating failed, which is then reported."""
+        outcome = program.run(values)
+        self._spend(path, kind, outcome.cost)
+        error = outcome.error
+        if error is None:
+            return outcome.value is not False
+        if isinstance(error, CostExceeded):
+            self._fail(
+                path, kind, f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule.shown}"
+            )
+            raise _OutOfBudget
+        if str(error).startswith("no such overload"):
+            why = "call arguments did not match a supported operator, function or macro signature for rule"
+            self._fail(path, kind, f"'{error}': {why}: {rule.shown}")
+        else:
+            self._fail(path, kind, f"{error} evaluating rule: {rule.shown}")
+        return True
+
+    def _broken(self, rule: CompiledRule, node: _Node, path: str, value: Any, values: JSONObject, ratchet: _Ratchet) -> None:
+        at = path
+        if rule.field:
+            at = f"{path}.{rule.field}" if path else rule.field
+        excused = not rule.uses_old and ratchet.excuses()
+        detail = rule.rule.get("message", "").strip() or f"failed rule: {rule.shown}"
+        if rule.message is not None:
+            text, stop = self._message(rule.message, rule, values)
+            if stop:
+                self._add(invalid(at or _NO_FIELD, node.schema.type, text), excused=excused)
+                raise _OutOfBudget
+            detail = text or detail
+        shown = OMITTED if node.schema.type in ("object", "array") else value
+        self._add(_by_reason(rule.rule.get("reason"), at or _NO_FIELD, shown, detail), excused=excused)
+
+    def _add(self, fault: FieldError, *, excused: bool) -> None:
+        if excused:
+            self.warnings.append(str(fault))
+        else:
+            self.faults.append(fault)
+
+    def _message(self, program: Program, rule: CompiledRule, values: JSONObject) -> tuple[str, bool]:
+        """The text of a messageExpression (empty where it yields none of use), and whether evaluation ends here."""
+        outcome = program.run(values)
+        if outcome.cost > self.left:
+            return "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run", True
+        if isinstance(outcome.error, CostExceeded):
+            quoted = msgspec.json.encode(rule.rule.get("messageExpression")).decode()
+            return f"no further validation rules will be run due to call cost exceeds limit for messageExpression: {quoted}", True
+        self.left -= outcome.cost
+        text = outcome.value.strip() if outcome.error is None and isinstance(outcome.value, str) else ""
+        usable = len(text.encode()) <= _LONGEST_MESSAGE and "\n" not in text
+        return (text if usable else ""), False
+
+
+def _by_reason(reason: str | None, path: str, value: Any, detail: str) -> FieldError:
+    match reason:
+        case "FieldValueForbidden":
+            return forbidden(path, detail)
+        case "FieldValueRequired":
+            return required(path, detail)
+        case "FieldValueDuplicate":
+            return duplicate(path, value)
+        case _:
+            return invalid(path, value, detail)

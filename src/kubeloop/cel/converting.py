@@ -1,0 +1,118 @@
+"""JSON values as CEL sees them by their schema: formatted strings are moments and bytes, sets and maps in lists compare as such.
+
+Source: k8s.io/apiserver pkg/cel/common/valuesunstructured.go. What needs no conversion is taken as it is, not copied.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from kubeloop.cel.escaping import escape
+from kubeloop.cel.faults import EvalError
+from kubeloop.cel.functions.moments import parse_date, parse_duration, parse_timestamp
+from kubeloop.cel.values import MapList, SetList
+from kubeloop.schema.node import TypeSchema
+from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
+
+Convert = Callable[[Any], Any]
+
+
+def converter(schema: TypeSchema) -> Convert | None:
+    """What makes a CEL value of a JSON value; None when JSON values of this schema need nothing. Null stays null.
+
+    The conversion raises EvalError for a value that the schema does not allow.
+    """
+    convert = _converter(schema)
+    if convert is None:
+        return None
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter(schema: TypeSchema) -> Convert | None:
+    if schema.int_or_string:
+        return None
+    match schema.type:
+        case "array":
+            return _list(schema)
+        case "object":
+            return _object(schema)
+        case "string":
+            return _FORMATS.get(schema.format)
+        case "number":
+            return lambda value: float(value) if type(value) is int else value
+        case "integer":
+            return _whole
+        case _:
+            return None
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _list(schema: TypeSchema) -> Convert | None:
+    inner = converter(schema.items) if schema.items is not None else None
+
+    def items(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise EvalError("invalid data, expected an array for the provided schema with type=array")
+        return value if inner is None else [inner(one) for one in value]
+
+    if schema.list_type == "set":
+        return lambda value: SetList(items(value))
+    if schema.list_type == "map":
+        keys = tuple(escape(key) or key for key in schema.list_map_keys)
+        return lambda value: MapList(items(value), keys)
+    return None if inner is None else items
+
+
+def _object(schema: TypeSchema) -> Convert | None:
+    if schema.properties:
+        names = {name: escape(name) or name for name in schema.properties}
+        changed = {name: convert for name, below in schema.properties.items() if (convert := converter(below)) is not None}
+        if not changed and all(name == written for name, written in names.items()):
+            return None
+
+        def converted(value: Any) -> dict[str, Any]:
+            made = {}
+            for name, one in _mapping(value).items():
+                convert = changed.get(name)
+                made[names.get(name, name)] = one if convert is None else convert(one)
+            return made
+
+        return converted
+    if schema.values is None or schema.values is ANY_VALUE or schema.values is NO_OTHER:
+        return None
+    inner = converter(schema.values)
+    if inner is None:
+        return None
+    return lambda value: {name: inner(one) for name, one in _mapping(value).items()}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise EvalError("invalid data, expected a map for the provided schema with type=object")
+    return value
+
+
+def _text(parse: Callable[[str], Any], what: str) -> Convert:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise EvalError(f"invalid data, expected string, got {type(value).__name__}")
+        try:
+            return parse(value)
+        except (ValueError, binascii.Error) as exc:
+            raise EvalError(f"Invalid {what} {value}: {exc}") from None
+
+    return convert
+
+
+_FORMATS: dict[str, Convert] = {
+    "duration": _text(parse_duration, "duration"),
+    "date": _text(parse_date, "date formatted string"),
+    "date-time": _text(parse_timestamp, "date-time formatted string"),
+    "byte": _text(lambda text: base64.b64decode(text, validate=True), "byte formatted string"),
+}

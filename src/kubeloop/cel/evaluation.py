@@ -1,0 +1,288 @@
+"""From a checked tree to something that runs: each node becomes a closure over its children's.
+
+``&&``, ``||`` and comprehensions follow CEL's error rules: an error on one side does not matter when the other side decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kubeloop.cel.checker import TYPE_NAMES, Checked
+from kubeloop.cel.faults import CostExceeded, EvalError
+from kubeloop.cel.functions.operators import index_of_map
+from kubeloop.cel.functions.optionals import select
+from kubeloop.cel.metering import LIST, MAP, Meter, call_cost
+from kubeloop.cel.overloads import FUNCTIONS
+from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select
+from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, keys_of
+
+#: Values of variables by name, and of the loops that are running.
+Scope = dict[str, Any]
+Step = Callable[[Scope, Meter], Any]
+
+
+def plan(checked: Checked) -> Step:
+    """The closure of the whole expression."""
+    return _Planner(checked).step(checked.root)
+
+
+class _Planner:
+    def __init__(self, checked: Checked) -> None:
+        self._references = checked.references
+
+    def step(self, node: Node) -> Step:
+        name = self._references.get(node.id)
+        if name is not None:
+            return _variable(name)
+        match node:
+            case Const():
+                return _constant(node.value)
+            case Ident():
+                return _variable(node.name)
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                return _list([self.step(one) for one in node.elements], node.optional)
+            case MapLiteral():
+                return self._map(node)
+            case Comprehension():
+                return self._fold(node)
+            case _:
+                raise EvalError(f"{type(node).__name__} cannot be evaluated")
+
+    def _select(self, node: Select) -> Step:
+        operand, name = self.step(node.operand), node.field
+        if node.test_only:
+            return lambda scope, meter: _has(operand(scope, meter), name)
+
+        def step(scope: Scope, meter: Meter) -> Any:
+            value = operand(scope, meter)
+            meter.add(1)
+            if type(value) is dict:
+                try:
+                    return value[name]
+                except KeyError:
+                    raise EvalError(f"no such key: {name}") from None
+            return select(value, name) if isinstance(value, Optional) else _no_fields(value, name)
+
+        return step
+
+    def _call(self, node: Call) -> Step:
+        args = [self.step(one) for one in ([node.target] if node.target is not None else []) + node.args]
+        match node.function:
+            case "_&&_":
+                return _logic(args[0], args[1], decisive=False)
+            case "_||_":
+                return _logic(args[0], args[1], decisive=True)
+            case "_?_:_":
+                return _conditional(*args)
+            case "@not_strictly_false":
+                return _not_strictly_false(args[0])
+            case "_?._":
+                return _optional_select(args[0], args[1])
+        return _function(node.function, args, member=node.target is not None)
+
+    def _map(self, node: MapLiteral) -> Step:
+        entries = [(self.step(one.key), self.step(one.value), one.optional) for one in node.entries if not isinstance(one.key, str)]
+
+        def step(scope: Scope, meter: Meter) -> Any:
+            made: dict[Any, Any] = {}
+            for key_step, value_step, optional in entries:
+                key, value = as_key(key_step(scope, meter)), value_step(scope, meter)
+                if optional:
+                    value = _as_optional(value)
+                    if not value.present:
+                        continue
+                    value = value.value
+                if key in made:
+                    raise EvalError(f"Failed with repeated key: {key}")
+                made[key] = value
+            meter.add(MAP)
+            return made
+
+        return step
+
+    def _fold(self, node: Comprehension) -> Step:
+        over, initial = self.step(node.over), self.step(node.initial)
+        condition, step, result = self.step(node.condition), self.step(node.step), self.step(node.result)
+        one, two, accumulator = node.variable, node.variable2, node.accumulator
+
+        def fold(scope: Scope, meter: Meter) -> Any:
+            items = over(scope, meter)
+            inner = {**scope, accumulator: initial(scope, meter)}
+            for first, second in _iterate(items, both=bool(two)):
+                inner[one] = first
+                if two:
+                    inner[two] = second
+                if condition(inner, meter) is False:
+                    break
+                inner[accumulator] = _captured(step, inner, meter)
+            return _raised(result(inner, meter))
+
+        return fold
+
+
+class _Failure:
+    """An error as the value of an accumulator: a later element may still decide."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: EvalError) -> None:
+        self.error = error
+
+
+def _captured(step: Step, scope: Scope, meter: Meter) -> Any:
+    try:
+        return step(scope, meter)
+    except CostExceeded:
+        raise
+    except EvalError as exc:
+        return _Failure(exc)
+
+
+def _raised(value: Any) -> Any:
+    if type(value) is _Failure:
+        raise value.error
+    return value
+
+
+def _iterate(items: Any, *, both: bool) -> Iterable[tuple[Any, Any]]:
+    if isinstance(items, dict):
+        return zip(keys_of(items), items.values(), strict=True)
+    if isinstance(items, list):
+        return enumerate(items) if both else ((item, None) for item in items)
+    raise EvalError("no such overload")
+
+
+def _constant(value: Any) -> Step:
+    return lambda _scope, _meter: value
+
+
+def _constant(value: Any) -> Step:
+    return lambda _scope, _meter: value
+
+
+def _variable(name: str) -> Step:
+    known = TYPE_NAMES.get(name)
+
+    def step(scope: Scope, meter: Meter) -> Any:
+        meter.add(1)
+        try:
+            value = scope[name]
+        except KeyError:
+            if known is None:
+                raise EvalError(f"no such attribute(s): {name}") from None
+            return TypeValue(name)
+        if type(value) is _Failure:
+            raise value.error
+        return value
+
+    return step
+
+
+def _no_fields(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return index_of_map(value, name)
+    if value is None or isinstance(value, list):
+        raise EvalError(f"no such key: {name}")
+    raise EvalError("no such overload")
+
+
+def _has(value: Any, name: str) -> bool:
+    if isinstance(value, Optional):
+        return value.present and _has(value.value, name)
+    if isinstance(value, dict):
+        return name in value
+    raise EvalError("no such overload" if value is not None else f"no such key: {name}")
+
+
+def _bool(value: Any) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    raise EvalError("no such overload")
+
+
+def _logic(left: Step, right: Step, *, decisive: bool) -> Step:
+    def step(scope: Scope, meter: Meter) -> Any:
+        try:
+            if _bool(left(scope, meter)) is decisive:
+                return decisive
+        except CostExceeded:
+            raise
+        except EvalError as exc:
+            try:
+                if right(scope, meter) is decisive:
+                    return decisive
+            except CostExceeded:
+                raise
+            except EvalError:
+                raise exc from None
+            raise
+        return _bool(right(scope, meter))
+
+    return step
+
+
+def _conditional(condition: Step, one: Step, other: Step) -> Step:
+    return lambda scope, meter: one(scope, meter) if _bool(condition(scope, meter)) else other(scope, meter)
+
+
+def _not_strictly_false(of: Step) -> Step:
+    def step(scope: Scope, meter: Meter) -> Any:
+        value = _captured(of, scope, meter)
+        meter.add(1)
+        return value is not False
+
+    return step
+
+
+def _optional_select(operand: Step, name: Step) -> Step:
+    def step(scope: Scope, meter: Meter) -> Any:
+        value, key = operand(scope, meter), name(scope, meter)
+        meter.add(1)
+        return select(value, key)
+
+    return step
+
+
+def _as_optional(value: Any) -> Optional:
+    if not isinstance(value, Optional):
+        raise EvalError("cannot initialize optional entry from non-optional value")
+    return value
+
+
+def _list(steps: list[Step], optional: frozenset[int]) -> Step:
+    def step(scope: Scope, meter: Meter) -> Any:
+        made = []
+        for index, one in enumerate(steps):
+            value = one(scope, meter)
+            if index in optional:
+                value = _as_optional(value)
+                if not value.present:
+                    continue
+                value = value.value
+            made.append(value)
+        meter.add(LIST)
+        return made
+
+    return step
+
+
+def _function(name: str, args: list[Step], *, member: bool) -> Step:
+    function = FUNCTIONS[name]
+
+    def step(scope: Scope, meter: Meter) -> Any:
+        values = tuple([one(scope, meter) for one in args])
+        overload = function.resolve(values, member=member)
+        result = overload.call(*values)
+        cost = call_cost(name, overload.id)
+        meter.add(1 if cost is None else cost(values, result))
+        return result
+
+    return step
+
+
+__all__ = ["NONE", "Scope", "Step", "plan"]

@@ -1,0 +1,59 @@
+"""What can be wrong with an expression: when it is compiled, and when it is evaluated.
+
+The texts are those of cel-go, which clients of Kubernetes see.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+
+class CompileError(ValueError):
+    """An expression that cannot be parsed or whose types do not fit. The text names each place with the line and a mark below it."""
+
+
+class EvalError(ValueError):
+    """An expression that has no value here: ``no such key: a``, ``division by zero``."""
+
+
+class CostExceeded(EvalError):
+    """The expression was stopped: it did more work than it may."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One fault at an offset (code points) of the source."""
+
+    position: int
+    text: str
+
+
+_MOST_SHOWN = 100
+
+
+def render(source: str, issues: list[Issue]) -> str:
+    """All issues by their place, each with its line and a mark below it, as cel-go prints them."""
+    lines = source.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    shown: list[tuple[int, int, str]] = []
+    for issue in issues:
+        number = max(index for index, start in enumerate(starts[:-1]) if start <= max(issue.position, 0))
+        shown.append((number, max(issue.position, 0) - starts[number], issue.text))
+    shown.sort(key=lambda one: one[:2])
+    out = [_one(lines[line], line, column, text) for line, column, text in shown[:_MOST_SHOWN]]
+    if len(shown) > _MOST_SHOWN:
+        out.append(f"{len(shown) - _MOST_SHOWN} more errors were truncated")
+    return "\n".join(out)
+
+
+def _one(snippet: str, line: int, column: int, text: str) -> str:
+    snippet = snippet.replace("\t", " ")
+    dots = "".join("．" if unicodedata.east_asian_width(one) in "WF" else "." for one in snippet[:column]).ljust(column, ".")
+    mark = "＾" if column < len(snippet) and unicodedata.east_asian_width(snippet[column]) in "WF" else "^"
+    return f"ERROR: <input>:{line + 1}:{column + 1}: {text}\n | {snippet}\n | {dots}{mark}"

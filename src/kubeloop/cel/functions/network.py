@@ -1,0 +1,162 @@
+"""IP addresses, CIDRs and URLs. Source: k8s.io/apiserver pkg/cel/library (ip, cidr, urls); texts as Go's netip and net/url read them."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from kubeloop.cel.faults import EvalError
+from kubeloop.cel.overloads import function, member
+from kubeloop.cel.values import Cidr, Url
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+@function("ip", "string -> ip", "string_to_ip")
+def _ip(text: str) -> Address:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        why = f"ParseAddr({_quoted(text)}): unable to parse IP"
+        raise EvalError(f"IP Address {_quoted(text)} parse error during conversion from string: {why}") from None
+    if "%" in text:
+        raise EvalError(f"IP address {_quoted(text)} with zone value is not allowed")
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        raise EvalError(f"IPv4-mapped IPv6 address {_quoted(text)} is not allowed")
+    return address
+
+
+def _is(parse: Any) -> Any:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except EvalError:
+            return False
+        return True
+
+    return check
+
+
+@function("cidr", "string -> cidr", "string_to_cidr")
+def _cidr(text: str) -> Cidr:
+    failure = "network address parse error during conversion from string: "
+    address_text, slash, bits = text.rpartition("/")
+    if not slash:
+        raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): no '/'")
+    try:
+        if "%" in address_text:
+            raise ValueError
+        address = ipaddress.ip_address(address_text)
+    except ValueError:
+        why = f"ParseAddr({_quoted(address_text)}): unable to parse IP"
+        raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): {why}") from None
+    if not re.fullmatch(r"0|[1-9][0-9]*", bits):
+        raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): bad bits after slash: {_quoted(bits)}")
+    if int(bits) > address.max_prefixlen:
+        raise EvalError(f"{failure * 2}netip.ParsePrefix({_quoted(text)}): prefix length out of range")
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        raise EvalError(f"{failure}IPv4-mapped IPv6 address {_quoted(text)} is not allowed")
+    return Cidr(address, int(bits))
+
+
+def _contains_ip(cidr: Cidr, address: Address) -> bool:
+    return address.version == cidr.address.version and address in cidr.network
+
+
+def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
+    return cidr.prefix <= other.prefix and _contains_ip(cidr, other.address)
+
+
+def _is_global(address: Address) -> bool:
+    """Go's IsGlobalUnicast: private addresses count."""
+    if address.version == 4 and str(address) == "255.255.255.255":
+        return False
+    return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
+
+
+def _is_link_local_multicast(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return address in ipaddress.ip_network("224.0.0.0/24")
+    return address.is_multicast and address.packed[1] & 0x0F == 2
+
+
+function("isIP", "string -> bool", "is_ip")(_is(_ip))
+function("ip.isCanonical", "string -> bool", "ip_is_canonical")(lambda text: str(_ip(text)) == text)
+function("string", "ip -> string", "ip_to_string")(str)
+member("family", "ip -> int", "ip_family")(lambda address: address.version)
+member("isUnspecified", "ip -> bool", "ip_is_unspecified")(lambda address: address.is_unspecified)
+member("isLoopback", "ip -> bool", "ip_is_loopback")(lambda address: address.is_loopback)
+member("isLinkLocalMulticast", "ip -> bool", "ip_is_link_local_multicast")(_is_link_local_multicast)
+member("isLinkLocalUnicast", "ip -> bool", "ip_is_link_local_unicast")(lambda address: address.is_link_local)
+member("isGlobalUnicast", "ip -> bool", "ip_is_global_unicast")(_is_global)
+function("isCIDR", "string -> bool", "is_cidr")(_is(_cidr))
+function("string", "cidr -> string", "cidr_to_string")(str)
+member("containsIP", "cidr, string -> bool", "cidr_contains_ip_string")(lambda cidr, text: _contains_ip(cidr, _ip(text)))
+member("containsIP", "cidr, ip -> bool", "cidr_contains_ip_ip")(_contains_ip)
+member("containsCIDR", "cidr, string -> bool", "cidr_contains_cidr_string")(lambda cidr, text: _contains_cidr(cidr, _cidr(text)))
+member("containsCIDR", "cidr, cidr -> bool", "cidr_contains_cidr")(_contains_cidr)
+member("ip", "cidr -> ip", "cidr_ip")(lambda cidr: cidr.address)
+member("prefixLength", "cidr -> int", "cidr_prefix_length")(lambda cidr: cidr.prefix)
+member("masked", "cidr -> cidr", "cidr_masked")(lambda cidr: Cidr(cidr.network.network_address, cidr.prefix))
+
+
+@function("url", "string -> url", "string_to_url")
+def _url(text: str) -> Url:
+    """As Go's url.ParseRequestURI: absolute, or a path."""
+    failure = f"URL parse error during conversion from string: parse {_quoted(text)}: "
+    if not text:
+        raise EvalError(f"{failure}empty url")
+    if _CONTROL.search(text):
+        raise EvalError(f"{failure}net/url: invalid control character in URL")
+    if not text.startswith("/") and not _SCHEME.match(text):
+        missing = text.startswith(":")
+        raise EvalError(failure + ("missing protocol scheme" if missing else "invalid URI for request"))
+    bad = _BAD_ESCAPE.search(text.partition("?")[0])
+    if bad:
+        raise EvalError(f'{failure}invalid URL escape "{bad[0]}"')
+    try:
+        parts = urlsplit(text)
+        if parts.netloc:
+            _ = parts.port
+    except ValueError as exc:
+        raise EvalError(f"{failure}{exc}") from None
+    if parts.scheme and not parts.netloc and not parts.path.startswith("/"):
+        raise EvalError(f"{failure}invalid URI for request")
+    if " " in parts.netloc:
+        raise EvalError(f'{failure}invalid character " " in host name')
+    return Url(text, parts)
+
+
+def _host(url: Url) -> str:
+    return url.parts.netloc.rpartition("@")[2]
+
+
+def _hostname(url: Url) -> str:
+    host = _host(url)
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _port(url: Url) -> str:
+    found = re.search(r":([0-9]*)\Z", _host(url))
+    return found[1] if found else ""
+
+
+function("isURL", "string -> bool", "is_url_string")(_is(_url))
+member("getScheme", "url -> string", "url_get_scheme")(lambda url: url.parts.scheme)
+member("getHost", "url -> string", "url_get_host")(_host)
+member("getHostname", "url -> string", "url_get_hostname")(_hostname)
+member("getPort", "url -> string", "url_get_port")(_port)
+member("getEscapedPath", "url -> string", "url_get_escaped_path")(lambda url: url.parts.path)
+member("getQuery", "url -> map(string, list(string))", "url_get_query")(lambda url: parse_qs(url.parts.query, keep_blank_values=True))

@@ -1,0 +1,67 @@
+"""Optional values: ``optional.of``, ``.orValue``, ``a.?b``, ``a[?b]``. Source: cel-go cel/library.go, optional types version 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.cel.faults import EvalError
+from kubeloop.cel.overloads import function, member
+from kubeloop.cel.values import NONE, Optional, UInt, as_key
+
+_EMPTY: tuple[Any, ...] = ()
+
+
+def _is_zero(value: Any) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool | int | float | UInt | str | bytes | list | dict):
+        return not value
+    return False
+
+
+def _value(of: Optional) -> Any:
+    if not of.present:
+        raise EvalError("optional.none() dereference")
+    return of.value
+
+
+def select(of: Any, key: Any) -> Optional:
+    """What ``of`` (itself perhaps optional) has at a field, key or index; none where it has nothing.
+
+    Raises:
+        EvalError: it has neither fields nor items.
+    """
+    if isinstance(of, Optional):
+        if not of.present:
+            return NONE
+        of = of.value
+    if isinstance(of, dict):
+        key = as_key(key)
+        return Optional(of[key]) if key in of else NONE
+    if isinstance(of, list):
+        return Optional(of[key]) if isinstance(key, int) and 0 <= key < len(of) else NONE
+    raise EvalError("no such overload")
+
+
+function("optional.of", "V -> optional(V)", "optional_of")(Optional)
+function("optional.ofNonZeroValue", "V -> optional(V)", "optional_ofNonZeroValue")(lambda one: NONE if _is_zero(one) else Optional(one))
+function("optional.none", "-> optional(V)", "optional_none")(lambda: NONE)
+member("value", "optional(V) -> V", "optional_value")(_value)
+member("hasValue", "optional(V) -> bool", "optional_hasValue")(lambda one: one.present)
+member("or", "optional(V), optional(V) -> optional(V)", "optional_or_optional")(lambda one, other: one if one.present else other)
+member("orValue", "optional(V), V -> V", "optional_orValue_value")(lambda one, other: one.value if one.present else other)
+function("_?._", "dyn, string -> optional(V)", "select_optional_field")(select)
+function("_[?_]", "list(V), int -> optional(V)", "list_optindex_optional_int")(select)
+function("_[?_]", "optional(list(V)), int -> optional(V)", "optional_list_optindex_optional_int")(select)
+function("_[?_]", "map(K, V), K -> optional(V)", "map_optindex_optional_value")(select)
+function("_[?_]", "optional(map(K, V)), K -> optional(V)", "optional_map_optindex_optional_value")(select)
+function("_[_]", "optional(list(V)), int -> optional(V)", "optional_list_index_int")(select)
+function("_[_]", "optional(map(K, V)), K -> optional(V)", "optional_map_index_value")(select)
+member("first", "list(V) -> optional(V)", "list_first")(lambda items: Optional(items[0]) if items else NONE)
+member("last", "list(V) -> optional(V)", "list_last")(lambda items: Optional(items[-1]) if items else NONE)
+
+
+@function("optional.unwrap", "list(optional(V)) -> list(V)", "optional_unwrap")
+@member("unwrapOpt", "list(optional(V)) -> list(V)", "optional_unwrapOpt")
+def _unwrap(items: list[Any]) -> list[Any]:
+    return [one.value if isinstance(one, Optional) else one for one in items if not isinstance(one, Optional) or one.present]

@@ -1,0 +1,143 @@
+"""Macros that the parser does not know: comprehensions over two variables, and ``sortBy``.
+
+Expanded as cel-go does (ext/comprehensions.go, ext/lists.go), so that costs and messages come out alike.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kubeloop.cel.faults import CompileError, Issue, render
+from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+
+ACCUMULATOR = "@result"
+_RESERVED = (ACCUMULATOR, "__result__")
+_QUANTIFIERS = {"all", "exists", "existsOne", "exists_one"}
+_TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
+
+
+def expand(parsed: Parsed) -> None:
+    """Replace calls of these macros, in place.
+
+    Raises:
+        CompileError: a variable is no simple name, or named twice.
+    """
+    parsed.root = _Expander(parsed).node(parsed.root)
+
+
+class _Expander:
+    def __init__(self, parsed: Parsed) -> None:
+        self.parsed = parsed
+        self.next = max(parsed.positions, default=0) + 1
+
+    def node(self, node: Node) -> Node:
+        match node:
+            case Select():
+                node.operand = self.node(node.operand)
+            case ListLiteral():
+                node.elements = [self.node(one) for one in node.elements]
+            case MapLiteral() | StructLiteral():
+                for entry in node.entries:
+                    if not isinstance(entry.key, str):
+                        entry.key = self.node(entry.key)
+                    entry.value = self.node(entry.value)
+            case Comprehension():
+                node.over, node.initial = self.node(node.over), self.node(node.initial)
+                node.condition, node.step, node.result = self.node(node.condition), self.node(node.step), self.node(node.result)
+            case Call():
+                node.args = [self.node(one) for one in node.args]
+                if node.target is not None:
+                    node.target = self.node(node.target)
+                    return self._call(node, node.target)
+        return node
+
+    def _call(self, node: Call, target: Node) -> Node:
+        count = len(node.args)
+        if node.function in _QUANTIFIERS and count == 3:
+            return self._quantifier(node, target)
+        if node.function in _TRANSFORMS and count in (3, 4):
+            return self._transform(node, target)
+        if node.function == "sortBy" and count == 2:
+            return self._sort_by(node, target)
+        return node
+
+    def _variables(self, node: Call) -> tuple[str, str]:
+        names = []
+        for one in node.args[:2]:
+            if not isinstance(one, Ident):
+                raise self._error(one, "argument must be a simple name")
+            names.append(one.name)
+        if names[0] == names[1]:
+            raise self._error(node.args[1], f"duplicate variable name: {names[0]}")
+        for one, name in zip(node.args, names, strict=False):
+            if name in _RESERVED:
+                raise self._error(one, "iteration variable overwrites accumulator variable")
+        return names[0], names[1]
+
+    def _error(self, node: Node, text: str) -> CompileError:
+        return CompileError(render(self.parsed.source, [Issue(self.parsed.positions.get(node.id, 0), text)]))
+
+    def _id(self, like: Node) -> int:
+        number = self.next
+        self.next += 1
+        self.parsed.positions[number] = self.parsed.positions.get(like.id, 0)
+        return number
+
+    def _quantifier(self, node: Call, target: Node) -> Node:
+        first, second = self._variables(node)
+        body, new = node.args[2], partial(self._id, node)
+
+        def result() -> Node:
+            return Ident(new(), ACCUMULATOR)
+
+        final: Node = result()
+        match node.function:
+            case "all":
+                initial: Node = Const(new(), True)
+                condition: Node = Call(new(), "@not_strictly_false", [result()])
+                step: Node = Call(new(), "_&&_", [result(), body])
+            case "exists":
+                initial = Const(new(), False)
+                condition = Call(new(), "@not_strictly_false", [Call(new(), "!_", [result()])])
+                step = Call(new(), "_||_", [result(), body])
+            case _:
+                initial, condition = Const(new(), 0), Const(new(), True)
+                more = Call(new(), "_+_", [result(), Const(new(), 1)])
+                step = Call(new(), "_?_:_", [body, more, result()])
+                final = Call(new(), "_==_", [final, Const(new(), 1)])
+        return Comprehension(node.id, first, target, ACCUMULATOR, initial, condition, step, final, second)
+
+    def _transform(self, node: Call, target: Node) -> Node:
+        first, second = self._variables(node)
+        new = partial(self._id, node)
+
+        def result() -> Node:
+            return Ident(new(), ACCUMULATOR)
+
+        made = node.args[-1]
+        initial: Node = MapLiteral(new(), [])
+        match node.function:
+            case "transformList":
+                initial = ListLiteral(new(), [])
+                step: Node = Call(new(), "_+_", [result(), ListLiteral(new(), [made])])
+            case "transformMap":
+                step = Call(new(), "cel.@mapInsert", [result(), Ident(new(), first), made])
+            case _:
+                step = Call(new(), "cel.@mapInsert", [result(), made])
+        if len(node.args) == 4:
+            step = Call(new(), "_?_:_", [node.args[2], step, result()])
+        return Comprehension(node.id, first, target, ACCUMULATOR, initial, Const(new(), True), step, result(), second)
+
+    def _sort_by(self, node: Call, target: Node) -> Node:
+        """``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
+        name, key = node.args
+        if not isinstance(name, Ident):
+            raise self._error(name, "sortBy can only be applied to a list, a simple identifier and a key expression")
+        new = partial(self._id, node)
+        bound = "@__sortBy_input__"
+        step = Call(new(), "_+_", [Ident(new(), ACCUMULATOR), ListLiteral(new(), [key])])
+        keys = Comprehension(
+            new(), name.name, Ident(new(), bound), ACCUMULATOR, ListLiteral(new(), []), Const(new(), True), step, Ident(new(), ACCUMULATOR)
+        )
+        sort = Call(new(), "@sortByAssociatedKeys", [keys], Ident(new(), bound))
+        return Comprehension(node.id, "#unused", ListLiteral(new(), []), bound, target, Const(new(), False), Ident(new(), bound), sort)

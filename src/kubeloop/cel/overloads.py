@@ -1,0 +1,139 @@
+"""The table of functions: each overload with its signature, its identifier in cel-go (costs go by it) and the Python that computes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from kubeloop.cel import types
+from kubeloop.cel.faults import EvalError
+from kubeloop.cel.types import Type
+from kubeloop.cel.values import kind_of, type_name
+
+Implementation = Callable[..., Any]
+F = TypeVar("F", bound=Implementation)
+
+_NAMED: Final[dict[str, Type]] = {
+    "bool": types.BOOL, "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "string": types.STRING, "bytes": types.BYTES,
+    "null": types.NULL, "duration": types.DURATION, "timestamp": types.TIMESTAMP, "dyn": types.DYN, "type": types.TYPE,
+    "ip": types.IP, "cidr": types.CIDR, "quantity": types.QUANTITY, "semver": types.SEMVER, "url": types.URL, "format": types.FORMAT,
+}  # fmt: skip
+_TOKEN: Final = re.compile(r"\s*([A-Za-z]+|[(),])")
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    id: str
+    parameters: tuple[Type, ...]
+    result: Type
+    call: Implementation
+    #: Called on its first parameter: ``a.f(b)``.
+    member: bool = False
+    variables: tuple[Type, ...] = ()
+
+    def accepts(self, kinds: tuple[str, ...]) -> bool:
+        return len(kinds) == len(self.parameters) and all(map(_accepts, self.parameters, kinds))
+
+
+def _accepts(parameter: Type, kind: str) -> bool:
+    if parameter.kind in ("dyn", "param"):
+        return True
+    return kind == (parameter.name if parameter.kind in ("struct", "opaque") else parameter.kind)
+
+
+@dataclass(slots=True)
+class Function:
+    name: str
+    overloads: list[Overload] = field(default_factory=list)
+    _resolved: dict[tuple[bool, tuple[type, ...]], Overload | None] = field(default_factory=dict)
+
+    def resolve(self, args: tuple[Any, ...], *, member: bool) -> Overload:
+        """The overload for these values.
+
+        Raises:
+            EvalError: there is none, which only values typed ``dyn`` can bring about.
+        """
+        key = member, tuple(map(type, args))
+        try:
+            found = self._resolved[key]
+        except KeyError:
+            kinds = tuple(map(kind_of, key[1]))
+            found = next((one for one in self.overloads if one.member == member and one.accepts(kinds)), None)
+            self._resolved[key] = found
+        if found is None:
+            raise EvalError(no_such_overload(self.name, args))
+        return found
+
+
+def no_such_overload(name: str, args: tuple[Any, ...]) -> str:
+    if not name[0].isalpha():
+        return "no such overload"
+    return f"no such overload: {name}({', '.join(map(type_name, args))})"
+
+
+FUNCTIONS: Final[dict[str, Function]] = {}
+
+
+def function(name: str, signature: str, identifier: str, *, member: bool = False) -> Callable[[F], F]:
+    """Register what computes an overload. ``signature`` reads ``list(T), T -> bool``; capital letters are type parameters."""
+    arguments, _, result = signature.rpartition("->")
+
+    def register(call: F) -> F:
+        parameters = tuple(_types(arguments))
+        made = _types(result)[0]
+        free: dict[Type, None] = {}
+        for one in (*parameters, made):
+            _collect(one, free)
+        overload = Overload(identifier, parameters, made, call, member, tuple(free))
+        FUNCTIONS.setdefault(name, Function(name)).overloads.append(overload)
+        return call
+
+    return register
+
+
+def member(name: str, signature: str, identifier: str) -> Callable[[F], F]:
+    """The same for a function that is called on its first argument."""
+    return function(name, signature, identifier, member=True)
+
+
+def _collect(of: Type, into: dict[Type, None]) -> None:
+    if of.kind == "param":
+        into[of] = None
+    for one in of.parameters:
+        _collect(one, into)
+
+
+def _types(text: str) -> list[Type]:
+    tokens = _TOKEN.findall(text)
+    found: list[Type] = []
+    at = 0
+    while at < len(tokens):
+        one, at = _one(tokens, at)
+        found.append(one)
+        at += 1
+    return found
+
+
+def _one(tokens: list[str], at: int) -> tuple[Type, int]:
+    name, at = tokens[at], at + 1
+    inside: list[Type] = []
+    if at < len(tokens) and tokens[at] == "(":
+        while tokens[at] != ")":
+            one, at = _one(tokens, at + 1)
+            inside.append(one)
+        at += 1
+    match name:
+        case "list":
+            return types.list_of(inside[0]), at
+        case "map":
+            return types.map_of(inside[0], inside[1]), at
+        case "optional":
+            return types.optional_of(inside[0]), at
+        case "type" if inside:
+            return types.type_of(inside[0]), at
+        case _ if len(name) == 1:
+            return types.variable(name), at
+        case _:
+            return _NAMED[name], at

@@ -1,0 +1,179 @@
+"""From text to syntax tree, by Google's own CEL parser (the library ``cel-expr-python``, which wraps cel-cpp).
+
+It shares its grammar with cel-go, so syntax errors read as Kubernetes'. Its trees come as the protobuf message cel.expr.ParsedExpr
+(https://github.com/google/cel-spec, proto/cel/expr/syntax.proto), read here by field number.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from kubeloop.cel.faults import CompileError
+from kubeloop.cel.macros import expand
+from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.values import UInt
+
+_AROUND = re.compile(r"\AINVALID_ARGUMENT: |  ?\[INVALID_ARGUMENT\]\Z| \[INVALID_ARGUMENT\]\Z")
+#: Where cel-go prints an unknown line as -1, the other parser prints it as an unsigned number.
+_UNKNOWN_LINE = "<input>:4294967295:"
+
+
+class ParserMissing(RuntimeError):
+    """The library that parses CEL is not installed."""
+
+
+@cache
+def _parser() -> Any:
+    try:
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_optional
+    except ImportError as exc:
+        raise ParserMissing("CEL expressions need the package cel-expr-python: pip install 'kubeloop[server]'") from exc
+    return cel.NewEnv(extensions=[ext_optional.ExtOptional()])
+
+
+def parse(source: str) -> Parsed:
+    """The syntax tree of an expression, every macro that Kubernetes knows expanded.
+
+    Raises:
+        CompileError: the text is no expression.
+        ParserMissing: the parser is not installed.
+    """
+    try:
+        data: bytes = _parser().compile(source, disable_check=True).serialize()
+    except RuntimeError as exc:
+        if isinstance(exc, ParserMissing):
+            raise
+        raise CompileError(_AROUND.sub("", str(exc)).replace(_UNKNOWN_LINE, "<input>:-1:")) from None
+    message = _message(_message(data)[2][0])
+    tree = _node(message[2][0])
+    positions: dict[int, int] = {}
+    for packed in _message(message[3][0]).get(4, ()):
+        entry = _message(packed)
+        positions[_number(entry, 1)] = _number(entry, 2)
+    parsed = Parsed(source, tree, positions)
+    expand(parsed)
+    return parsed
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+            case 1:
+                yield key >> 3, data[at : at + 8]
+                at += 8
+            case 2:
+                length, at = _varint(data, at)
+                yield key >> 3, data[at : at + length]
+                at += length
+            case wire:
+                raise ValueError(f"unexpected wire type {wire} in a parsed expression")
+
+
+def _message(data: bytes) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for number, value in _fields(data):
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _number(message: dict[int, list[Any]], field: int) -> int:
+    return int(message[field][-1]) if field in message else 0
+
+
+def _text(message: dict[int, list[Any]], field: int) -> str:
+    return str(message[field][-1], "utf-8") if field in message else ""
+
+
+def _signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _node(data: bytes) -> Node:
+    message = _message(data)
+    number = _signed(_number(message, 2))
+    for kind in (3, 4, 5, 6, 7, 8, 9):
+        if kind in message:
+            return _build(number, kind, message[kind][-1])
+    return Const(number, None)
+
+
+def _build(number: int, kind: int, data: bytes) -> Node:
+    if kind == 3:
+        return Const(number, _constant(data))
+    message = _message(data)
+    match kind:
+        case 4:
+            return Ident(number, _text(message, 1))
+        case 5:
+            return Select(number, _node(message[1][0]), _text(message, 2), bool(_number(message, 3)))
+        case 6:
+            target = _node(message[1][0]) if 1 in message else None
+            return Call(number, _text(message, 2), [_node(one) for one in message.get(3, ())], target)
+        case 7:
+            return ListLiteral(number, [_node(one) for one in message.get(1, ())], frozenset(_packed(message.get(2, []))))
+        case 8:
+            return _struct(number, message)
+        case _:
+            over, initial, condition, step, result = (_node(message[field][0]) for field in (2, 4, 5, 6, 7))
+            variables = _text(message, 1), _text(message, 8)
+            return Comprehension(number, variables[0], over, _text(message, 3), initial, condition, step, result, variables[1])
+
+
+def _struct(number: int, message: dict[int, list[Any]]) -> Node:
+    entries = []
+    for data in message.get(2, ()):
+        entry = _message(data)
+        key: Node | str = _node(entry[3][0]) if 3 in entry else _text(entry, 2)
+        entries.append(Entry(_signed(_number(entry, 1)), key, _node(entry[4][0]), bool(_number(entry, 5))))
+    name = _text(message, 1)
+    return StructLiteral(number, name, entries) if name else MapLiteral(number, entries)
+
+
+def _packed(values: list[Any]) -> Iterator[int]:
+    for value in values:
+        if isinstance(value, int):
+            yield value
+            continue
+        at = 0
+        while at < len(value):
+            number, at = _varint(value, at)
+            yield number
+
+
+def _constant(data: bytes) -> Any:
+    for field, value in _fields(data):
+        match field:
+            case 2:
+                return bool(value)
+            case 3:
+                return _signed(value)
+            case 4:
+                return UInt(value)
+            case 5:
+                return struct.unpack("<d", value)[0]
+            case 6:
+                return str(value, "utf-8")
+            case 7:
+                return bytes(value)
+    return None

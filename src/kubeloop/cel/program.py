@@ -1,0 +1,101 @@
+"""The entry: compile an expression for an environment, evaluate it with values. Each environment says which variables there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kubeloop.cel.checker import Checked, check
+from kubeloop.cel.estimate import SizeOf, estimate
+from kubeloop.cel.evaluation import Step, plan
+from kubeloop.cel.faults import EvalError
+from kubeloop.cel.literals import check_literals
+from kubeloop.cel.metering import Meter
+from kubeloop.cel.parsing import parse
+from kubeloop.cel.types import Type
+
+#: What one evaluation may cost (k8s.io/apiserver pkg/apis/cel PerCallLimit).
+PER_CALL_LIMIT: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Variables by name, and the fields of the object types that they use by the type's name."""
+
+    variables: Mapping[str, Type]
+    fields: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an evaluation came to: a value, or why there is none; and what it cost, whichever it was."""
+
+    cost: int
+    value: Any = None
+    error: EvalError | None = None
+
+
+class Program:
+    """A compiled expression.
+
+    Guarantees
+        Evaluating never changes the values it is given, and stops with ``CostExceeded`` beyond its limit.
+
+    Not guaranteed
+        Linear time of regular expressions: they are run by Python's ``re``.
+    """
+
+    __slots__ = ("_checked", "_step", "limit")
+
+    def __init__(self, checked: Checked, limit: int = PER_CALL_LIMIT) -> None:
+        self._checked = checked
+        self._step: Step = plan(checked)
+        self.limit = limit
+
+    @property
+    def result(self) -> Type:
+        """The type of the value."""
+        return self._checked.result
+
+    def uses(self, variable: str) -> bool:
+        return variable in self._checked.references.values()
+
+    def most_cost(self, size_of: SizeOf) -> int:
+        """The most that an evaluation can cost; ``size_of`` tells how large the value at a path (``("self", "spec", "@items")``) can be."""
+        return estimate(self._checked, size_of).high
+
+    def run(self, values: Mapping[str, Any], limit: int | None = None) -> Outcome:
+        """Evaluate, and say what it cost. ``limit`` lowers or raises what it may cost."""
+        meter = Meter(self.limit if limit is None else limit)
+        try:
+            value = self._step(dict(values), meter)
+        except EvalError as exc:
+            return Outcome(meter.cost, error=exc)
+        except RecursionError:
+            return Outcome(meter.cost, error=EvalError("expression is nested too deeply"))
+        return Outcome(meter.cost, value)
+
+    def eval(self, values: Mapping[str, Any]) -> Any:
+        """The value.
+
+        Raises:
+            EvalError: there is none: ``no such key: a``, ``division by zero`` ...
+            CostExceeded: it did more than ``limit`` allows.
+        """
+        outcome = self.run(values)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+
+def compile_expression(expression: str, environment: Environment, limit: int = PER_CALL_LIMIT) -> Program:
+    """Parse and type-check an expression.
+
+    Raises:
+        CompileError: it cannot be; the text says where and why, as Kubernetes does.
+        ParserMissing: the package that parses CEL is not installed.
+    """
+    checked = check(parse(expression), environment.variables, environment.fields)
+    check_literals(checked)
+    return Program(checked, limit)

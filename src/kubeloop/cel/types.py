@@ -1,0 +1,165 @@
+"""The types of CEL as the checker sees them, how messages print them, and which type may stand where another is expected.
+
+The rules are cel-go's (checker/types.go): type parameters are bound as they meet types, ``dyn`` fits everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OPTIONAL = "optional_type"
+_NULLABLE = frozenset({"opaque", "struct", "duration", "timestamp"})
+_WITH_PARAMETERS = frozenset({"list", "map", "opaque", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """``kind`` is what it is in general; ``name`` what messages call it; equal types are interchangeable."""
+
+    kind: str
+    name: str
+    parameters: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.parameters))})" if self.parameters else self.name
+
+    @property
+    def is_optional(self) -> bool:
+        return self.kind == "opaque" and self.name == OPTIONAL
+
+    @property
+    def is_dyn(self) -> bool:
+        return self.kind == "dyn"
+
+
+BOOL, INT, UINT, DOUBLE = Type("bool", "bool"), Type("int", "int"), Type("uint", "uint"), Type("double", "double")
+STRING, BYTES, NULL = Type("string", "string"), Type("bytes", "bytes"), Type("null", "null")
+DURATION, TIMESTAMP = Type("duration", "duration"), Type("timestamp", "timestamp")
+DYN, ERROR = Type("dyn", "dyn"), Type("error", "!error!")
+TYPE = Type("type", "type")
+IP, CIDR = Type("opaque", "net.IP"), Type("opaque", "net.CIDR")
+QUANTITY, SEMVER = Type("struct", "kubernetes.Quantity"), Type("struct", "kubernetes.Semver")
+URL, FORMAT = Type("struct", "kubernetes.URL"), Type("struct", "kubernetes.NamedFormat")
+
+
+def list_of(element: Type) -> Type:
+    return Type("list", "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type("map", "map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    return Type("opaque", OPTIONAL, (value,))
+
+
+def type_of(value: Type) -> Type:
+    return Type("type", "type", (value,))
+
+
+def variable(name: str) -> Type:
+    return Type("param", name)
+
+
+def struct(name: str) -> Type:
+    return Type("struct", name)
+
+
+def unwrap_optional(of: Type) -> tuple[Type, bool]:
+    return (of.parameters[0], True) if of.is_optional else (of, False)
+
+
+@dataclass(slots=True)
+class Bindings:
+    """What type parameters stand for, found so far."""
+
+    bound: dict[Type, Type] = field(default_factory=dict)
+
+    def assignable(self, one: Type, other: Type) -> bool:
+        """Whether ``one`` fits ``other``; binds parameters only if so."""
+        attempt = Bindings(dict(self.bound))
+        if not attempt._fits(one, other):
+            return False
+        self.bound = attempt.bound
+        return True
+
+    def all_assignable(self, ones: list[Type], others: list[Type]) -> bool:
+        attempt = Bindings(dict(self.bound))
+        if len(ones) != len(others) or not all(map(attempt._fits, ones, others)):
+            return False
+        self.bound = attempt.bound
+        return True
+
+    def substitute(self, of: Type, *, free_to_dyn: bool = False) -> Type:
+        if (found := self.bound.get(of)) is not None:
+            return self.substitute(found, free_to_dyn=free_to_dyn)
+        if of.kind == "param" and free_to_dyn:
+            return DYN
+        if of.parameters and of.kind in _WITH_PARAMETERS:
+            return Type(of.kind, of.name, tuple(self.substitute(one, free_to_dyn=free_to_dyn) for one in of.parameters))
+        return of
+
+    def _fits(self, one: Type, other: Type) -> bool:
+        if other.kind == "param":
+            valid, bound = self._bind(one, other)
+            if valid:
+                return True
+            if bound:
+                return False
+        if one.kind == "param":
+            return self._bind(other, one)[0]
+        if one.kind in ("dyn", "error") or other.kind in ("dyn", "error"):
+            return True
+        if one.kind == "null" or other.kind == "null":
+            return one.kind == other.kind or (other if one.kind == "null" else one).kind in _NULLABLE
+        if one.kind == "type":
+            return other.kind == "type"
+        if one.kind in ("opaque", "list", "map"):
+            same = one.kind == other.kind and one.name == other.name and len(one.parameters) == len(other.parameters)
+            return same and all(map(self._fits, one.parameters, other.parameters))
+        return one == other
+
+    def _bind(self, to: Type, parameter: Type) -> tuple[bool, bool]:
+        """Whether the parameter may stand for ``to``, and whether it stood for something already."""
+        if to == parameter:
+            return True, True
+        known = self.bound.get(parameter)
+        if known is not None:
+            if to == known:
+                return True, True
+            if not self._fits(to, known):
+                return False, True
+            general = most_general(to, known)
+            if self._free_of(parameter, general):
+                self.bound[parameter] = general
+            return True, True
+        if self._free_of(parameter, to):
+            self.bound[parameter] = to
+            return True, False
+        return False, False
+
+    def _free_of(self, parameter: Type, within: Type) -> bool:
+        if parameter == within:
+            return False
+        if within.kind == "param":
+            known = self.bound.get(within)
+            return known is None or self._free_of(parameter, known)
+        return all(self._free_of(parameter, one) for one in within.parameters)
+
+
+def most_general(one: Type, other: Type) -> Type:
+    return one if _as_general(one, other) else other
+
+
+def _as_general(one: Type, other: Type) -> bool:
+    if one.kind in ("dyn", "param"):
+        return True
+    if other.kind in ("dyn", "param") or one.kind != other.kind:
+        return False
+    if one.kind == "type":
+        return True
+    if one.kind in ("opaque", "list", "map"):
+        same = one.name == other.name and len(one.parameters) == len(other.parameters)
+        return same and all(map(_as_general, one.parameters, other.parameters))
+    return one == other

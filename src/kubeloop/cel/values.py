@@ -1,0 +1,241 @@
+"""What CEL expressions compute with: Python's own values where they fit, and small classes where they do not.
+
+null, bool, int, float, str, bytes, list and dict stand for themselves; an object of a schema is a dict by its (escaped) field names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import SplitResult
+
+from kubeloop.cel.faults import EvalError
+from kubeloop.meta.quantity import Quantity
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**63 - 1
+UINT_MAX: Final = 2**64 - 1
+
+
+class UInt(int):
+    """An unsigned 64-bit number."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """Nanoseconds since 1970, UTC."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """Nanoseconds."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """What ``type(x)`` yields."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value that may be missing; ``NONE`` is the missing one."""
+
+    value: Any
+    present: bool = True
+
+
+NONE: Final = Optional(None, present=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cidr:
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address
+    prefix: int
+
+    @property
+    def network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+        return ipaddress.ip_network((self.address, self.prefix), strict=False)
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.prefix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    text: str
+    parts: SplitResult
+
+
+@dataclass(frozen=True, slots=True)
+class Semver:
+    major: int
+    minor: int
+    patch: int
+    #: Identifiers of a pre-release: numbers or texts.
+    pre: tuple[int | str, ...] = ()
+    build: str = ""
+
+    def key(self) -> tuple[Any, ...]:
+        """Order of precedence, https://semver.org section 11: a release is above its pre-releases, numbers are below texts."""
+        identifiers = tuple((0, one, "") if isinstance(one, int) else (1, 0, one) for one in self.pre)
+        return self.major, self.minor, self.patch, not self.pre, identifiers
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A named format: yields messages about what is wrong with a text. ``weight`` is the size of its pattern, for costs."""
+
+    name: str
+    check: Callable[[str], list[str]]
+    weight: int
+
+
+class SetList(list[Any]):
+    """A list of ``x-kubernetes-list-type: set``: order does not matter to ``==``, ``+`` is a union."""
+
+    __slots__ = ()
+
+
+class MapList(list[Any]):
+    """A list of ``x-kubernetes-list-type: map``: ``==`` disregards the order, ``+`` merges by the keys."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, items: list[Any], keys: tuple[str, ...]) -> None:
+        super().__init__(items)
+        self.keys = keys
+
+    def key(self, item: Any) -> tuple[Any, ...]:
+        return tuple(item.get(name) for name in self.keys) if isinstance(item, dict) else (item,)
+
+
+@dataclass(frozen=True, slots=True)
+class BoolKey:
+    """A bool as the key of a map; to Python, True is also 1."""
+
+    value: bool
+
+
+def as_key(value: Any) -> Any:
+    """How a value is kept as the key of a dict."""
+    if isinstance(value, bool):
+        return BoolKey(value)
+    if not isinstance(value, str | int | float):
+        raise EvalError("unsupported key type")
+    return value
+
+
+def from_key(key: Any) -> Any:
+    return key.value if type(key) is BoolKey else key
+
+
+def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
+    return map(from_key, mapping)
+
+
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    SetList: "list",
+    MapList: "list",
+    dict: "map",
+    Timestamp: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    TypeValue: "type",
+    Optional: "optional_type",
+    ipaddress.IPv4Address: "net.IP",
+    ipaddress.IPv6Address: "net.IP",
+    Cidr: "net.CIDR",
+    Quantity: "kubernetes.Quantity",
+    Semver: "kubernetes.Semver",
+    Url: "kubernetes.URL",
+    Format: "kubernetes.NamedFormat",
+}
+#: What overload signatures call the types at run time.
+_KINDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}
+
+
+def type_name(value: Any) -> str:
+    return _NAMES.get(type(value), type(value).__name__)
+
+
+def kind_of(python: type) -> str:
+    """The name by which overloads know values of a Python class."""
+    name = _NAMES.get(python, python.__name__)
+    return _KINDS.get(name, name)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
+    kind, against = type(one), type(other)
+    if kind is bool or against is bool:
+        return kind is against and one is other
+    if isinstance(one, int | float):
+        return isinstance(other, int | float) and bool(one == other)
+    if isinstance(one, list):
+        return isinstance(other, list) and _lists_equal(one, other)
+    if isinstance(one, dict):
+        if not isinstance(other, dict) or len(one) != len(other):
+            return False
+        return all(key in other and equal(value, other[key]) for key, value in one.items())
+    if kind is Optional:
+        return against is Optional and one.present == other.present and (not one.present or equal(one.value, other.value))
+    if kind is not against:
+        return False
+    if kind is Semver:
+        return bool(one.key() == other.key())
+    return bool(one == other)
+
+
+def _lists_equal(one: list[Any], other: list[Any]) -> bool:
+    if len(one) != len(other):
+        return False
+    if isinstance(one, SetList):
+        return all(contains(other, item) for item in one) and all(contains(one, item) for item in other)
+    if isinstance(one, MapList):
+        by_key = {one.key(item): item for item in other}
+        return all(one.key(item) in by_key and equal(item, by_key[one.key(item)]) for item in one)
+    return all(map(equal, one, other))
+
+
+def contains(items: list[Any], wanted: Any) -> bool:
+    return any(equal(item, wanted) for item in items)
+
+
+def joined(one: list[Any], other: list[Any]) -> list[Any]:
+    """``+`` of lists. Of a set the union; of a map, items of ``other`` replace those of the same keys, new ones are appended."""
+    if isinstance(one, SetList):
+        return SetList([*one, *(item for item in other if not contains(one, item))])
+    if isinstance(one, MapList):
+        merged = {one.key(item): item for item in one}
+        for item in other:
+            merged[one.key(item)] = item
+        return MapList(list(merged.values()), one.keys)
+    return [*one, *other]
+
+
+def size_of(value: Any) -> int:
+    """Characters, bytes, items or entries; 1 of what has no size. For costs."""
+    if isinstance(value, str | bytes | list | dict):
+        return len(value)
+    if type(value) is Optional and value.present:
+        return size_of(value.value)
+    if type(value) is Cidr:
+        return 4 if value.address.version == 4 else 16
+    return 1
