@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 
@@ -23,14 +24,15 @@ def go_text(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    # fmt's %v is the shortest text that reads back, with an exponent below 1e-4 and from 1e21 on.
-    digits, _, exponent = f"{value!r}".partition("e")
-    if exponent or (value and abs(value) < 1e-4):
-        if abs(value) >= 1e21 or abs(value) < 1e-4:
-            mantissa, _, power = f"{value:.17e}".partition("e") if not exponent else (digits, "", exponent)
-            return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(power):+03d}"
-        return f"{value:.0f}"
-    return digits.removesuffix(".0")
+    # fmt's %v is the shortest text that reads back, with an exponent below 1e-4 and from 1e6 on.
+    exact = Decimal(repr(value)).normalize()
+    power = exact.adjusted()
+    if not value or -4 <= power < 6:
+        return format(exact, "f")
+    sign, digits, _ = exact.as_tuple()
+    mantissa = "".join(map(str, digits))
+    point = "." if len(mantissa) > 1 else ""
+    return f"{'-' if sign else ''}{mantissa[0]}{point}{mantissa[1:]}e{power:+03d}"
 
 
 def go_type(value: Any) -> str:

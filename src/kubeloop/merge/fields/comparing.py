@@ -38,6 +38,8 @@ def field_set(obj: JSONObject, type_: FieldType) -> FieldSet:
         return FieldSet(LEAF if type_.map is None or type_.map.atomic else _map_set(obj, type_.map))
     except ElementError as fault:
         raise TypeMismatch(str(fault)) from None
+    except RecursionError:
+        raise TypeMismatch(_TOO_DEEP) from None
 
 
 def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
@@ -54,9 +56,12 @@ def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
             _compare_maps(old, new, type_.map, changes)
     except ElementError as fault:
         raise TypeMismatch(str(fault)) from None
+    except RecursionError:
+        raise TypeMismatch(_TOO_DEEP) from None
     return Comparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
 
 
+_TOO_DEEP = "nested too deeply"
 _SAME = Comparison(FieldSet(), FieldSet(), FieldSet())
 
 

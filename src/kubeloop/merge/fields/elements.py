@@ -12,6 +12,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from kubeloop.merge.go_text import go_text
+
 Scalar = str | int | float | bool | None
 #: From the root down; the empty path is the whole object, which nobody owns.
 Path = tuple[str, ...]
@@ -96,12 +98,12 @@ def canonical(element: str) -> str | None:
         case "f":
             return element
         case "v":
-            return "v:" + json_text(_parse(content))
+            return value_element(_scalar(_parse(content), content))
         case "k":
             fields = _parse(content)
             if not isinstance(fields, dict):
                 raise ElementError(f"not an object of keys: {content}")
-            return key_element(sorted(fields.items()))
+            return key_element((name, _scalar(fields[name], content)) for name in sorted(fields))
         case "i":
             try:
                 return f"i:{int(content)}"
@@ -113,41 +115,48 @@ def canonical(element: str) -> str | None:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         raise ElementError(f"not JSON: {text}") from None
 
 
+def _scalar(value: Any, content: str) -> Scalar:
+    if isinstance(value, str | int | float | None):
+        return value
+    raise ElementError(f"not a scalar: {content}")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
 @lru_cache(maxsize=8192)
-def element_text(element: str) -> str:
-    """As conflicts name it: ``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``."""
+def element_text(element: str, *, stored: bool = False) -> str:
+    """``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``. ``stored``: with numbers as Kubernetes shows those that it read from a FieldsV1."""
     content = element[2:]
     match element[0]:
         case "f":
             return "." + content
         case "k":
-            return "[" + ",".join(f"{name}={_shown(value)}" for name, value in json.loads(content).items()) + "]"
+            return "[" + ",".join(f"{name}={_shown(value, stored)}" for name, value in json.loads(content).items()) + "]"
         case "v":
-            return f"[={_shown(json.loads(content))}]"
+            return f"[={_shown(json.loads(content), stored)}]"
         case _:
             return f"[{content}]"
 
 
 def path_text(path: Iterable[str]) -> str:
-    """``.spec.containers[name="a"].image``"""
-    return "".join(map(element_text, path))
+    """As conflicts name it: ``.spec.containers[name="a"].image``."""
+    return "".join(element_text(element, stored=True) for element in path)
 
 
-def _shown(value: Any) -> str:
-    match value:
-        case str():
-            return go_quoted(value)
-        case list():
-            return "[" + ",".join(map(_shown, value)) + "]"
-        case dict():
-            return "".join(f"{name}={_shown(one)}" for name, one in value.items())
-        case _:
-            return json_text(value)
+def _shown(value: Scalar, stored: bool) -> str:
+    if isinstance(value, str):
+        return go_quoted(value)
+    if stored and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e300:
+        # Upstream reads every number of a FieldsV1 as a floating one.
+        return go_text(float(value))
+    return "null" if value is None else go_text(value)
 
 
 _QUOTED: Final = {
@@ -186,7 +195,7 @@ def order(element: str) -> tuple[int, Any]:
             return 3, int(content)
 
 
-def _value_order(value: Any) -> tuple[int, Any]:
+def _value_order(value: Scalar) -> tuple[int, Any]:
     match value:
         case bool():
             return 2, value
@@ -194,9 +203,5 @@ def _value_order(value: Any) -> tuple[int, Any]:
             return 0, value
         case str():
             return 1, value
-        case list():
-            return 3, tuple(map(_value_order, value))
-        case dict():
-            return 4, tuple((name, _value_order(one)) for name, one in sorted(value.items()))
         case _:
             return 5, 0

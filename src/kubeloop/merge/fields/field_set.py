@@ -12,6 +12,9 @@ from kubeloop.merge.fields import elements, tree
 from kubeloop.merge.fields.elements import ElementError, Path
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
 
+#: Levels of a fieldsV1: far more than objects have, and few enough for recursion.
+_DEEPEST = 200
+
 
 class FieldSet:
     """An immutable set of paths.
@@ -116,7 +119,7 @@ def _read(document: Any, depth: int) -> Node:
         return LEAF
     if not isinstance(document, dict):
         raise ElementError(f"fields are objects within objects, not {type(document).__name__}")
-    if depth > 500:
+    if depth > _DEEPEST:
         raise ElementError("fields are nested too deeply")
     out: Node = {}
     for key, below in document.items():
