@@ -53,7 +53,7 @@ async def log(exchange: Exchange) -> Answer | Frames:
     container = container_of(pod, exchange.request.parameter("container"))
     node = (pod.get("spec") or {}).get("nodeName")
     if not node:
-        return Answer(204, body=b"", content_type=_TEXT)
+        return Answer(204, body=b"")
     kubelet = await kubelet_of(exchange, node)
     credentials = exchange.parts.kubelets
     tls = credentials.unverified if truth(exchange.request, "insecureSkipTLSVerifyBackend") else credentials.context
@@ -68,7 +68,8 @@ async def log(exchange: Exchange) -> Answer | Frames:
 def _check_accept(header: str) -> None:
     """Upstream's router takes text/plain for this path, the handler behind it does not."""
     try:
-        negotiate(header)
+        if negotiate(header).form:
+            raise refusals.not_acceptable(MEDIA_TYPES)
     except ApiError:
         if any(clause.media_type in (_TEXT, *MEDIA_TYPES) for clause in parse_accept(header)):
             raise refusals.not_acceptable(MEDIA_TYPES) from None

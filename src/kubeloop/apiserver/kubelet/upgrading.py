@@ -63,11 +63,14 @@ async def pass_on(request: Request, place: Place) -> Reply:
     Raises:
         ApiError: 500 without a reason: no answer, or one that is neither.
     """
-    answer = await upgrade(place, request.method, forwarded_headers(request))
+    headers = forwarded_headers(request)
+    if request.method == "POST" and "Content-Length" not in request.headers:
+        headers.append(("Content-Length", "0"))
+    answer = await upgrade(place, request.method, headers)
     if isinstance(answer, Frames):
         return answer
-    wire, headers = answer
-    return Takeover(lambda duplex: relay(duplex, wire), pairs(headers), close=wire.abort)
+    wire, received = answer
+    return Takeover(lambda duplex: relay(duplex, wire), pairs(received), close=wire.abort)
 
 
 async def upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> Frames | tuple[Wire, Headers]:
