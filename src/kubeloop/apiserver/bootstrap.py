@@ -11,6 +11,7 @@ from typing import Any
 from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.object_meta import fill_new
 from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.provisioning import provide
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
@@ -37,7 +38,7 @@ _FIXED = "Used for system critical pods that must not be moved from their curren
 
 async def bootstrap(registry: Registry, writer: Writer, host: str, port: int) -> None:
     """Create what is missing; what is there already stays as it is."""
-    await provide(registry, writer.objects, writer.clock, SERVICE_CIDR)
+    await provide(registry, writer.objects, writer.owners, writer.clock, SERVICE_CIDR)
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
     for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
@@ -66,7 +67,7 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
     if resource is None:
         return
     obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
-    call = Call(resource, namespace, obj["metadata"]["name"], SYSTEM, RequestContext(SYSTEM.name, SYSTEM.groups, namespace))
+    call = Call(resource, namespace, obj["metadata"]["name"], SYSTEM, RequestContext(SYSTEM.name, SYSTEM.groups, namespace), manager=SERVER)
     try:
         await writer.create(call, obj)
     except AlreadyExists:
@@ -97,6 +98,8 @@ async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> N
     found = await objects.get(resource, "default", "kubernetes")
     if found is None:
         fill_new(obj["metadata"], writer.clock.wall())
+        scope = writer.owners.scope(resource, "")
+        writer.owners.updated(scope, scope.empty, obj, SERVER)
     else:  # of an earlier run: the same object, at another port
         obj["metadata"] = dict(found.obj["metadata"])
         if obj == found.obj:

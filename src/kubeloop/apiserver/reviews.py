@@ -112,9 +112,13 @@ def _user_info(user: User) -> JSONObject:
 
 
 async def _decode(exchange: Exchange) -> JSONObject:
-    write_options(exchange.request, "CreateOptions")
+    options = write_options(exchange.request, "CreateOptions")
     obj = decode_object(await exchange.body(), media_type_of(exchange.request.header("Content-Type")), exchange.resource).obj
     set_namespace(metadata_of(obj), exchange.namespace)
+    # A review is stored nowhere, but its answer says who asked.
+    owners = exchange.parts.writer.owners
+    scope = owners.scope(exchange.resource, "")
+    owners.updated(scope, scope.empty, obj, exchange.manager(options))
     return obj
 
 

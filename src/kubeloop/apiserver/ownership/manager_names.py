@@ -9,6 +9,8 @@ from __future__ import annotations
 LONGEST = 128
 #: Of a request that says neither.
 UNKNOWN = "unknown"
+#: The server itself.
+SERVER = "kube-apiserver"
 
 
 def manager_of(field_manager: str, user_agent: str) -> str:

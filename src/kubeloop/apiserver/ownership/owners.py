@@ -75,15 +75,16 @@ class Owners:
     def updated(self, scope: Scope, live: JSONObject, new: JSONObject, manager: str) -> None:
         """Set the managedFields of ``new``, which ``manager`` writes over ``live`` (``scope.empty`` for a creation). Never raises."""
         metadata = new["metadata"]
-        given = metadata.pop("managedFields", None)
-        managed = _started(live, given, trust_request=not scope.subresource)
-        if not managed.fields and (live.get("metadata") or {}).get("uid"):
-            return  # nobody has been counted so far
+        managed = _started(live, metadata.get("managedFields"), trust_request=not scope.subresource)
+        # Where nobody has been counted so far, nobody is from here on, until somebody applies.
+        counted = managed.fields or not (live.get("metadata") or {}).get("uid")
         try:
-            self._update(scope, _bare(live), new, managed, manager)
+            if counted:
+                self._update(scope, _bare(live), _bare(new), managed, manager)
         except TypeMismatch as fault:
-            _LOG.warning("managedFields of %s %s are given up: %s", scope.gvk.kind, metadata.get("name", ""), fault)
-            return
+            _LOG.debug("managedFields of %s %s are given up: %s", scope.gvk.kind, metadata.get("name", ""), fault)
+            managed = Managed()
+        metadata.pop("managedFields", None)
         if managed.fields:
             metadata["managedFields"] = encode(managed)
 

@@ -86,6 +86,9 @@ class _Resources:
         target = self._served(api_version)
         if at in ("", api_version):
             return obj
+        if target.custom and target.convert is not None:
+            # Relabelled, not pruned: an object with fields that another version lacks has no owners in it, as upstream.
+            return {**obj, "apiVersion": api_version, "kind": target.kind}
         # Converters may touch what they are given.
         moved = converted(self._served(at), copy.deepcopy(obj), target.gvk)
         if not target.custom:

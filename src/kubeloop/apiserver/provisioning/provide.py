@@ -8,6 +8,7 @@ from typing import Any
 
 from kubeloop.apiserver.object_meta import fill_new, timestamp
 from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.provisioning import api_services, flow_control, roles
 from kubeloop.apiserver.provisioning.addresses import default_service_cidr
 from kubeloop.apiserver.registry import Registry
@@ -18,7 +19,16 @@ from kubeloop.timing import Clock
 JSONObject = dict[str, Any]
 
 
-async def provide(registry: Registry, objects: Objects, clock: Clock, service_cidr: str) -> None:
+#: To whom the objects of a group belong, if not to the server.
+_MANAGERS = {flow_control.GROUP: "api-priority-and-fairness-config-producer-v1"}
+#: Who applies the status of a kind.
+_STATUS_MANAGERS = {
+    "flowschemas": "api-priority-and-fairness-config-consumer-v1",
+    "servicecidrs": "kubernetes-service-cidr-controller",
+}
+
+
+async def provide(registry: Registry, objects: Objects, owners: Owners, clock: Clock, service_cidr: str) -> None:
     """The objects are known to be valid and complete, and written as they are: neither defaulted, nor admitted, nor validated."""
     now = timestamp(clock.wall())
     async with asyncio.TaskGroup() as writes:  # storage may gather writes that come together
@@ -26,7 +36,20 @@ async def provide(registry: Registry, objects: Objects, clock: Clock, service_ci
             resource = registry.get(gvr)
             if resource is not None:
                 fill_new(obj["metadata"], clock.wall())
-                writes.create_task(_write(objects, resource, obj))
+                obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
+                writes.create_task(_write(objects, resource, _owned(owners, resource, obj)))
+
+
+def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObject:
+    """``obj`` with the managers that it has upstream."""
+    scope = owners.scope(resource, "")
+    applier = _STATUS_MANAGERS.get(resource.gvr.resource)
+    status = obj.pop("status", None) if applier else None
+    owners.updated(scope, scope.empty, obj, _MANAGERS.get(resource.gvr.group, SERVER))
+    if applier is None or status is None:
+        return obj
+    config = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {"name": obj["metadata"]["name"]}, "status": status}
+    return owners.applied(owners.scope(resource, "status"), obj, config, applier, force=True)
 
 
 def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[GroupVersionResource, JSONObject]]:
@@ -42,6 +65,6 @@ def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[
 
 async def _write(objects: Objects, resource: ServedResource, obj: JSONObject) -> None:
     try:
-        await objects.write(resource, {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}, expected=0)
+        await objects.write(resource, obj, expected=0)
     except StaleWrite:
         return  # it is there

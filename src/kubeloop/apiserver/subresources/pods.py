@@ -15,6 +15,7 @@ from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, timestamp
 from kubeloop.apiserver.objects import StaleWrite, StoredObject
 from kubeloop.apiserver.options import DeleteOptions, unsupported, write_options
+from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.field_error import required
@@ -131,6 +132,8 @@ async def _take_from_budget(exchange: Exchange, pod: JSONObject, *, dry_run: boo
         _disrupt(budget, pod["metadata"]["name"], timestamp(exchange.parts.clock.wall()))
         if dry_run:
             return
+        owners = exchange.parts.writer.owners
+        owners.updated(owners.scope(resource, "status"), budgets[0].obj, budget, SERVER)
         try:
             await objects.write(resource, budget, expected=budgets[0].revision)
         except StaleWrite:
