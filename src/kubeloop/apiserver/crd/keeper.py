@@ -16,6 +16,7 @@ from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, acc
 from kubeloop.apiserver.crd.naming import names_taken, settle
 from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
+from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
@@ -49,6 +50,7 @@ class DefinitionKeeper:
         self._registry = registry
         self._clock = clock
         self._delete = delete
+        self._owners = Owners(registry, clock)
         self._definitions: dict[str, StoredObject] = {}
         #: What is registered for a definition: enough of it to know when it must be registered anew.
         self._registered: dict[str, tuple[Any, list[GroupVersionResource]]] = {}
@@ -134,11 +136,16 @@ class DefinitionKeeper:
 
     async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
         """False: somebody wrote first; the change that brings their state is on its way."""
+        self._own(crd, stored)
         try:
             self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
         except StaleWrite:
             return False
         return True
+
+    def _own(self, crd: JSONObject, stored: StoredObject) -> None:
+        """What the server finds out about definitions is its own, like any other status."""
+        self._owners.updated(self._owners.scope(self._resource, "status"), stored.obj, crd, SERVER)
 
     def _register(self, key: str, crd: JSONObject) -> None:
         if not is_served(crd):
@@ -235,6 +242,7 @@ class DefinitionKeeper:
                 # Whoever sees the definition gone finds its resources gone as well.
                 self._unregister(key)
                 if metadata["finalizers"]:
+                    self._own(crd, stored)
                     self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
                 else:
                     await self._objects.remove(stored)
