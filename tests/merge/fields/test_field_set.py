@@ -12,7 +12,7 @@ Paths = frozenset[tuple[str, ...]]
 
 ELEMENTS = ["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:"s"', "v:1"]
 PATHS: st.SearchStrategy[Paths] = st.frozensets(
-    st.lists(st.sampled_from(ELEMENTS), min_size=1, max_size=4).map(tuple),  # type: ignore[arg-type]  # tuples of any length
+    st.lists(st.sampled_from(ELEMENTS), min_size=1, max_size=4).map(tuple),
     max_size=8,
 )
 
