@@ -1,0 +1,70 @@
+"""Merging what is applied into what is live."""
+
+from typing import Any
+
+import pytest
+
+from kubeloop.merge.fields import TypeMismatch, merge
+from tests.merge.fields.things import THING
+
+JSONObject = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "merged"),
+    [
+        pytest.param({"number": 1}, {"text": "a"}, {"number": 1, "text": "a"}, id="fields join"),
+        pytest.param({"number": 1}, {"number": 2}, {"number": 2}, id="a scalar is replaced"),
+        pytest.param({"number": 1}, {"number": None}, {"number": None}, id="null replaces a scalar"),
+        pytest.param({"granular": {"a": "1"}}, {"granular": None}, {"granular": {"a": "1"}}, id="null says nothing of a map"),
+        pytest.param({"set": ["a"]}, {"set": None}, {"set": ["a"]}, id="nor of a set"),
+        pytest.param({"granular": {}}, {"granular": None}, {"granular": None}, id="but replaces an empty map"),
+        pytest.param({"granular": {"a": "1"}}, {"granular": {"b": "2"}}, {"granular": {"a": "1", "b": "2"}}, id="maps join by key"),
+        pytest.param({"whole": {"a": "1"}}, {"whole": {"b": "2"}}, {"whole": {"b": "2"}}, id="atomic maps are replaced"),
+        pytest.param({"atomic": [{"a": "1"}]}, {"atomic": []}, {"atomic": []}, id="atomic lists are replaced"),
+        pytest.param({"set": ["a", "b"]}, {"set": ["c"]}, {"set": ["a", "b", "c"]}, id="sets join"),
+        pytest.param(
+            {"set": ["a", "b", "c"]}, {"set": ["d", "c", "a"]}, {"set": ["b", "d", "c", "a"]}, id="shared items come in the applied order"
+        ),
+        pytest.param({"set": ["a", "b"]}, {"set": ["a", "c", "b"]}, {"set": ["a", "c", "b"]}, id="new items keep their place"),
+        pytest.param({"set": ["a", "a", "b"]}, {"set": ["a"]}, {"set": ["a", "b"]}, id="doubles that are applied melt"),
+        pytest.param({"set": ["a", "a"]}, {"set": ["b"]}, {"set": ["a", "a", "b"]}, id="doubles that are not stay"),
+        pytest.param(
+            {"map": [{"name": "x", "value": 1}]},
+            {"map": [{"name": "y"}, {"name": "x", "labels": {"l": "1"}}]},
+            {"map": [{"name": "y"}, {"name": "x", "value": 1, "labels": {"l": "1"}}]},
+            id="items of a list map join by key",
+        ),
+        pytest.param(
+            {"ports": [{"port": 80, "protocol": "TCP", "name": "a"}]},
+            {"ports": [{"port": 80, "name": "b"}]},
+            {"ports": [{"port": 80, "protocol": "TCP", "name": "b"}]},
+            id="a key that is left out is its default",
+        ),
+        pytest.param({"free": {"a": 1}}, {"free": {"a": {"b": 1}}}, {"free": {"a": {"b": 1}}}, id="another shape replaces"),
+        pytest.param({"free": {"a": [1]}}, {"free": {"a": [2]}}, {"free": {"a": [2]}}, id="lists without schema are replaced"),
+        pytest.param({}, {}, {}, id="nothing and nothing"),
+    ],
+)
+def test_merge(live: JSONObject, applied: JSONObject, merged: JSONObject) -> None:
+    before = repr(live), repr(applied)
+    assert merge(live, applied, THING) == merged
+    assert (repr(live), repr(applied)) == before
+
+
+def test_what_does_not_change_is_shared() -> None:
+    live: JSONObject = {"struct": {"a": "1"}, "number": 1}
+    assert merge(live, {"number": 2}, THING)["struct"] is live["struct"]
+
+
+@pytest.mark.parametrize(
+    ("applied", "text"),
+    [
+        pytest.param({"undeclared": 1}, ".undeclared: field not declared in schema", id="a field that the type lacks"),
+        pytest.param({"set": ["a", "a"]}, r'duplicate entries for key \[="a"\]', id="an item twice"),
+        pytest.param({"map": [{"value": 1}]}, "omits all key fields", id="an item without its key"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(applied: JSONObject, text: str) -> None:
+    with pytest.raises(TypeMismatch, match=text):
+        merge({}, applied, THING)
