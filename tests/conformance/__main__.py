@@ -14,6 +14,7 @@ from rich.table import Table
 
 from kubeloop.testing import LocalCluster
 from tests.conformance.compare import Score, compare
+from tests.conformance.counted import DOCUMENT, counts, document
 from tests.conformance.scenario import Run, scenarios, write_tokens
 from tests.conformance.wire import Server
 
@@ -30,7 +31,11 @@ def main() -> int:
     parser.add_argument("--ignore", action="append", default=[], help="leave out paths that hold this key, such as managedFields")
     parser.add_argument("--limit", type=int, default=0, help="differences to show per step (default: none)")
     parser.add_argument("--json", type=Path, help="write the score as JSON to this file")
+    parser.add_argument("--document", action="store_true", help="only write docs/conformance.md anew, from differences.yaml")
     options = parser.parse_args()
+    if options.document:
+        DOCUMENT.write_text(document())
+        return 0
     scores, surprises, took = replay(options.set, tuple(options.scenario), (*PROSE, *options.ignore))
     report(scores, surprises, options.limit, took)
     if options.json:
@@ -70,14 +75,18 @@ def report(scores: list[Score], surprises: list[str], limit: int, took: float) -
     table = Table("scenario", "exact steps", "right status", "equal leaves", box=None, pad_edge=False)
     for score in scores:
         total.add(score)
-    for score in [*scores, total]:
+    of_counted = Score("counted")
+    for score in scores:
+        if counts(score.scenario):
+            of_counted.add(score)
+    for score in [*scores, of_counted, total]:
         if score.steps:
             table.add_row(
                 score.scenario,
                 f"{score.exact}/{score.steps}",
                 f"{score.right_status}/{score.steps}",
                 f"{100 * score.matching / max(1, score.leaves):.1f} %",
-                style="bold" if score is total else "green" if score.exact == score.steps else None,
+                style="bold" if score in (of_counted, total) else "green" if score.exact == score.steps else None,
             )
     if limit:
         for score in scores:

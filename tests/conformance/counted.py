@@ -1,0 +1,87 @@
+"""Which scenarios count, and which of their steps are known to differ: the figures of docs/conformance.md and of the gate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+DOCUMENT = HERE.parent.parent / "docs" / "conformance.md"
+
+#: Groups of scenarios that wait for authorization and the admission plug-ins that come with it.
+NOT_COUNTED = ("authn", "rbac", "admission-", "sub-pods", "sub-token", "extras-")
+#: Parts of exact steps, of all counted scenarios together and of each.
+LEAST_IN_ALL = 0.95
+LEAST_OF_EACH = 0.90
+
+Differences = dict[str, dict[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A scenario: how many steps it has, and why which of them differ."""
+
+    name: str
+    steps: int
+    differing: dict[int, str]
+    requests: dict[int, str]
+
+    @property
+    def exact(self) -> int:
+        return self.steps - len(self.differing)
+
+
+def counts(name: str) -> bool:
+    return not name.startswith(NOT_COUNTED)
+
+
+def known_differences() -> Differences:
+    """By scenario and number of the step: the reason."""
+    found: Differences = yaml.safe_load((HERE / "differences.yaml").read_text()) or {}
+    return found
+
+
+def recordings(which: str = "plain") -> Iterator[Path]:
+    return iter(sorted((HERE / "recorded" / which).glob("*.json")))
+
+
+def counted() -> list[Counted]:
+    """By name."""
+    known, found = known_differences(), []
+    for file in recordings():
+        if counts(file.stem):
+            steps = json.loads(file.read_text())["steps"]
+            requests = {step["step"]: f"{step['request']['method']} {step['request']['path']}" for step in steps}
+            found.append(Counted(file.stem, len(steps), known.get(file.stem, {}), requests))
+    return found
+
+
+def document() -> str:
+    """The text of docs/conformance.md."""
+    rows = counted()
+    steps, exact = sum(row.steps for row in rows), sum(row.exact for row in rows)
+    lines = [
+        "# Conformance",
+        "",
+        "What a real Kubernetes 1.36.3 API server answered to scripted requests, and whether the embedded server answers the same: status,",
+        "headers and every leaf of the body. `make conformance` prints the score of all scenarios. `make test` fails when a step differs",
+        "that is not listed here, or when one that is listed no longer does. Made by `python -m tests.conformance --document`.",
+        "",
+        f"**{exact} of {steps} steps are equal ({100 * exact / steps:.1f} %)**, in {len(rows)} scenarios. Not counted until there are",
+        f"authorization and its admission plug-ins: {', '.join(f'`{name}*`' for name in NOT_COUNTED)}.",
+        "Descriptions are left out of the comparison: this server's are its own.",
+        "",
+        "## Steps that differ",
+        "",
+        "| scenario | step | request | reason |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        lines += [f"| {row.name} | {step} | `{row.requests[step]}` | {why} |" for step, why in sorted(row.differing.items())]
+    lines += ["", "## Scenarios", "", "| scenario | equal steps |", "|---|---|"]
+    lines += [f"| {row.name} | {row.exact} of {row.steps} |" for row in rows]
+    return "\n".join(lines) + "\n"
