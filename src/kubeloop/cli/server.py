@@ -18,14 +18,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubeloop.cli.server_compact import compact
+from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.server import ApiServer
+    from kubeloop.apiserver.storage import Storage
 
 _LOG = logging.getLogger("kubeloop.server")
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 #: Least level of what the built-in controllers' own machinery says without --verbose: that sixty caches are synced, that the server finds a
 #: kind deprecated which they watch, or that one of a thousand events was dropped, is no news to whoever runs a server.
@@ -35,16 +39,28 @@ _LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logg
 #: 60 watches. A TLS record has 16 KiB at most (RFC 8446, section 5.1), so that two fit; larger bodies take more reads.
 _TLS_READ_SIZE = 32 * 1024
 
+#: Seconds for which the event loop may keep Python's lock from the thread that waits for the disk; Python's own 5 ms are ten fsyncs.
+_SWITCH_INTERVAL = 0.0005
 
-@click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port on 127.0.0.1; 0 takes any that is free.")
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--port",
+    "--secure-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port on 127.0.0.1; 0 takes any that is free.",
+)
 @click.option("--kubeconfig", type=_FILE, help="Where to write an administrator's kubeconfig (mode 0600). Default: a temporary file.")
 @click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
 @click.option("--token-auth-file", type=_FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
+@click.option("--data", type=_FOLDER, help="Keep all objects in this folder, on disk: they outlive the server. Default: in memory.")
 @click.option(
     "--cert-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the certificate authority here (ca.crt, ca.key): kubeconfigs of one run hold for the next. Default: a new one each time.",
+    type=_FOLDER,
+    help="Keep the certificate authority here (ca.crt, ca.key): kubeconfigs of one run hold for the next. "
+    "Default: pki in the folder of --data; without, a new one each time.",
 )
 @click.option(
     "--history",
@@ -61,21 +77,27 @@ _TLS_READ_SIZE = 32 * 1024
 )
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
+@click.pass_context
 def server(
+    context: click.Context,
     port: int,
     kubeconfig: Path | None,
     no_controllers: bool,
     token_auth_file: Path | None,
+    data: Path | None,
     cert_dir: Path | None,
     history: float,
     history_revisions: int,
     verbose: bool,
     exit_with_stdin: bool,
 ) -> None:
-    """Run the embedded Kubernetes API server on 127.0.0.1, over TLS, in memory.
+    """Run the embedded Kubernetes API server on 127.0.0.1, over TLS.
 
-    Prints "ready URL kubeconfig=FILE" when it answers; ends on SIGINT or SIGTERM.
+    Prints "ready URL kubeconfig=FILE" when it answers; ends on SIGINT or SIGTERM. The commands are for servers that run already, or did.
     """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -90,7 +112,9 @@ def server(
         kubeconfig = Path(folder, "kubeconfig")
     kubeconfig = kubeconfig.absolute()
     try:
-        settings = _Settings(port, kubeconfig, not no_controllers, token_auth_file, cert_dir, history, history_revisions, exit_with_stdin)
+        settings = _Settings(
+            port, kubeconfig, not no_controllers, token_auth_file, data, cert_dir, history, history_revisions, exit_with_stdin
+        )
         status = asyncio.run(_run(settings))
     except ModuleNotFoundError as error:
         from kubeloop.testing.extras import not_installed
@@ -104,6 +128,18 @@ def server(
     sys.exit(status)
 
 
+server.add_command(compact)
+server.add_command(snapshot)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """What is said before a subcommand would be without effect."""
+    for name in context.params:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} belongs to the server; options of {context.invoked_subcommand} come after its name")
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     """The command line."""
@@ -112,6 +148,7 @@ class _Settings:
     kubeconfig: Path
     controllers: bool
     tokens: Path | None
+    data: Path | None
     cert_dir: Path | None
     history: float
     history_revisions: int
@@ -129,16 +166,22 @@ async def _run(settings: _Settings) -> int:
 
     kubeconfig = settings.kubeconfig
     target = writable_target(kubeconfig)
+    if settings.data:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    certificates = settings.cert_dir or (settings.data / "pki" if settings.data else None)
+    authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
+    storage = await _storage(settings.data)
     options = ServerOptions(
         port=settings.port,
         tokens=read_tokens(settings.tokens) if settings.tokens else {},
         history=settings.history,
         history_revisions=settings.history_revisions,
-        authority=kept_authority(settings.cert_dir, "kubeloop-ca") if settings.cert_dir else None,
+        authority=authority,
+        resume=storage is not None,
     )
-    api = ApiServer(options)
-    await api.start()
+    api = ApiServer(options, storage)
     try:
+        await api.start()
         try:
             write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator()))
         except OSError as fault:
@@ -150,6 +193,16 @@ async def _run(settings: _Settings) -> int:
         return await _until(ending, _controllers(api) if settings.controllers else None)
     finally:
         await api.stop()
+
+
+async def _storage(data: Path | None) -> Storage | None:
+    """None: in memory."""
+    if data is None:
+        return None
+    from kubeloop.apiserver.storage.sqlite import SqliteStorage
+
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    return await SqliteStorage.open(data)
 
 
 async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:

@@ -1,0 +1,57 @@
+"""``kubeloop server snapshot``: carry the store of ``kubeloop server --data`` elsewhere, or back to an earlier state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from kubeloop.meta.errors import KubeloopError
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group()
+def snapshot() -> None:
+    """Save and restore what a server with --data keeps.
+
+    A snapshot holds all objects, Secrets among them, and the history that the server still has; its mode is 0600.
+    """
+
+
+@snapshot.command()
+@click.argument("file", type=_FILE)
+@click.option("--data", type=_FOLDER, required=True, help="Folder of the server, which may be at work.")
+def save(file: Path, data: Path) -> None:
+    """Save the store of --data in FILE, which is replaced if it exists."""
+    from kubeloop.apiserver.storage.sqlite.snapshot import save
+
+    revision = _done(lambda: save(data, file))
+    click.echo(f"saved revision {revision} of {data} in {file}")
+
+
+@snapshot.command()
+@click.argument("file", type=_FILE)
+@click.option("--data", type=_FOLDER, required=True, help="Folder for the next server; it must hold no store yet.")
+@click.option(
+    "--bump-revision",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Begin so many revisions later and without history, for clients that have seen later revisions than the snapshot's.",
+)
+def restore(file: Path, data: Path, bump_revision: int) -> None:
+    """Make a new store in --data of FILE, which ``save`` wrote."""
+    from kubeloop.apiserver.storage.sqlite.snapshot import restore
+
+    revision = _done(lambda: restore(file, data, bump=bump_revision))
+    click.echo(f"restored {file} in {data} at revision {revision}")
+
+
+def _done(work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except (KubeloopError, OSError) as error:
+        raise click.ClickException(str(error)) from None
