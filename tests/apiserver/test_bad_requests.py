@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, PROTOBUF, Api
+from tests.apiserver.conftest import CONFIGMAPS, JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, PROTOBUF, STRATEGIC, Api
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "
 NONE_OF_OURS = "406: Not Acceptable\n\nAvailable representations: "
@@ -184,12 +185,6 @@ async def test_a_body_of_an_unknown_type_is_unsupported(api: Api) -> None:
     assert (await api("PATCH", f"{CONFIGMAPS}/a", "{}", content="application/json")).status == 415
 
 
-async def test_server_side_apply_says_that_it_is_not_implemented(api: Api) -> None:
-    answer = await api("PATCH", f"{CONFIGMAPS}/a?fieldManager=m", "{}", content="application/apply-patch+yaml")
-    assert (answer.status, answer.body["reason"]) == (501, "NotImplemented")
-    assert "server-side apply" in answer.message
-
-
 @pytest.mark.parametrize(
     ("type_", "patch", "message"),
     [
@@ -206,12 +201,56 @@ async def test_server_side_apply_says_that_it_is_not_implemented(api: Api) -> No
             "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
             id="one operation instead of a list",
         ),
+        pytest.param(MERGE, "null", "Invalid JSON Patch", id="null to merge"),
+        pytest.param(STRATEGIC, "{bad", "invalid character 'b' looking for beginning of object key string", id="no JSON, to merge by kind"),
+        pytest.param(STRATEGIC, "", "unexpected end of JSON input", id="nothing to merge by kind"),
+        pytest.param(
+            STRATEGIC, '"x"', "json: cannot unmarshal string into Go value of type map[string]interface {}", id="a text to merge by kind"
+        ),
+        pytest.param(
+            JSON_PATCH,
+            "[1]",
+            "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+            id="a number as operation",
+        ),
     ],
 )
 async def test_a_malformed_patch_is_a_bad_request(api: Api, type_: str, patch: str, message: str) -> None:
     await api.create("a")
     answer = await api("PATCH", f"{CONFIGMAPS}/a", patch, content=type_)
     assert (answer.status, answer.message) == (400, message)
+
+
+@pytest.mark.parametrize("type_", [STRATEGIC, JSON_PATCH])
+async def test_a_patch_that_is_null_changes_nothing(api: Api, type_: str) -> None:
+    before = await api.create("a")
+    answer = await api("PATCH", f"{CONFIGMAPS}/a", "null", content=type_)
+    assert (answer.status, answer.version) == (200, before.version)
+
+
+@pytest.mark.parametrize(
+    ("type_", "patch", "shown"),
+    [
+        pytest.param(
+            MERGE, '{"data":{"n":5}}', '"data":{"a":"2","n":5,"z":"1"},"kind":"ConfigMap","metadata":{"name":"m",', id="a merge patch"
+        ),
+        pytest.param(
+            JSON_PATCH,
+            '[{"op":"add","path":"/metadata/labels/n","value":5}]',
+            '"labels":{"b":"2","n":5,"z":"1"},"managedFields":',
+            id="a JSON patch, which sorts all of metadata as it reaches into it",
+        ),
+    ],
+)
+async def test_a_patch_that_does_not_fit_shows_what_it_gave_with_the_names_sorted_that_it_touched(
+    api: Api, type_: str, patch: str, shown: str
+) -> None:
+    made = {"metadata": {"name": "m", "labels": {"z": "1", "b": "2"}}, "data": {"z": "1", "a": "2"}}
+    assert (await api("POST", CONFIGMAPS, made)).status == 201
+    answer = await api("PATCH", f"{CONFIGMAPS}/m", patch, content=type_)
+    assert answer.status == 422
+    assert json.dumps(shown)[1:-1] in answer.message
+    assert "json: cannot unmarshal number into Go struct field" in answer.message
 
 
 async def test_what_nobody_expected_is_an_internal_error_without_a_traceback(

@@ -14,6 +14,7 @@ from kubeloop.apiserver.decoding import Decoded, conform, kind_of
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge import PatchError, json_patch, merge_patch, strategic_merge
+from kubeloop.merge.go_text import json_type
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
@@ -56,6 +57,26 @@ class Patch:
             raise refusals.unprocessable()
         return patched
 
+    def refused(self, patched: JSONObject, why: str) -> ApiError:
+        """The patch does not give an object of its kind. Upstream names neither kind nor object here, but shows what it gave."""
+        shown = json.dumps(_upstream_order(patched, self._touched()), separators=(",", ":"), ensure_ascii=False)
+        return refusals.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
+
+    def strict_refusal(self, patched: JSONObject, problems: list[str]) -> ApiError:
+        """For fieldValidation=Strict: unknown fields make the patch itself invalid."""
+        return self.refused(patched, f"strict decoding error: {', '.join(problems)}")
+
+    def _touched(self) -> JSONObject:
+        """The maps that the patch reaches into, as a tree of names."""
+        if self.media_type != JSON_PATCH:
+            return self.tree if isinstance(self.tree, dict) else {}
+        touched: JSONObject = {}
+        for operation in self.tree:
+            level = touched
+            for part in str(operation.get("path") or "").split("/")[1:-1]:
+                level = level.setdefault(part.replace("~1", "/").replace("~0", "~"), {})
+        return touched
+
 
 def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patch:
     """Raises UnsupportedMediaType, BadRequest."""
@@ -67,25 +88,30 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patc
         accepted = f"{JSON_PATCH}, {MERGE_PATCH}, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         raise refusals.refusal(415, "UnsupportedMediaType", text)
+    strategic = media_type == STRATEGIC_PATCH
+    decoding = "" if strategic else "error decoding patch: "
     try:
         tree = strict.parse_json(data)
     except (ValueError, RecursionError):
-        raise refusals.bad_request(f"error decoding patch: {json_fault(data) or 'invalid UTF-8'}") from None
-    if media_type == STRATEGIC_PATCH and not isinstance(tree, dict):
-        met = "array" if isinstance(tree, list) else type(tree).__name__
-        raise refusals.bad_request(f"error decoding patch: json: cannot unmarshal {met} into Go value of type map[string]interface {{}}")
+        raise refusals.bad_request(f"{decoding}{json_fault(data) or 'invalid UTF-8'}") from None
+    if tree is None:
+        if media_type == MERGE_PATCH:
+            raise refusals.bad_request("Invalid JSON Patch")
+        tree = {} if strategic else []  # as Go's decoder leaves what null is read into
+    if strategic and not isinstance(tree, dict):
+        raise refusals.bad_request(f"json: cannot unmarshal {json_type(tree)} into Go value of type map[string]interface {{}}")
     return Patch(media_type, tree)
 
 
-def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind) -> Decoded:
-    """A patched tree as an object of its kind.
+def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind) -> Decoded:
+    """What ``sent`` made, as an object of its kind.
 
     Raises:
         Invalid: it no longer fits; the cause is the field ``patch`` with the whole document, as upstream.
     """
 
     def refuse(why: str) -> ApiError:
-        return _refused(tree, why)
+        return sent.refused(tree, why)
 
     try:
         met = kind_of(tree, gvk)
@@ -94,28 +120,23 @@ def conform_patched(tree: JSONObject, resource: ServedResource, gvk: GroupVersio
     return conform(tree, met, gvk, resource, refuse)
 
 
-def strict_refusal(patched: JSONObject, problems: list[str]) -> ApiError:
-    """For fieldValidation=Strict: unknown fields make the patch itself invalid."""
-    return _refused(patched, f"strict decoding error: {', '.join(problems)}")
-
-
-def _refused(tree: JSONObject, why: str) -> ApiError:
-    """Upstream names neither kind nor object here."""
-    shown = json.dumps(_upstream_order(tree), separators=(",", ":"), ensure_ascii=False)
-    return refusals.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
-
-
 _METADATA_ORDER = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
     "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields",
 )  # fmt: skip
 
 
-def _upstream_order(tree: JSONObject) -> JSONObject:
-    """Names sorted, metadata in the order of its Go type."""
-    ordered: JSONObject = {name: tree[name] for name in sorted(tree)}
-    metadata = tree.get("metadata")
-    if isinstance(metadata, dict):
-        known = {name: metadata[name] for name in _METADATA_ORDER if name in metadata}
-        ordered["metadata"] = known | metadata
+def _upstream_order(tree: JSONObject, touched: JSONObject) -> JSONObject:
+    """Names sorted in each map that the patch reached into; what it did not touch stays as its Go type has it."""
+    ordered: JSONObject = {}
+    for name in sorted(tree):
+        value, reached = tree[name], touched.get(name)
+        if isinstance(value, dict) and isinstance(reached, dict):
+            ordered[name] = _upstream_order(value, reached)
+        elif name == "metadata" and isinstance(value, dict):
+            known = {field: value[field] for field in _METADATA_ORDER if field in value}
+            maps = {field: dict(sorted(value[field].items())) for field in ("labels", "annotations") if isinstance(value.get(field), dict)}
+            ordered[name] = known | value | maps
+        else:
+            ordered[name] = value
     return ordered

@@ -65,7 +65,7 @@ async def patch(exchange: Exchange) -> Answer:
 
     async def change(old: JSONObject) -> JSONObject:
         patched = sent.apply(scale_of(exchange.resource, old), schemas.kind(SCALE), schemas)
-        wanted = conform_patched(patched, exchange.resource, SCALE).obj
+        wanted = conform_patched(sent, patched, exchange.resource, SCALE).obj
         check_name(metadata_of(wanted), exchange.info.name)
         return owners.scaled(old, wanted)
 
