@@ -15,6 +15,7 @@ from kubeloop.client import Client
 from kubeloop.meta import AlreadyExists, ObjectMeta
 from kubeloop.testing import InLoopServer, LocalCluster
 from tests.servers import ServerUnderTest, server_under_test
+from tests.storages import choose_storage
 
 _NUMBERS = itertools.count(1)
 
@@ -22,6 +23,10 @@ _NUMBERS = itertools.count(1)
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    choose_storage(config)
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.kubeconfig import kubeconfig_text
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.storage import MemoryStorage
+from kubeloop.apiserver.storage import MemoryStorage, Storage
+from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing.faults import Faults
@@ -18,9 +21,20 @@ from kubeloop.timing import Clock, SystemClock
 
 
 class InLoopServer:
-    """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command."""
+    """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command.
 
-    def __init__(self, *, clock: Clock | None = None, tokens: Mapping[str, User] | None = None, history_revisions: int = 0) -> None:
+    ``data``: a folder to keep objects in, on disk; None: in memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        tokens: Mapping[str, User] | None = None,
+        history_revisions: int = 0,
+        data: Path | None = None,
+    ) -> None:
+        self._data = data
         self.faults = Faults()
         self._options = ServerOptions(
             tokens=tokens or {},
@@ -32,6 +46,8 @@ class InLoopServer:
         self.api = ApiServer(self._options)
 
     async def __aenter__(self) -> Self:
+        if self._data is not None:
+            self.api = ApiServer(self._options, await self._opened(self._data))
         await self.api.start()
         return self
 
@@ -56,9 +72,18 @@ class InLoopServer:
     async def come_back(self, *, forget: bool = False) -> None:
         """After ``crash``. Raises ConfigError when the port was taken meanwhile."""
         port = int(self.api.url.rpartition(":")[2])
-        storage = MemoryStorage(self._options.clock) if forget else self.api.storage
+        storage: Storage
+        if self._data is not None:
+            if forget:
+                shutil.rmtree(self._data)
+            storage = await self._opened(self._data)
+        else:
+            storage = MemoryStorage(self._options.clock) if forget else self.api.storage
         self.api = ApiServer(replace(self._options, port=port), storage)
         await self.api.start()
+
+    async def _opened(self, data: Path) -> Storage:
+        return await SqliteStorage.open(data, self._options.clock)
 
     @property
     def url(self) -> str:

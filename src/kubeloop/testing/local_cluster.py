@@ -34,13 +34,15 @@ class LocalCluster:
         If this program dies, the server ends by itself.
 
     Not guaranteed
-        That anything outlives ``kill`` and ``restart`` but address and certificate authority: the store is in memory, versions begin anew.
+        That anything outlives ``kill`` and ``restart`` but address and certificate authority: the store is in memory, versions begin anew;
+        unless it has a folder, ``data``.
 
     Args:
         controllers: run the built-in controllers too (Deployments get pods, namespaces end ...).
         token_auth_file: bearer tokens, see ``kubeloop server --help``.
         history: seconds of history that the server keeps; None: five minutes. What is older is answered with 410.
         history_revisions: the server keeps only so many of the newest changes; None: all within ``history``.
+        data: keep objects in this folder, for ``restart`` or another cluster; None: in memory.
         timeout: seconds to wait for the server to answer.
 
     Raises:
@@ -54,9 +56,11 @@ class LocalCluster:
         token_auth_file: Path | None = None,
         history: float | None = None,
         history_revisions: int | None = None,
+        data: Path | None = None,
         timeout: float = 30.0,
     ) -> None:
-        options = {"--token-auth-file": token_auth_file, "--history": history, "--history-revisions": history_revisions}
+        options: dict[str, object] = {"--token-auth-file": token_auth_file, "--history": history, "--data": data}
+        options["--history-revisions"] = history_revisions
         self._options = ["--no-controllers"] * (not controllers)
         self._options += [text for name, value in options.items() if value is not None for text in (name, str(value))]
         self._timeout = timeout
@@ -96,7 +100,8 @@ class LocalCluster:
         self._process.wait()
 
     def restart(self) -> None:
-        """A new process at the same address, which the same clients trust; without anything that was stored. Kills the old one if it runs.
+        """A new process at the same address, which the same clients trust; without anything that was stored unless the cluster has
+        ``data``. Kills the old one if it runs.
 
         Raises:
             ConfigError: as on entering, or the port was taken meanwhile.
