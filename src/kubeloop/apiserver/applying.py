@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.decoding import conform
+from kubeloop.apiserver.decoding import conform, plain
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.options import WriteOptions, write_options
@@ -41,7 +41,7 @@ class Configuration:
     def read(self) -> JSONObject:
         """Raises BadRequest."""
         try:
-            tree = parse_yaml(self.data)
+            tree = plain(parse_yaml(self.data))
         except DecodeError as fault:
             raise refusals.bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
         if tree is None:
@@ -62,12 +62,11 @@ class Configuration:
         repeated = repeated_keys(self.data)
         if not repeated:
             return
-        shown = "\n".join(f"  line {line}: key {name} already set in map" for line, name in repeated)
-        why = f"error converting YAML to JSON: yaml: unmarshal errors:\n{shown}"
+        faults = [f"line {line}: key {name} already set in map" for line, name in repeated]
         if self.options.field_validation == "Strict":
-            raise refusals.bad_request(f"error strict decoding YAML: {why}")
-        if why not in self.warnings:
-            self.warnings.append(why)
+            shown = "".join(f"\n  {fault}" for fault in faults)
+            raise refusals.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{shown}")
+        self.warnings.extend(fault for fault in faults if fault not in self.warnings)
 
 
 async def read_configuration(exchange: Exchange) -> Configuration:
