@@ -80,7 +80,7 @@ def test_text_that_looks_like_something_else_is_written_so_that_it_stays_text(te
 
 def test_documents_are_written_as_kubectl_prints_them() -> None:
     written = write_yaml({"kind": "A", "items": [{"name": "x", "on": True}], "text": "one\ntwo\n"}, {"kind": "B"})
-    assert written == "kind: A\nitems:\n- name: x\n  'on': true\ntext: |\n  one\n  two\n---\nkind: B\n"
+    assert written == 'kind: A\nitems:\n- name: x\n  "on": true\ntext: |\n  one\n  two\n---\nkind: B\n'
 
 
 _TREES = st.recursive(

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
         pytest.param("informers", id="shared informers of two kinds"),
         pytest.param("dynamic", id="a kind defined on the way, without types"),
         pytest.param("metadata", id="metadata only, by list and informer"),
+        pytest.param("apply", id="server-side apply: ownership, conflicts, force"),
+        pytest.param("openapi", id="OpenAPI 2 and 3, also in protobuf"),
         pytest.param("discovery", id="what there is, in the forms that Go asks for"),
     ],
 )

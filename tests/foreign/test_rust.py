@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
         pytest.param("watch", id="watches from a version, with the initial state, for a second"),
         pytest.param("reflector", id="a reflector by list and by stream"),
         pytest.param("dynamic", id="a kind defined and discovered on the way"),
+        pytest.param("apply", id="server-side apply: ownership, conflicts, force"),
         pytest.param("discovery", id="aggregated and older discovery"),
     ],
 )

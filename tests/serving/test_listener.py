@@ -12,7 +12,6 @@ import pytest
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.answer import Answer, Frames
 from kubeloop.serving.listener import Handler, Listener
-from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import BodyTooLarge, Request
 
 
@@ -135,11 +134,3 @@ async def test_an_address_that_is_taken_is_told_with_the_way_out() -> None:
         port = running.listener.port
         with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*; choose another port, or 0 for any that is free"):
             await Listener(handle, None, port=port).bind()
-
-
-def test_clauses_of_an_accept_header_come_best_first() -> None:
-    clauses = parse_accept('text/html;q=0.3, application/json;as=Table;v="v1", */*;q=0.1, application/yaml;q=odd')
-    assert [(one.media_type, one.quality) for one in clauses] == [
-        ("application/json", 1.0), ("application/yaml", 1.0), ("text/html", 0.3), ("*/*", 0.1)
-    ]  # fmt: skip
-    assert (clauses[0].parameter("as"), clauses[0].parameter("v"), clauses[0].parameter("g")) == ("Table", "v1", "")

@@ -7,20 +7,29 @@ import msgspec
 from kubeloop.meta.status import Status, StatusDetails
 from kubeloop.serving.answer import Answer, Frames, JSONObject, Reply, SocketTakeover, Takeover
 
-__all__ = ["Answer", "Frames", "JSONObject", "Reply", "Takeovers", "not_found_page", "status_answer", "success", "text"]
+__all__ = ["Answer", "Frames", "JSONObject", "Reply", "Takeovers", "indented", "not_found_page", "status_answer", "success", "text"]
 
 #: Replies that change the connection's protocol.
 Takeovers = (Takeover, SocketTakeover)
 
 
+#: Go's way of saying that plain text is no page with scripts.
+_NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
+
+
 def text(body: str, status: int = 200) -> Answer:
     """Plain text, as the health endpoints answer."""
-    return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8")
+    return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[_NO_SNIFFING])
+
+
+def indented(tree: JSONObject) -> Answer:
+    """JSON as the few endpoints write it that know no other form."""
+    return Answer(body=msgspec.json.format(msgspec.json.encode(tree), indent=2), content_type="application/json", verbatim=True)
 
 
 def not_found_page() -> Answer:
     """For paths that no handler owns: Go's plain 404 page, which the real server lets through for them."""
-    return Answer(404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
+    return text("404 page not found\n", 404)
 
 
 def status_answer(status: Status) -> Answer:

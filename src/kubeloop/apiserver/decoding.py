@@ -18,6 +18,7 @@ from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 from kubeloop.schema.strict_scalars import number_text
+from kubeloop.serving.negotiation import content_media_type
 
 JSONObject = dict[str, Any]
 
@@ -49,9 +50,7 @@ def media_type_of(content_type: str) -> str:
     Raises:
         UnsupportedMediaType
     """
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type in ("", JSON):
-        return JSON
+    media_type = content_media_type(content_type) if content_type else JSON
     if media_type in MEDIA_TYPES:
         return media_type
     raise _unsupported(*MEDIA_TYPES)

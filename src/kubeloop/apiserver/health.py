@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, JSONObject, not_found_page, text
-from kubeloop.apiserver.negotiation import JSON
+from kubeloop.apiserver.answers import Answer, JSONObject, indented, not_found_page, text
+from kubeloop.apiserver.negotiation import JSON, check_route
 from kubeloop.meta.version import VERSION
 from kubeloop.serving.request import Request
 
@@ -60,12 +60,13 @@ class Version:
     """``/version``."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Raises MethodNotAllowed; None for other paths."""
+        """Raises MethodNotAllowed, NotAcceptable; None for other paths."""
         if request.path.rstrip("/") != "/version":
             return None
-        if request.method not in ("GET", "HEAD"):
+        if request.method != "GET":
             raise refusals.method_not_allowed()
-        return Answer(object=version(), content_type=JSON)
+        check_route(request.header("Accept"), (JSON,))
+        return indented(version())
 
 
 def version() -> JSONObject:

@@ -6,6 +6,7 @@ CBOR is not served, as by default upstream: a client that accepts nothing else g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -30,6 +31,10 @@ class Accepted:
     version: str = ""
 
 
+#: What a clause means for a media type that it accepts; None: nothing that is served.
+Fit = Callable[[Clause, str], Accepted | None]
+
+
 @lru_cache(maxsize=256)
 def negotiate(header: str, verb: str = "get", *, custom: bool = False) -> Accepted:
     """What to answer with. Custom resources have no protobuf form, but their metadata has.
@@ -37,13 +42,9 @@ def negotiate(header: str, verb: str = "get", *, custom: bool = False) -> Accept
     Raises:
         NotAcceptable: no clause fits.
     """
-    clauses = parse_accept(header)
-    if not clauses:
-        return Accepted()
-    # Upstream's router looks at the header before the handler does; custom resources do not pass through it.
-    if not custom and not any(clause.media_type in (*MEDIA_TYPES, "*/*") for clause in clauses):
-        raise refusals.not_acceptable_at_all(MEDIA_TYPES + STREAM_MEDIA_TYPES if verb in ("list", "watch") else MEDIA_TYPES)
-    found = next((fit for clause in clauses if (fit := _fit(clause, custom)) is not None), None)
+    if not custom:
+        check_route(header, MEDIA_TYPES + STREAM_MEDIA_TYPES if verb in ("list", "watch") else MEDIA_TYPES)
+    found = _first(header, lambda clause, media_type: _in_form(clause, media_type, custom))
     if found is None:
         raise refusals.not_acceptable(MEDIA_TYPES)
     if verb == "watch" and found.media_type == YAML:
@@ -51,28 +52,69 @@ def negotiate(header: str, verb: str = "get", *, custom: bool = False) -> Accept
     return found
 
 
-def _fit(clause: Clause, custom: bool) -> Accepted | None:
-    media_type = JSON if clause.media_type in ("*/*", "application/*") else clause.media_type
-    if media_type not in MEDIA_TYPES:
+@lru_cache(maxsize=256)
+def negotiate_plain(header: str) -> Accepted:
+    """For what has one form only: discovery, Statuses.
+
+    Raises:
+        NotAcceptable: no clause fits.
+    """
+    found = _first(header, _plain)
+    if found is None:
+        raise refusals.not_acceptable(MEDIA_TYPES)
+    return found
+
+
+def check_route(header: str, produced: tuple[str, ...]) -> None:
+    """What upstream's router does with the header before any handler sees it: parameters and ranges of types mean nothing to it.
+
+    Raises:
+        NotAcceptable: the header names no media type that the route produces.
+    """
+    if header and not any(part.partition(";")[0].strip() in (*produced, "*/*") for part in header.split(",")):
+        raise refusals.not_acceptable_at_all(produced)
+
+
+def media_type_for_errors(header: str) -> str:
+    """What a Status goes out in, which has no other form; empty for whoever accepts nothing of ours."""
+    found = _first(header, _plain)
+    return found.media_type if found else ""
+
+
+def asks_for_indented(header: str) -> bool:
+    """Whether the header itself asks for JSON that people can read."""
+    return "pretty" in header and any(clause.accepts(JSON) and clause.parameter("pretty") == "1" for clause in parse_accept(header))
+
+
+def accepts_json(header: str) -> bool:
+    return not header or any(clause.accepts(JSON) for clause in parse_accept(header))
+
+
+def _first(header: str, fits: Fit) -> Accepted | None:
+    if not header:
+        return Accepted()
+    clauses = ((clause, media_type) for clause in parse_accept(header) for media_type in MEDIA_TYPES if clause.accepts(media_type))
+    return next((found for clause, media_type in clauses if (found := fits(clause, media_type)) is not None), None)
+
+
+def _plain(clause: Clause, media_type: str) -> Accepted | None:
+    asked = dict(clause.parameters)
+    if any(name in asked for name in ("as", "g", "v", "sv")) or not _may_stream(asked.get("stream"), media_type):
         return None
-    form = clause.parameter("as")
-    if media_type == PROTOBUF and (form == "Table" or (custom and not form)):
+    return Accepted(media_type)
+
+
+def _in_form(clause: Clause, media_type: str, custom: bool) -> Accepted | None:
+    asked = dict(clause.parameters)
+    if not any(name in asked for name in ("as", "g", "v")):
+        return None if custom and media_type == PROTOBUF else _plain(clause, media_type)
+    form, version = asked.get("as", ""), asked.get("v", "")
+    if form not in _FORMS or asked.get("g") != "meta.k8s.io" or version not in ("v1", "v1beta1") or "sv" in asked:
         return None
-    if not form:
-        return Accepted(media_type)
-    version = clause.parameter("v")
-    if form not in _FORMS or clause.parameter("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
+    if (form == "Table" and media_type == PROTOBUF) or not _may_stream(asked.get("stream"), media_type):
         return None
     return Accepted(media_type, form, version)
 
 
-def media_type_for_errors(header: str) -> str:
-    """What a client asks for first among plain objects; JSON for whoever accepts nothing of ours."""
-    for clause in parse_accept(header):
-        if clause.media_type in MEDIA_TYPES and not clause.parameter("as"):
-            return clause.media_type
-    return JSON
-
-
-def accepts_json(header: str) -> bool:
-    return not header or any(clause.media_type in (JSON, "*/*") for clause in parse_accept(header))
+def _may_stream(asked: str | None, media_type: str) -> bool:
+    return asked is None or (asked == "watch" and media_type != YAML)

@@ -10,20 +10,18 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-import msgspec
-
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, JSONObject, Reply, Takeovers, not_found_page, status_answer, status_object
+from kubeloop.apiserver.answers import Answer, Reply, Takeovers, not_found_page, status_answer
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization import authorize, authorize_impersonation
-from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.exchange import Exchange, Parts
 from kubeloop.apiserver.kubelet.connecting import connecting
-from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, accepts_json, media_type_for_errors, negotiate
+from kubeloop.apiserver.negotiation import Accepted, negotiate
 from kubeloop.apiserver.request_info import request_info
 from kubeloop.apiserver.routing import PlainNotFound, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
-from kubeloop.meta.errors import ApiError, UnknownKind
+from kubeloop.apiserver.transfer import finish
+from kubeloop.meta.errors import ApiError
 from kubeloop.serving.request import Request
 
 _LOG = logging.getLogger(__name__)
@@ -38,9 +36,6 @@ class Documents(Protocol):
     def answer(self, request: Request) -> Answer | None:
         """None when the path is none of its own; ApiErrors become Statuses."""
 
-
-#: Answers from this size on are compressed for clients that accept it, as upstream.
-GZIP_FROM = 128 * 1024
 
 _NO_CACHE = ("Cache-Control", "no-cache, private")
 
@@ -78,7 +73,7 @@ class Pipeline:
             answer.headers.append(_NO_CACHE)
         answer.headers += [("Warning", f"299 - {_quoted(one)}") for one in dict.fromkeys(warnings)]
         if isinstance(answer, Answer):
-            self._encode(request, answer)
+            finish(request, answer)
         return answer
 
     async def _stages(self, request: Request, warnings: list[str]) -> Reply:
@@ -116,52 +111,6 @@ class Pipeline:
         if action is None:
             raise PlainNotFound
         return await action(request)
-
-    @staticmethod
-    def _encode(request: Request, answer: Answer) -> None:
-        """Objects become bytes in the media type that the client accepts."""
-        if answer.object is not None:
-            answer.body, answer.content_type = _encoded(answer.object, answer.content_type, request.header("Accept"))
-        if answer.content_type == JSON and answer.body and _wants_pretty(request):
-            answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
-        if answer.body and len(answer.body) >= GZIP_FROM and _accepts_gzip(request):
-            import zlib
-
-            packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-            answer.body = packer.compress(answer.body) + packer.flush()
-            answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
-
-
-def _encoded(tree: JSONObject, media_type: str, accept: str) -> tuple[bytes, str]:
-    """``media_type`` empty: what the client asks for first. What has no protobuf form goes out as JSON where that is accepted too."""
-    media_type = media_type or media_type_for_errors(accept)
-    if media_type == YAML:
-        from kubeloop.apiserver.yaml_body import dump_yaml
-
-        return dump_yaml(tree), YAML
-    if media_type == PROTOBUF:
-        from kubeloop.codec import protobuf
-
-        try:
-            return protobuf.encode(tree), PROTOBUF
-        except (protobuf.EncodeError, UnknownKind) as fault:
-            if not accepts_json(accept):
-                status = status_object(refusals.not_acceptable((JSON, YAML)).status)
-                _LOG.warning("an answer has no protobuf form: %s", fault)
-                return protobuf.encode(status), PROTOBUF
-    return encode(tree), media_type if media_type.startswith(JSON) else JSON
-
-
-def _wants_pretty(request: Request) -> bool:
-    values = request.query.get("pretty")
-    if values:
-        return values[0] not in ("", "0", "false")
-    # For people at a terminal or a browser, as upstream does.
-    return request.header("User-Agent").startswith(("curl", "Wget", "Mozilla"))
-
-
-def _accepts_gzip(request: Request) -> bool:
-    return any(part.partition(";")[0].strip() == "gzip" for part in request.header("Accept-Encoding").split(","))
 
 
 def _quoted(text: str) -> str:

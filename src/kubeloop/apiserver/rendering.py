@@ -46,7 +46,7 @@ class Renderer:
                 raise refusals.unacceptable_form(
                     f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
                 )
-        if stored is not None and accepted.media_type == JSON and not request.parameter("pretty"):
+        if stored is not None and accepted.media_type == JSON:
             return Answer(status, body=self._objects.wire(resource, stored.kv), content_type=JSON)
         return Answer(status, object=obj)
 

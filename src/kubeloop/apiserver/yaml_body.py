@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from kubeloop.codec.yaml import Loader
+from kubeloop.codec.yaml import Loader, write_yaml
 from kubeloop.codec.yaml_limits import DEEPEST, check_limits
 from kubeloop.meta.errors import DecodeError
 from kubeloop.schema.strict import RepeatedKeys
@@ -114,8 +114,6 @@ def _where(fault: yaml.MarkedYAMLError) -> str:
     return f"line {line}: " if line else ""
 
 
-def dump_yaml(tree: object) -> bytes:
-    """As the server answers: block style, keys sorted."""
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(tree, Dumper=dumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=2**31 - 1)
-    return text.encode()
+def dump_yaml(tree: dict[str, Any]) -> bytes:
+    """As the server answers: block style, keys sorted, folded at 80 columns."""
+    return write_yaml(tree, sort_keys=True, width=80).encode()

@@ -122,7 +122,13 @@ for _name in ("set", "omap", "pairs"):
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar(_TAG + "str", text, style="|" if "\n" in text else None)
+    """As Go's library: what would be read as something else is in double quotes, what only looks odd in single ones."""
+    style = "|" if "\n" in text else '"' if _is_read_otherwise(text) else None
+    return dumper.represent_scalar(_TAG + "str", text, style=style)
+
+
+def _is_read_otherwise(text: str) -> bool:
+    return any(pattern.match(text) for _, pattern in _Dumper.yaml_implicit_resolvers.get(text[:1], ()))
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -172,6 +178,9 @@ def _name_of(value: Any) -> str:
     return "a list" if isinstance(value, list) else "text" if isinstance(value, str) else f"a {type(value).__name__}"
 
 
-def write_yaml(*objects: dict[str, Any]) -> str:
-    """One document for each tree, keys in the trees' order, lists not indented, as kubectl prints them."""
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=10**9)
+def write_yaml(*objects: dict[str, Any], sort_keys: bool = False, width: int = 10**9) -> str:
+    """One document for each tree, keys in the trees' order or sorted, lists not indented, as kubectl prints them.
+
+    ``width``: longer texts are folded where they have spaces.
+    """
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=sort_keys, default_flow_style=False, allow_unicode=True, width=width)

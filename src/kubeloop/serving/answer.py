@@ -27,6 +27,12 @@ class Answer:
     body: bytes | None = None
     content_type: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
+    #: ``body`` goes out as it is: neither indented, nor ended with a newline, nor compressed.
+    verbatim: bool = False
+
+
+class BrokenOff(Exception):
+    """Raised by the chunks of ``Frames``: what has gone out is not the whole, so that the connection is cut instead of finished."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from multidict import CIMultiDict
 
 from kubeloop.meta.errors import ConfigError
-from kubeloop.serving.answer import Frames, Reply, SocketTakeover, Takeover
+from kubeloop.serving.answer import BrokenOff, Frames, Reply, SocketTakeover, Takeover
 from kubeloop.serving.request import BodyTooLarge, Request
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Listener:
 
         from kubeloop.serving.malformed import HttpServer
 
-        server = HttpServer(self._serve, access_log=None, keepalive_timeout=75.0, handler_cancellation=True)
+        server = HttpServer(self._serve, access_log=None, keepalive_timeout=75.0, handler_cancellation=True, auto_decompress=False)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await self._runner.setup()
         assert self._runner.server is not None
@@ -174,6 +174,10 @@ class Listener:
                 await response.write(chunk)
         except ConnectionError:
             _LOG.debug("client of %s has gone", raw.path)
+        except BrokenOff as fault:
+            _LOG.debug("the answer to %s broke off: %s", raw.path, fault)
+            if raw.transport is not None:
+                raw.transport.abort()
         finally:
             close = getattr(source, "aclose", None)
             if close is not None:

@@ -1,6 +1,6 @@
-"""Reading Accept headers: which media types a client wants, in which order.
+"""Reading Accept and Content-Type headers: which media types a client wants, in which order.
 
-Source: RFC 9110 section 12.5.1.
+Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's mime.ParseMediaType, whose ways with odd headers these are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One alternative of an Accept header, best first after ``parse_accept``; parameter names are lower case."""
+    """One alternative of an Accept header, as it was spelt; only ``q`` is no parameter."""
 
     media_type: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -20,27 +20,73 @@ class Clause:
     def parameter(self, name: str) -> str:
         return next((value for key, value in self.parameters if key == name), "")
 
+    def accepts(self, media_type: str) -> bool:
+        """Whether ``media_type`` (type/subtype) is what this asks for, a wildcard counted."""
+        kind, _, subtype = self.media_type.partition("/")
+        return self.media_type in (media_type, "*/*") or (subtype == "*" and media_type.startswith(f"{kind}/"))
+
 
 @lru_cache(maxsize=256)
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """All clauses, the most wanted first, else in the order given. A malformed quality counts as 1, as Go's goautoneg has it."""
-    clauses = [_clause(part) for part in header.split(",") if part.strip()]
-    clauses.sort(key=lambda clause: -clause.quality)
+    """The well-formed clauses, the most wanted first; a wildcard yields to a type whatever their qualities. A malformed quality is 0."""
+    clauses: list[Clause] = []
+    for part in header.split(","):
+        clause = _clause(part)
+        if clause is not None:
+            clauses.append(clause)
+            # An insertion sort, as Go's is for so few: the order is no total one, so how it is sorted shows.
+            at = len(clauses) - 1
+            while at and _before(clauses[at], clauses[at - 1]):
+                clauses[at - 1], clauses[at] = clauses[at], clauses[at - 1]
+                at -= 1
     return tuple(clauses)
 
 
-def _clause(text: str) -> Clause:
+def _before(one: Clause, other: Clause) -> bool:
+    (kind, _, subtype), (other_kind, _, other_subtype) = one.media_type.partition("/"), other.media_type.partition("/")
+    return one.quality > other.quality or (kind != "*" and other_kind == "*") or (subtype != "*" and other_subtype == "*")
+
+
+def _clause(text: str) -> Clause | None:
     media_type, *rest = text.split(";")
+    kind, slash, subtype = media_type.partition("/")
+    kind, subtype = kind.strip(" "), subtype.strip(" ")
+    if not slash or not subtype:
+        if kind != "*":
+            return None
+        subtype = "*"
+    if "/" in subtype:
+        return None
     quality = 1.0
-    parameters = []
+    parameters: dict[str, str] = {}
     for one in rest:
         name, _, value = one.partition("=")
-        name, value = name.strip().lower(), value.strip().strip('"')
+        name, value = name.strip(" "), value.strip(" ")
+        if not value or "=" in value:
+            continue
         if name == "q":
             try:
                 quality = float(value)
             except ValueError:
-                quality = 1.0
-        elif name:
-            parameters.append((name, value))
-    return Clause(media_type.strip().lower(), tuple(parameters), quality)
+                quality = 0.0
+        else:
+            parameters[name] = value
+    return Clause(f"{kind}/{subtype}", tuple(parameters.items()), quality)
+
+
+def content_media_type(header: str) -> str | None:
+    """The media type of a Content-Type, in lower case; None for a header that is malformed."""
+    media_type, *parameters = header.split(";")
+    media_type = media_type.strip().lower()
+    if not media_type or any(not part or not _is_token(part) for part in media_type.split("/", 1)):
+        return None
+    for at, one in enumerate(parameters):
+        name, equals, value = one.strip().partition("=")
+        last = at == len(parameters) - 1
+        if not (equals and _is_token(name) and value) and not (last and not one.strip()):
+            return None
+    return media_type
+
+
+def _is_token(text: str) -> bool:
+    return bool(text) and all(sign.isalnum() or sign in "!#$%&'*+-.^_`|~" for sign in text) and text.isascii()

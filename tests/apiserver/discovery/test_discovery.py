@@ -150,7 +150,10 @@ def test_the_tag_changes_with_the_registry(registry: Registry) -> None:
     ("accept", "aggregated"),
     [
         pytest.param(f"{AGGREGATED},application/json", True, id="who accepts both forms gets the first one"),
-        pytest.param(f"application/json,{AGGREGATED}", False, id="who prefers the legacy form gets it"),
+        pytest.param(f"application/json,{AGGREGATED}", True, id="the aggregated form goes before the legacy one, whatever comes first"),
+        pytest.param("application/json", False, id="who does not know the aggregated form gets the legacy one"),
+        pytest.param(AGGREGATED.replace("json", "yaml"), True, id="it may be YAML"),
+        pytest.param(AGGREGATED.replace("application/json", "*/*"), True, id="any media type will do"),
         pytest.param(f"application/vnd.kubernetes.protobuf,{AGGREGATED}", True, id="clauses that cannot be served are passed over"),
         pytest.param("", False, id="without Accept the legacy form is sent"),
     ],
@@ -175,16 +178,24 @@ def test_an_unknown_group_is_left_to_others(registry: Registry) -> None:
     assert ask(registry, "/apis/nosuch.example.com/v1") is None
 
 
-def test_discovery_is_read_only(registry: Registry) -> None:
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis/apps/v1"])
+def test_discovery_that_a_router_stands_before_is_read_only(registry: Registry, path: str) -> None:
     with pytest.raises(MethodNotAllowed):
-        ask(registry, "/apis", method="POST")
+        ask(registry, path, method="POST")
+
+
+@pytest.mark.parametrize("path", ["/", "/apis", "/apis/apps"])
+def test_other_discovery_answers_whatever_the_method(registry: Registry, path: str) -> None:
+    answer = ask(registry, path, method="POST")
+    assert answer is not None
+    assert answer.status == 200
 
 
 def test_the_root_names_groups_and_health(registry: Registry) -> None:
     answer = ask(registry, "/")
     assert answer is not None
-    assert answer.object is not None
-    assert {"/api/v1", "/apis/apps/v1", "/healthz", "/openapi/v3", "/version"} <= set(answer.object["paths"])
+    assert answer.body is not None
+    assert {"/api/v1", "/apis/apps/v1", "/healthz", "/openapi/v3", "/version"} <= set(json.loads(answer.body)["paths"])
 
 
 def test_subresources_that_a_resource_does_not_serve_are_not_shown(registry: Registry) -> None:

@@ -14,7 +14,6 @@ from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry import Registry
-from kubeloop.meta.errors import MethodNotAllowed
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import FakeClock
@@ -62,12 +61,12 @@ def index(registry: Registry) -> dict[str, Any]:
 
 
 def test_paths_of_a_custom_resource_are_those_of_a_real_server(registry: Registry) -> None:
-    document = json.loads(Documents(registry).body("apis/kl.example.com/v1"))
+    document = json.loads(Documents(registry, FakeClock()).body("apis/kl.example.com/v1"))
     assert bare(document["paths"]) == RECORDED["paths"]
 
 
 def test_schemas_of_a_custom_resource_are_those_of_a_real_server(registry: Registry) -> None:
-    schemas = json.loads(Documents(registry).body("apis/kl.example.com/v1"))["components"]["schemas"]
+    schemas = json.loads(Documents(registry, FakeClock()).body("apis/kl.example.com/v1"))["components"]["schemas"]
     for name, expected in RECORDED["schemas"].items():
         assert bare(schemas[name]) == expected
 
@@ -76,13 +75,13 @@ def test_schemas_of_a_custom_resource_are_those_of_a_real_server(registry: Regis
     "document", [pytest.param(name, id=f"schemas of {name} are those of a real server") for name in RECORDED["builtin"]]
 )
 def test_built_in_schemas(registry: Registry, document: str) -> None:
-    schemas = json.loads(Documents(registry).body(document))["components"]["schemas"]
+    schemas = json.loads(Documents(registry, FakeClock()).body(document))["components"]["schemas"]
     for name, expected in RECORDED["builtin"][document].items():
         assert bare(schemas[name]) == expected
 
 
 def test_a_document_holds_all_schemas_that_it_refers_to_and_no_others(registry: Registry) -> None:
-    body = Documents(registry).body("apis/apps/v1")
+    body = Documents(registry, FakeClock()).body("apis/apps/v1")
     assert sorted(json.loads(body)["components"]["schemas"]) == RECORDED["names"]
     assert set(re.findall(r"#/components/schemas/([^\"]+)", body.decode())) <= set(RECORDED["names"])
 
@@ -135,8 +134,9 @@ def test_an_unchanged_document_is_not_sent_twice(registry: Registry) -> None:
     ("path", "accept", "status"),
     [
         pytest.param("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", 200, id="v2 has a protobuf form"),
-        pytest.param("/openapi/v3/api/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", 406, id="v3 has none here"),
+        pytest.param("/openapi/v3/api/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", 200, id="v3 has one too"),
         pytest.param("/openapi/v2", "application/x-protobuf, application/json", 200, id="who accepts JSON too gets it"),
+        pytest.param("/openapi/v3/api/v1", "application/yaml", 406, id="there is no YAML"),
         pytest.param("/openapi/v3/api/v1", "*/*", 200, id="who accepts anything gets JSON"),
         pytest.param("/openapi/v3/apis/nosuch/v1", "", 404, id="an unknown document is not found"),
     ],
@@ -147,9 +147,10 @@ def test_status(registry: Registry, path: str, accept: str, status: int) -> None
     assert answer.status == status
 
 
-def test_documents_are_read_only(registry: Registry) -> None:
-    with pytest.raises(MethodNotAllowed):
-        ask(registry, "/openapi/v3", method="POST")
+def test_documents_go_out_whatever_the_method(registry: Registry) -> None:
+    answer = ask(registry, "/openapi/v3", method="POST")
+    assert answer is not None
+    assert answer.status == 200
 
 
 def test_other_paths_are_left_to_others(registry: Registry) -> None:

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 )
+
+const openAPIProtobuf = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
 
 type waitContext = context.Context
 
@@ -170,6 +174,14 @@ func documented(w *world) {
 	apps, err := paths["apis/apps/v1"].Schema("application/json")
 	w.must(err)
 	w.tell("OpenAPI 3: has apps/v1 %t", strings.Contains(string(apps), "io.k8s.api.apps.v1.DeploymentSpec"))
-	apps, err = paths["apis/apps/v1"].Schema("application/com.github.proto-openapi.spec.v3@v1.0+protobuf")
-	w.tell("OpenAPI 3 in protobuf: has apps/v1 %t, %v", strings.Contains(string(apps), "io.k8s.api.apps.v1.DeploymentSpec"), err)
+	apps, err = paths["apis/apps/v1"].Schema(openAPIProtobuf)
+	w.must(err)
+	var told openapi_v3.Document
+	w.must(proto.Unmarshal(apps, &told))
+	for _, one := range told.GetComponents().GetSchemas().GetAdditionalProperties() {
+		if one.GetName() == "io.k8s.api.apps.v1.DeploymentSpec" {
+			properties := one.GetValue().GetSchema().GetProperties().GetAdditionalProperties()
+			w.tell("OpenAPI 3 in protobuf: %d paths, fields of a DeploymentSpec: %d", len(told.GetPaths().GetPath()), len(properties))
+		}
+	}
 }

@@ -11,9 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import indented
 from kubeloop.apiserver.discovery import documents
-from kubeloop.apiserver.negotiation import negotiate
+from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, YAML, check_route, negotiate_plain
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.yaml_body import dump_yaml
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin
 from kubeloop.serving.answer import Answer
@@ -24,7 +26,7 @@ JSONObject = dict[str, Any]
 
 #: Paths of other handlers that ``/`` names.
 _OTHERS: Final = ("/healthz", "/healthz/ping", "/livez", "/livez/ping", "/openapi/v2", "/openapi/v3", "/readyz", "/readyz/ping", "/version")
-_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED: Final = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Discovery:
@@ -37,7 +39,7 @@ class Discovery:
         self._registry = registry
         self._server_address = server_address
         self._revision = -1
-        self._kept: dict[str, tuple[bytes, str]] = {}
+        self._kept: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Answer | None:
         """None when the path is no discovery document (and no version of a built-in group, which is refused here).
@@ -49,14 +51,31 @@ class Discovery:
         known = self._is_known(parts)
         if known is None:
             return None
-        if request.method not in ("GET", "HEAD"):
-            raise refusals.method_not_allowed()
+        accept = request.header("accept")
+        if self._is_routed(parts):
+            if request.method != "GET":
+                raise refusals.method_not_allowed()
+            check_route(accept, MEDIA_TYPES)
         if not known:
             raise refusals.no_such_resource()
-        if parts[0] and len(parts) == 1 and _wants_aggregated(request.header("accept")):
-            return self._aggregated(request, core=parts[0] == "api")
-        negotiate(request.header("accept"))
-        return Answer(object=self._legacy(parts))
+        if not parts[0]:
+            return indented(documents.root_paths(self._registry, _OTHERS))
+        if len(parts) == 1:
+            media_type = _aggregated_form(accept)
+            if media_type:
+                return self._aggregated(request, media_type, core=parts[0] == "api")
+        return Answer(object=self._legacy(parts), content_type=negotiate_plain(accept).media_type)
+
+    @staticmethod
+    def _is_routed(parts: list[str]) -> bool:
+        """Whether upstream's router stands before the document: it lets only GET through. Others answer whatever the method."""
+        match parts:
+            case ["api", *_]:
+                return True
+            case ["apis", group, _]:
+                return any(info.name == group for info in builtin().groups())
+            case _:
+                return False
 
     def _is_known(self, parts: list[str]) -> bool | None:
         match parts:
@@ -79,8 +98,6 @@ class Discovery:
 
     def _legacy(self, parts: list[str]) -> JSONObject:
         match parts:
-            case [""]:
-                return documents.root_paths(self._registry, _OTHERS)
             case ["api"]:
                 return documents.api_versions(self._server_address)
             case ["apis"]:
@@ -92,31 +109,35 @@ class Discovery:
             case _:
                 return documents.api_resource_list(self._registry, GroupVersion(parts[1], parts[2]))
 
-    def _aggregated(self, request: Request, *, core: bool) -> Answer:
-        body, tag = self._encoded("api" if core else "apis", core=core)
+    def _aggregated(self, request: Request, media_type: str, *, core: bool) -> Answer:
+        body, tag = self._encoded("api" if core else "apis", media_type, core=core)
+        content_type = f"{media_type};{_AGGREGATED}"
         headers = [("ETag", tag), ("Cache-Control", "public"), ("Vary", "Accept")]
         if tag in [one.strip().removeprefix("W/") for one in request.header("if-none-match").split(",")]:
-            return Answer(304, body=b"", content_type=_AGGREGATED, headers=headers)
-        return Answer(body=body, content_type=_AGGREGATED, headers=headers)
+            return Answer(304, body=b"", content_type=content_type, headers=headers)
+        return Answer(body=body, content_type=content_type, headers=headers)
 
-    def _encoded(self, name: str, *, core: bool) -> tuple[bytes, str]:
+    def _encoded(self, name: str, media_type: str, *, core: bool) -> tuple[bytes, str]:
         if self._revision != self._registry.revision:
             self._kept.clear()
             self._revision = self._registry.revision
-        if name not in self._kept:
-            body = msgspec.json.encode(documents.aggregated(self._registry, core=core))
-            self._kept[name] = (body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
-        return self._kept[name]
+        if (name, media_type) not in self._kept:
+            tree = documents.aggregated(self._registry, core=core)
+            body = msgspec.json.encode(tree)
+            tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+            self._kept[name, media_type] = (body if media_type == JSON else dump_yaml(tree), tag)
+        return self._kept[name, media_type]
 
 
-def _wants_aggregated(accept: str) -> bool:
-    """Whether the first clause that can be served at all asks for the aggregated form."""
+def _aggregated_form(accept: str) -> str:
+    """The media type of the first clause that asks for the aggregated form, whatever plain ones stand before it; empty if none does.
+
+    There is no protobuf form of it here; no known client asks for that.
+    """
     for clause in parse_accept(accept):
-        if clause.media_type not in ("application/json", "application/yaml", "*/*"):
-            continue
-        if clause.parameter("as") == "APIGroupDiscoveryList":
-            if clause.parameter("g") == "apidiscovery.k8s.io" and clause.parameter("v") == "v2" and clause.media_type == "application/json":
-                return True
-            continue
-        return False
-    return False
+        asked = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
+        if asked == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
+            found = next((media_type for media_type in (JSON, YAML) if clause.accepts(media_type)), "")
+            if found:
+                return found
+    return ""

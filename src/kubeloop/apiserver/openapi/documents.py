@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from kubeloop.apiserver.crd.definition import schema_of
-from kubeloop.apiserver.openapi import custom
+from kubeloop.apiserver.openapi import custom, gnostic_v3
 from kubeloop.apiserver.openapi.schemas import closed, referenced, v3
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
+from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
 
@@ -30,30 +31,37 @@ class Documents:
     Cost: the index costs no document; a document of a large group takes some 10 ms once.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
+        self._clock = clock
         self._revision = -1
         self._hashes: dict[str, str] = {}
-        self._bodies: dict[tuple[str, str], bytes] = {}
+        self._bodies: dict[tuple[str, str, bool], bytes] = {}
+        #: When the newest of them came to be.
+        self.changed = clock.wall()
 
     def hashes(self) -> dict[str, str]:
         """What identifies each document's content, by name, sorted."""
         if self._revision != self._registry.revision:
+            before = self._hashes
             self._hashes = dict(sorted((name, self._hash(name)) for name in self._names()))
             current = set(self._hashes.items())
-            self._bodies = {key: body for key, body in self._bodies.items() if key in current}
+            self._bodies = {key: body for key, body in self._bodies.items() if key[:2] in current}
             self._revision = self._registry.revision
+            if self._hashes != before:
+                self.changed = self._clock.wall()
         return self._hashes
 
-    def body(self, name: str) -> bytes:
-        """A document as JSON.
+    def body(self, name: str, *, protobuf: bool = False) -> bytes:
+        """A document as JSON, or in gnostic's protobuf.
 
         Raises:
             KeyError: there is no such document.
         """
-        key = (name, self.hashes()[name])
+        key = (name, self.hashes()[name], protobuf)
         if key not in self._bodies:
-            self._bodies[key] = msgspec.json.encode(self._document(name))
+            document = self._document(name)
+            self._bodies[key] = gnostic_v3.encode(document) if protobuf else msgspec.json.encode(document)
         return self._bodies[key]
 
     def _names(self) -> set[str]:

@@ -5,22 +5,18 @@ Source: openapiv2/OpenAPIv2.proto of github.com/google/gnostic-models, whose fie
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
-from kubeloop.codec.protobuf.wire import EncodeError, varint
+from kubeloop.apiserver.openapi.gnostic_form import EXTENSION, Form, block, scalar, string
+from kubeloop.codec.protobuf.wire import EncodeError
 
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 #: As kube-apiserver names it in its answer.
 ANSWERED_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
-_EXTENSION = "x-*"
+_EXTENSION = EXTENSION
 
-#: By message: JSON name to field number and type. A type is a scalar, a message, [type] for many, or {message} for a map: a message whose
-#: entries (name 1, value 2) are its field of the number behind the slash.
 _VALIDATION = "maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern maxItems minItems uniqueItems enum multipleOf"
 _SCALARS = {
     "maximum": "double", "exclusiveMaximum": "bool", "minimum": "double", "exclusiveMinimum": "bool", "maxLength": "int",
@@ -87,80 +83,42 @@ def encode(document: Mapping[str, Any]) -> bytes:
     Raises:
         EncodeError: it holds what the form has no place for.
     """
-    return _message("Document", document)
-
-
-def _message(name: str, tree: Mapping[str, Any]) -> bytes:
-    fields = _MESSAGES[name]
-    out = []
-    for key, value in tree.items():
-        if key.startswith("x-"):
-            number, _ = fields[_EXTENSION]
-            out.append((number, _block(number, _string(1, key) + _block(2, _any(value)))))
-            continue
-        if key not in fields:
-            raise EncodeError(f"OpenAPI {name} has no place for {key}")
-        number, kind = fields[key]
-        out.append((number, _field(number, kind, value)))
-    out.sort(key=lambda one: one[0])
-    return b"".join(data for _, data in out)
-
-
-def _field(number: int, kind: str, value: Any) -> bytes:
-    if kind[0] == "[":
-        return b"".join(_field(number, kind[1:-1], one) for one in value)
-    if kind[0] == "{":
-        message, _, entries = kind[1:].partition("}/")
-        return _block(number, b"".join(_block(int(entries), _string(1, key) + _field(2, message, one)) for key, one in value.items()))
-    if kind == "string":
-        return _string(number, value)
-    if kind in ("bool", "int"):
-        return varint(number << 3) + varint(int(value)) if value else b""
-    if kind == "double":
-        return varint(number << 3 | 1) + struct.pack("<d", value) if value else b""
-    choose = _CHOICES.get(kind)
-    return _block(number, choose(value) if choose else _message(kind, value))
-
-
-def _block(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def _string(number: int, text: str) -> bytes:
-    return _block(number, text.encode())
-
-
-def _any(value: Any) -> bytes:
-    return _block(2, msgspec.json.encode(value) + b"\n")
+    return _FORM.message("Document", document)
 
 
 def _parameter(value: Mapping[str, Any]) -> bytes:
     if value["in"] == "body":
-        return _block(1, _message("Body", value))
+        return block(1, _FORM.message("Body", value))
     number, message = _NON_BODY[value["in"]]
-    return _block(2, _block(number, _message(message, value)))
+    return block(2, block(number, _FORM.message(message, value)))
 
 
 def _security(value: Mapping[str, Any]) -> bytes:
     if value["type"] != "apiKey":
         raise EncodeError(f"OpenAPI security of type {value['type']} has no protobuf form here")
-    return _block(2, _message("ApiKey", value))
+    return block(2, _FORM.message("ApiKey", value))
 
 
 def _reference_or(message: str, value: Mapping[str, Any]) -> bytes:
-    return _block(2, _message("Reference", value)) if "$ref" in value else _field(1, message, value)
+    return block(2, _FORM.message("Reference", value)) if "$ref" in value else _FORM.field(1, message, value)
+
+
+def _requirement(value: Mapping[str, Any]) -> bytes:
+    return b"".join(block(1, string(1, key) + block(2, _FORM.field(1, "[string]", one))) for key, one in value.items())
 
 
 #: Messages that hold one of several.
-_CHOICES = {
-    "any": _any,
-    "Additional": lambda value: _field(2, "bool", value) if isinstance(value, bool) else _field(1, "Schema", value),
-    "Items": lambda value: _field(1, "[Schema]", value if isinstance(value, list) else [value]),
-    "Types": lambda value: _field(1, "[string]", value if isinstance(value, list) else [value]),
-    "SchemaItem": lambda value: _field(1, "Schema", value),
-    "Parameter": _parameter,
-    "ParametersItem": lambda value: _reference_or("Parameter", value),
-    "ResponseValue": lambda value: _reference_or("Response", value),
-    "Requirement": lambda value: b"".join(_block(1, _string(1, key) + _block(2, _field(1, "[string]", one))) for key, one in value.items()),
-    "Security": _security,
-}
+_FORM: Form = Form(
+    _MESSAGES,
+    {
+        "Additional": lambda value: scalar(2, "bool", value) if isinstance(value, bool) else _FORM.field(1, "Schema", value),
+        "Items": lambda value: _FORM.field(1, "[Schema]", value if isinstance(value, list) else [value]),
+        "Types": lambda value: _FORM.field(1, "[string]", value if isinstance(value, list) else [value]),
+        "SchemaItem": lambda value: _FORM.field(1, "Schema", value),
+        "Parameter": _parameter,
+        "ParametersItem": lambda value: _reference_or("Parameter", value),
+        "ResponseValue": lambda value: _reference_or("Response", value),
+        "Requirement": _requirement,
+        "Security": _security,
+    },
+)

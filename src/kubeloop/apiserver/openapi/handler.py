@@ -1,30 +1,50 @@
-"""Answers at /openapi/v3 (an index, and a document for each group version) and /openapi/v2.
+"""Answers at /openapi/v3 (an index, and a document for each group version) and /openapi/v2, in JSON and in gnostic's protobuf.
 
-The hash in an index entry lets clients keep a document for ever. The protobuf form of v3 is answered with 406: clients fall back to JSON.
+The hash in an index entry lets clients keep a document for ever. These documents go out whatever the method is, and are never indented.
 Source: kube-openapi handler and handler3.
 """
 
 from __future__ import annotations
 
 import hashlib
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from email.utils import format_datetime
 from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.openapi import gnostic
+from kubeloop.apiserver.openapi import gnostic, gnostic_v3
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.transfer import gzipped
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
 _JSON: Final = "application/json"
-_TYPES: Final = (_JSON, "application/*", "*/*")
+#: Spellings of a media type in Accept headers, and what stands in the answer. Every wildcard means JSON.
+_V2_TYPES: Final = {
+    **dict.fromkeys((_JSON, "application/*", "*/*"), _JSON),
+    **dict.fromkeys((gnostic.MEDIA_TYPE, gnostic.ANSWERED_TYPE), gnostic.ANSWERED_TYPE),
+}
+_V3_TYPES: Final = {
+    **dict.fromkeys((_JSON, "application/*", "*/*"), _JSON),
+    **dict.fromkeys((gnostic_v3.MEDIA_TYPE, gnostic_v3.ANSWERED_TYPE), gnostic_v3.ANSWERED_TYPE),
+}
+_VARY: Final = ("Vary", "Accept")
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A document as it goes out; ``packed`` is made when it is first asked for."""
+
+    revision: int
+    body: bytes
+    made: datetime
+    packed: bytes = b""
 
 
 class OpenAPI:
@@ -33,75 +53,93 @@ class OpenAPI:
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
-        self._documents = Documents(registry)
-        self._v2: dict[str, tuple[int, bytes]] = {}
+        self._documents = Documents(registry, clock)
+        self._v2: dict[str, _Kept] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """None when the path is no OpenAPI document.
-
-        Raises:
-            MethodNotAllowed
-        """
-        path = request.path.rstrip("/")
-        if path != "/openapi/v2" and path != "/openapi/v3" and not path.startswith("/openapi/v3/"):
-            return None
-        if request.method not in ("GET", "HEAD"):
-            raise refusals.method_not_allowed()
+        """None when the path is no OpenAPI document."""
+        path = request.path
+        if path == "/openapi/v2":
+            return self._swagger(request)
         if path == "/openapi/v3":
             return self._index()
-        vary = ("Vary", "Accept")
-        offered = (*_TYPES, gnostic.MEDIA_TYPE) if path == "/openapi/v2" else _TYPES
-        wanted = _preferred(request.header("accept"), offered)
-        if wanted is None:
-            return Answer(406, body=b"", content_type=_JSON, headers=[vary])
-        if path == "/openapi/v2":
-            body = self._swagger(wanted)
-            kind = gnostic.ANSWERED_TYPE if wanted == gnostic.MEDIA_TYPE else _JSON
-            return _tagged(request, body, hashlib.sha512(body).hexdigest().upper(), [vary], kind)
-        return self._document(request, path.removeprefix("/openapi/v3/"))
+        if path.startswith("/openapi/v3/"):
+            return self._document(request, path.removeprefix("/openapi/v3/"))
+        return None
 
     def _index(self) -> Answer:
         hashes = self._documents.hashes()
         paths = {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"} for name, digest in hashes.items()}
-        return Answer(body=msgspec.json.encode({"paths": paths}), content_type="text/plain; charset=utf-8")
+        return Answer(body=msgspec.json.encode({"paths": paths}), content_type="text/plain; charset=utf-8", verbatim=True)
 
     def _document(self, request: Request, name: str) -> Answer:
         digest = self._documents.hashes().get(name)
         if digest is None:
-            return Answer(404, body=b"")
-        headers = [("Vary", "Accept")]
+            return Answer(404, body=b"", verbatim=True)
+        accept = request.header("accept")
+        if accept and not parse_accept(accept):
+            return Answer(body=b"", verbatim=True)  # upstream looks at each clause of the header, and here there is none
+        kind = _preferred(accept, _V3_TYPES)
+        if kind is None:
+            return Answer(406, body=b"", headers=[_VARY], verbatim=True)
+        headers = [_VARY]
         asked = request.parameter("hash")
         if asked and asked != digest:
             # The document has changed since the index was read.
             headers += [("Location", f"/openapi/v3/{name}?hash={digest}"), ("ETag", f'"{digest}"')]
-            return Answer(301, body=b"", content_type=_JSON, headers=headers)
+            return Answer(301, body=b"", content_type=kind, headers=headers, verbatim=True)
         if asked:
             expires = format_datetime(self._clock.wall() + timedelta(days=365), usegmt=True)
             headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
-        return _tagged(request, self._documents.body(name), digest, headers)
+        body = self._documents.body(name, protobuf=kind != _JSON)
+        return _tagged(request, body, digest, self._documents.changed, headers, kind)
 
-    def _swagger(self, wanted: str) -> bytes:
-        revision, body = self._v2.get(wanted, (-1, b""))
-        if revision != self._registry.revision:
-            revision = self._registry.revision
+    def _swagger(self, request: Request) -> Answer:
+        kind = _preferred(request.header("accept"), _V2_TYPES)
+        if kind is None:
+            return Answer(406, body=b"", headers=[_VARY], verbatim=True)
+        kept = self._kept(kind)
+        headers = [("Vary", "Accept-Encoding"), _VARY]
+        answer = _tagged(request, kept.body, hashlib.sha512(kept.body).hexdigest().upper(), kept.made, headers, kind)
+        if answer.body and _takes_gzip(request.header("accept-encoding")):
+            kept.packed = kept.packed or gzipped(kept.body)
+            answer.body = kept.packed
+            answer.headers.append(("Content-Encoding", "gzip"))
+        return answer
+
+    def _kept(self, kind: str) -> _Kept:
+        kept = self._v2.get(kind)
+        if kept is None or kept.revision != self._registry.revision:
             document = swagger(self._registry)
-            body = gnostic.encode(document) if wanted == gnostic.MEDIA_TYPE else msgspec.json.encode(document)
-            self._v2[wanted] = revision, body
-        return body
+            body = msgspec.json.encode(document) if kind == _JSON else gnostic.encode(document)
+            kept = self._v2[kind] = _Kept(self._registry.revision, body, self._clock.wall())
+        return kept
 
 
-def _preferred(header: str, offered: tuple[str, ...]) -> str | None:
-    """The first clause that is offered; every wildcard means JSON."""
-    clauses = parse_accept(header)
-    if not clauses:
+def _preferred(header: str, offered: dict[str, str]) -> str | None:
+    """What is answered to the first clause that is offered."""
+    if not header:
         return _JSON
-    found = next((clause.media_type for clause in clauses if clause.media_type in offered), None)
-    return _JSON if found in _TYPES else found
+    return next((offered[clause.media_type] for clause in parse_accept(header) if clause.media_type in offered), None)
 
 
-def _tagged(request: Request, body: bytes, digest: str, headers: list[tuple[str, str]], kind: str = _JSON) -> Answer:
+def _takes_gzip(header: str) -> bool:
+    """As the gzip handler that upstream puts before this one document: with qualities, in any case."""
+    for part in header.split(","):
+        coding, _, rest = part.partition(";")
+        name, _, quality = rest.partition("=")
+        if coding.strip().lower() == "gzip":
+            try:
+                return name.strip() != "q" or float(quality) > 0
+            except ValueError:
+                return False
+    return False
+
+
+def _tagged(request: Request, body: bytes, digest: str, changed: datetime, headers: list[tuple[str, str]], kind: str) -> Answer:
+    """With what lets a client ask again only for changes."""
     tag = f'"{digest}"'
-    headers.append(("ETag", tag))
+    headers += [("ETag", tag), ("Last-Modified", format_datetime(changed, usegmt=True))]
     if tag in [one.strip().removeprefix("W/") for one in request.header("if-none-match").split(",")]:
-        return Answer(304, body=b"", content_type=_JSON, headers=headers)
-    return Answer(body=body, content_type=kind, headers=headers)
+        return Answer(304, body=b"", content_type=kind, headers=headers, verbatim=True)
+    return Answer(body=body, content_type=kind, headers=headers, verbatim=True)
