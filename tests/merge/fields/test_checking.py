@@ -53,6 +53,12 @@ def test_what_fits(obj: JSONObject) -> None:
             "(and doesn't have default values for any key fields)",
             id="an item without its key",
         ),
+        pytest.param(
+            {"map": [{"name": {"a": ["b", 1]}}]},
+            '.map[name=a=["b",1]].name: expected string, got &value.valueUnstructured'
+            '{Value:map[string]interface {}{"a":[]interface {}{"b", 1}}}',
+            id="a key of another shape",
+        ),
         pytest.param({"map": ["a"]}, ".map: element 0: associative list with keys may not have non-map elements", id="a text for an item"),
         pytest.param({"set": [["a"]]}, ".set: element 0: not supported: associative list with lists as elements", id="a list in a set"),
         pytest.param(

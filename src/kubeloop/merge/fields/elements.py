@@ -18,7 +18,6 @@ Scalar = str | int | float | bool | None
 #: From the root down; the empty path is the whole object, which nobody owns.
 Path = tuple[str, ...]
 
-_PLAIN: Final = re.compile(r"[^\"\\<>&\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSAFE: Final = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029\ud800-\udfff]')
 
@@ -62,9 +61,18 @@ def json_text(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    if _PLAIN.fullmatch(text):
+    return _short(text) if len(text) <= _SHORT else _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    if _UNSAFE.search(text) is None:
         return f'"{text}"'
     return '"' + _UNSAFE.sub(_escape, text) + '"'
+
+
+#: The same few keys come again in every object of a kind. Longer texts are rare, and would make the cache heavy.
+_SHORT: Final = 64
+_short = lru_cache(maxsize=8192)(_escaped)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -150,9 +158,14 @@ def path_text(path: Iterable[str]) -> str:
     return "".join(element_text(element, stored=True) for element in path)
 
 
-def _shown(value: Scalar, stored: bool) -> str:
+def _shown(value: Any, stored: bool) -> str:
     if isinstance(value, str):
         return go_quoted(value)
+    # What is applied may have a key of another shape; the message that refuses it names the item.
+    if isinstance(value, dict):
+        return "".join(f"{name}={_shown(below, stored)}" for name, below in value.items())
+    if isinstance(value, list):
+        return "[" + ",".join(_shown(below, stored) for below in value) + "]"
     if stored and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e300:
         # Upstream reads every number of a FieldsV1 as a floating one.
         return go_text(float(value))

@@ -27,11 +27,13 @@ class FieldSet:
         That the fields exist in some object, or belong to its type.
     """
 
-    __slots__ = ("_root",)
+    __slots__ = ("_root", "_written")
 
     def __init__(self, root: Node | None = None) -> None:
         """``root`` must be a canonical tree (``tree``) that nobody changes afterwards; else use ``of`` or ``from_json``."""
         self._root: Node = LEAF if root is None else root
+        #: Whether the tree is a document as some server wrote it, so that it need not be written again.
+        self._written = False
 
     @classmethod
     def of(cls, *paths: Path) -> FieldSet:
@@ -44,16 +46,23 @@ class FieldSet:
 
     @classmethod
     def from_json(cls, document: Any) -> FieldSet:
-        """From a ``fieldsV1`` as a JSON tree. Elements of an unknown type are left out, as Kubernetes does.
+        """From a ``fieldsV1`` as a JSON tree, which the set keeps: do not change it afterwards.
+
+        Elements of an unknown type are left out, as Kubernetes does.
 
         Raises:
             ElementError: not a tree of path elements.
         """
-        return cls(_read(document, 0))
+        found = cls(_read(document, 0))
+        found._written = found._root is document
+        return found
 
     def to_json(self) -> dict[str, Any]:
-        """A fresh ``fieldsV1``, in Kubernetes' order."""
-        return _write(self._root)
+        """A ``fieldsV1``: the document that this set was read from if it was canonical, else a fresh one in Kubernetes' order.
+
+        Do not change it.
+        """
+        return self._root if self._written else _write(self._root)
 
     @property
     def root(self) -> Node:
@@ -115,6 +124,25 @@ class FieldSet:
 
 
 def _read(document: Any, depth: int) -> Node:
+    """The document itself wherever it is canonical, as most are."""
+    if document.__class__ is not dict or depth > _DEEPEST:
+        return _rebuilt(document, depth)
+    for key, below in document.items():
+        if key[:2] == "f:":
+            if below == LEAF:
+                continue
+        elif key == SELF:
+            if below == LEAF and depth and len(document) > 1:
+                continue
+            return _rebuilt(document, depth)
+        elif elements.canonical(key) != key:
+            return _rebuilt(document, depth)
+        if _read(below, depth + 1) is not below:
+            return _rebuilt(document, depth)
+    return document
+
+
+def _rebuilt(document: Any, depth: int) -> Node:
     if document is None:
         return LEAF
     if not isinstance(document, dict):
@@ -127,25 +155,29 @@ def _read(document: Any, depth: int) -> Node:
             if depth:
                 out[SELF] = LEAF
             continue
-        element = key if key[:2] == "f:" else elements.canonical(key)
+        element = elements.canonical(key)
         if element is not None:
-            node = _read(below, depth + 1) if below else LEAF
+            node = _rebuilt(below, depth + 1)
             known = out.get(element)
             out[element] = node if known is None else tree.union({element: known}, {element: node})[element]
     return LEAF if len(out) == 1 and SELF in out else out
 
 
 def _write(node: Node) -> dict[str, Any]:
-    return {element: _write(node[element]) if node[element] else {} for element in _sorted(node)}
+    out: dict[str, Any] = {}
+    for element in _sorted(node):
+        below = node[element]
+        out[element] = _write(below) if below else {}
+    return out
 
 
 def _sorted(node: Node) -> list[str]:
     ordered = sorted(node)
     # Most nodes hold fields alone (and "." before them), whose texts sort as the elements do.
-    if not ordered or ordered[-1][0] == "f" or len(ordered) == 1:
+    if len(ordered) < 2 or ordered[-1][0] == "f":
         return ordered
-    first = [SELF] if ordered[0] == SELF else []
-    return first + sorted(ordered[len(first) :], key=elements.order)
+    first = 1 if ordered[0] == SELF else 0
+    return ordered[:first] + sorted(ordered[first:], key=elements.order)
 
 
 def _paths(node: Node, prefix: Path) -> Iterator[Path]:

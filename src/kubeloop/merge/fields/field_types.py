@@ -55,8 +55,9 @@ class ListType:
             raise ElementError(f"associative list with keys may not have {what}")
         if self._single:
             name, start = self._single
-            if name in item:
-                return start + json_text(item[name]) + "}"
+            value = item.get(name, ABSENT)
+            if value is not ABSENT:
+                return f"{start}{json_text(value)}}}"
         fields: list[tuple[str, Any]] = []
         for name in self.keys:
             value = item.get(name, ABSENT)

@@ -26,6 +26,8 @@ def _node(node: Node, type_: FieldType) -> Node:
             return node
         if map_.atomic:
             return LEAF
+        if not any(node.values()):
+            return node
         fields, values = map_.fields, map_.values
         changed: Node = {}
         for element, below in node.items():
@@ -37,6 +39,8 @@ def _node(node: Node, type_: FieldType) -> Node:
     if type_.scalar is None and type_.list is not None:
         if type_.list.atomic:
             return LEAF
+        if not any(node.values()):
+            return node
         items = type_.list.items
         changed = {
             element: found for element, below in node.items() if below and element != SELF and (found := _node(below, items)) is not below
