@@ -85,6 +85,12 @@ async def test_credentials_of_another_scheme_are_none(api: Api) -> None:
     assert (answer.status, "system:anonymous" in answer.message) == (403, True)
 
 
+async def test_a_token_behind_two_spaces_is_none_and_its_sender_is_warned(api: Api) -> None:
+    found = await api("GET", "/api/v1/namespaces", token="", Authorization="Bearer  admin-token")
+    assert (found.status, "system:anonymous" in found.message) == (403, True)
+    assert found.warnings == ['299 - "the provided Authorization header contains extra space before the bearer token, and is ignored"']
+
+
 async def test_a_certificate_tells_user_and_groups(api: Api, tmp_path: Path) -> None:
     certificate = api.server.api.client_certificate("jane", ("system:masters", "ops"))
     context = client_context(api, certificate, tmp_path)

@@ -36,6 +36,9 @@ class User:
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
+_EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
+
+
 class Authenticator:
     """Tells who a request is from: a bearer token counts before a certificate, as in kube-apiserver.
 
@@ -45,14 +48,17 @@ class Authenticator:
     def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
         self._tokens = dict(tokens or {})
 
-    def authenticate(self, request: Request) -> User:
-        """No credentials at all, or of an unknown scheme, mean anonymous.
+    def authenticate(self, request: Request, warnings: list[str]) -> User:
+        """No credentials at all, or of an unknown scheme, mean anonymous. ``warnings`` is added to.
 
         Raises:
             Unauthorized: a token that nobody knows, or a certificate that is expired.
         """
-        token = _bearer_token(request.header("Authorization"))
-        if token:
+        header = request.header("Authorization")
+        token = _bearer_token(header)
+        if token is None:
+            warnings.append(_EXTRA_SPACE)
+        elif token:
             user = self._tokens.get(token)
             if user is None:
                 raise refusals.unauthorized()
@@ -94,9 +100,13 @@ def _tokens(rows: Iterable[list[str]], path: Path) -> dict[str, User]:
     return found
 
 
-def _bearer_token(header: str) -> str:
-    scheme, _, token = header.strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+def _bearer_token(header: str) -> str | None:
+    """What stands between the first two spaces; empty without a token, None when there is a space too many."""
+    scheme, _, rest = header.strip().partition(" ")
+    if scheme.lower() != "bearer":
+        return ""
+    token, further, _ = rest.partition(" ")
+    return None if further and not token else token
 
 
 def _is_valid_now(certificate: Mapping[str, Any]) -> bool:

@@ -77,7 +77,7 @@ class Pipeline:
         return answer
 
     async def _stages(self, request: Request, warnings: list[str]) -> Reply:
-        user = self._parts.authenticator.authenticate(request)
+        user = self._parts.authenticator.authenticate(request, warnings)
         info = request_info(request)
         other = impersonated(request)
         if other is not None:
