@@ -35,6 +35,11 @@ def stored_form(obj: JSONObject, api_version: str, kind: str) -> bytes:
     return _ENCODER.encode(tree)
 
 
+def stored_head(kind: str, api_version: str) -> bytes:
+    """How the stored form of such an object begins."""
+    return b'{"kind":%b,"apiVersion":%b,' % (_ENCODER.encode(kind), _ENCODER.encode(api_version))
+
+
 def wire_form(value: bytes, revision: int) -> bytes:
     """A stored value as clients see it, with its resourceVersion."""
     at = value.index(_METADATA) + len(_METADATA)

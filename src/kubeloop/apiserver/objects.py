@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from kubeloop.apiserver.encoding import object_form, stored_form, wire_form
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.encoding import decode, object_form, stored_form, stored_head, wire_form
+from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
 
 JSONObject = dict[str, Any]
+T = TypeVar("T")
 
 _DecodedKey = tuple[str, int, str, int]
 
@@ -19,12 +21,25 @@ _DecodedKey = tuple[str, int, str, int]
 _MOST_DECODED = 4096
 
 
+class Converted(bytes):
+    """A stored value that somebody else converted: complete, its defaults are those of the version it was stored in."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as read: ``kv`` is what storage holds, ``obj`` the shared tree in the version asked for. Never change ``obj``; copy it."""
+    """An object as read: ``kv`` is what storage holds, ``obj`` the shared tree in the version asked for. Never change ``obj``; copy it.
+
+    Where ``kv`` was converted (``Objects.presented``), ``source`` is what storage holds.
+    """
 
     kv: KeyValue
     obj: JSONObject
+    source: KeyValue | None = None
+
+    @property
+    def stored(self) -> bytes:
+        """The value in storage."""
+        return (self.source or self.kv).value
 
     @property
     def revision(self) -> int:
@@ -62,13 +77,38 @@ class Objects:
 
     async def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject | None:
         kv, _ = await self.storage.get(self.key(resource, namespace, name))
-        return None if kv is None else StoredObject(kv, self.tree(resource, kv))
+        if kv is None:
+            return None
+        if resource.converter is None:
+            return StoredObject(kv, self.tree(resource, kv))
+        (shown,) = await self.presented(resource, [kv])
+        return StoredObject(shown, self.tree(resource, shown), kv)
 
     async def all(self, resource: ServedResource) -> list[JSONObject]:
         """The shared trees of every object of a resource; for resources of which there are few."""
         prefix = self.prefix(resource, "")
         found = await self.storage.range(prefix, prefix_end(prefix))
-        return [self.tree(resource, kv) for kv in found.items]
+        return [self.tree(resource, kv) for kv in await self.presented(resource, found.items)]
+
+    async def presented(self, resource: ServedResource, found: list[KeyValue]) -> list[KeyValue]:
+        """What storage gave, ready for ``tree`` and ``wire``: converted where that means asking a webhook, else as it is.
+
+        Raises:
+            ApiError: the webhook failed.
+        """
+        if resource.converter is None:
+            return found
+        api_version = resource.gvk.api_version
+        head = stored_head(resource.kind, api_version)
+        foreign = [place for place, kv in enumerate(found) if not kv.value.startswith(head)]
+        if not foreign:
+            return found
+        trees = await resource.converter.convert([decode(found[place].value) for place in foreign], api_version, stored=True)
+        shown = list(found)
+        for place, tree in zip(foreign, trees, strict=True):
+            value = Converted(stored_form(tree, api_version, resource.kind))
+            shown[place] = shown[place]._replace(value=value)
+        return shown
 
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
         """Create (``expected`` 0) or replace. ``obj`` is in the resource's version; it becomes shared: do not change it afterwards.
@@ -78,10 +118,14 @@ class Objects:
         """
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
-        written = await self.storage.write(key, self.encode(resource, obj), expected=expected, lease=lease)
+        written = await self.storage.write(key, await self.encoded(resource, obj), expected=expected, lease=lease)
         if not written.succeeded:
             raise StaleWrite(written.current)
         assert written.current is not None
+        if resource.converter is not None and not self._is_storage(resource):
+            # As whoever reads it next sees it: what its way to the stored version and back left of it.
+            (shown,) = await self.presented(resource, [written.current])
+            return StoredObject(shown, self.tree(resource, shown), written.current)
         metadata["resourceVersion"] = str(written.current.mod_revision)
         self._keep(_decoded_key(resource, written.current), obj)
         return StoredObject(written.current, obj)
@@ -98,11 +142,56 @@ class Objects:
         return written.revision
 
     async def convert(self, resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
-        """``obj``, which is in the resource's version, in another; the same tree where that is its own. Raises InternalError."""
-        return obj if to.group_version == resource.gvk.group_version else converted(resource, obj, to)
+        """``obj`` (not changed) in another version than it is in; the same tree where it is in that one.
+
+        Raises:
+            ApiError: a webhook that converts failed.
+        """
+        if obj.get("apiVersion") == to.api_version:
+            return obj
+        if resource.converter is None:
+            return converted(resource, obj, to)
+        return (await resource.converter.convert([obj], to.api_version))[0]
+
+    async def supply(self, resource: ServedResource, need: ConversionNeeded) -> None:
+        """Have converted what was needed; whoever needed it begins again.
+
+        Raises:
+            ApiError: the webhook failed.
+        """
+        assert resource.converter is not None
+        await resource.converter.convert([need.obj], need.to)
+
+    async def settled(self, resource: ServedResource, compute: Callable[[], T]) -> T:
+        """What ``compute`` gives, begun again after each conversion that it lacks.
+
+        Raises:
+            ApiError: the webhook failed.
+        """
+        while True:
+            try:
+                return compute()
+            except ConversionNeeded as need:
+                await self.supply(resource, need)
+
+    async def encoded(self, resource: ServedResource, obj: JSONObject) -> bytes:
+        """As it is stored.
+
+        Raises:
+            ApiError: a webhook that converts failed.
+        """
+        if resource.converter is None or self._is_storage(resource):
+            return self.encode(resource, obj)
+        assert resource.storage is not None
+        tree = await self.convert(resource, obj, resource.storage)
+        return stored_form(tree, resource.storage.api_version, resource.storage.kind)
+
+    @staticmethod
+    def _is_storage(resource: ServedResource) -> bool:
+        return resource.storage is None or resource.storage.group_version == resource.gvk.group_version
 
     def encode(self, resource: ServedResource, obj: JSONObject) -> bytes:
-        """As it is stored."""
+        """As it is stored, where no webhook converts."""
         storage = resource.storage or resource.gvk
         if storage.group_version != resource.gvk.group_version:
             obj = converted(resource, obj, storage)
@@ -122,7 +211,7 @@ class Objects:
     def fresh(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
         """The object in the resource's version, the caller's own."""
         obj = object_form(kv.value, kv.mod_revision)
-        if not self.is_plain(resource):
+        if not self.is_plain(resource) and not isinstance(kv.value, Converted):
             if obj.get("apiVersion") != resource.gvk.api_version:
                 obj = converted(resource, obj, resource.gvk)
                 if resource.custom:
@@ -161,7 +250,13 @@ def _decoded_key(resource: ServedResource, kv: KeyValue) -> _DecodedKey:
 
 
 def converted(resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
-    """``obj`` in another version of its group; without a converter only apiVersion changes (as CRDs with strategy None)."""
+    """``obj`` in another version of its group; without a converter only apiVersion changes (as CRDs with strategy None).
+
+    Raises:
+        ConversionNeeded: a webhook must be asked, which takes ``Objects.convert``.
+    """
+    if resource.converter is not None:
+        return resource.converter.known(obj, to.api_version)
     if resource.convert is not None:
         return resource.convert(obj, to.api_version if resource.storage_resource else to.version)
     return {**obj, "apiVersion": to.api_version, "kind": to.kind}

@@ -114,7 +114,7 @@ class Reader:
         while True:
             found = await self._range(prefix, start, end, revision, step, continued=continued)
             revision = found.revision
-            items += self._selected(resource, found.items, selection)
+            items += self._selected(resource, await self._objects.presented(resource, found.items), selection)
             # With a selection a wider step may reach the end with more than was asked for.
             if not found.more and (not limit or len(items) <= limit):
                 return Page(items, revision)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kubeloop.apiserver.strategy import JSONObject, Strategy
+from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema
 
@@ -32,12 +33,32 @@ class Column:
     value: Callable[[JSONObject, float], Any]
 
 
+class ConversionNeeded(KubeloopError):
+    """``obj`` in the API version ``to`` is not at hand: it must be asked for (``Objects.convert``), and what needed it begun again."""
+
+    def __init__(self, obj: JSONObject, to: str) -> None:
+        super().__init__(f"a {obj.get('kind', '')} of {obj.get('apiVersion', '')} must be converted to {to} first")
+        self.obj = obj
+        self.to = to
+
+
+class Converter(Protocol):
+    """Converts by asking somebody else, so that it takes time. Versions are API versions (``GROUP/v1``)."""
+
+    async def convert(self, objects: list[JSONObject], to: str, *, stored: bool = False) -> list[JSONObject]:
+        """Fresh trees. ``stored``: they come from storage as they are, and may be changed. Raises ApiError."""
+
+    def known(self, obj: JSONObject, to: str) -> JSONObject:
+        """What ``convert`` gave before. Raises ConversionNeeded."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedResource:
     """A resource in one version.
 
     ``storage`` names the version whose encoding is stored (None: this one). ``convert(obj, version)`` gives the object in that version of
-    the group (``group/version`` where ``storage_resource`` is set), without changing ``obj``.
+    the group (``group/version`` where ``storage_resource`` is set), without changing ``obj``; ``converter`` is in its place where
+    somebody else converts.
     """
 
     gvr: GroupVersionResource
@@ -60,6 +81,7 @@ class ServedResource:
     served: bool = True
     deprecation_warning: str = ""
     convert: Callable[[JSONObject, str], JSONObject] | None = None
+    converter: Converter | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -99,7 +99,9 @@ class ApiServer:
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
-        self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance)
+        self._definitions = DefinitionKeeper(
+            self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.caller.post
+        )
         self._health = Health()
         self._authority = self.options.authority or CertificateAuthority.create("kubeloop-ca")
         parts = Parts(

@@ -17,7 +17,7 @@ from kubeloop.apiserver.options import ListOptions, resource_version_number
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.selection import Selection
-from kubeloop.apiserver.storage import KeyValue, prefix_end
+from kubeloop.apiserver.storage import Event, KeyValue, prefix_end
 from kubeloop.apiserver.watch_cache import Subscription, WatchCache, WatchEvent, WindowPassed
 from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
@@ -94,7 +94,7 @@ class Watcher:
                 yield self._bookmark(self._sent, {_INITIAL_EVENTS_END: "true"})
         else:
             self._sent = self._told = start or cache.revision
-            history = self._pass(cache.since(self._prefix, self._sent))
+            history = self._pass(await self._presented(cache.since(self._prefix, self._sent)))
             if history:
                 yield history
         async for frame in self._live(subscription):
@@ -109,7 +109,7 @@ class Watcher:
         storage = self._parts.objects.storage
         found = await storage.range(self._prefix, prefix_end(self._prefix))
         self._sent = self._told = found.revision
-        for kv in found.items:
+        for kv in await self._parts.objects.presented(self._resource, found.items):
             if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
                 yield self._frame("ADDED", kv)
 
@@ -122,7 +122,7 @@ class Watcher:
             while True:
                 events = await subscription.take()
                 if events:
-                    frame = self._pass(events)
+                    frame = self._pass(await self._presented(events))
                     if frame:
                         yield frame
                 elif subscription.ended:
@@ -145,6 +145,20 @@ class Watcher:
         now = self._parts.clock.now()
         last = end - _BOOKMARK_BEFORE_END
         return min(now + BOOKMARK_EVERY, last) if last > now else end
+
+    async def _presented(self, events: list[WatchEvent]) -> list[WatchEvent]:
+        """The same changes in this watch's version, where a webhook must be asked for that."""
+        if self._resource.converter is None:
+            return events
+        raw = [event.event for event in events if event.revision > self._sent]
+        states = [kv for one in raw for kv in (_state_after(one), one.previous) if kv is not None]
+        shown = iter(await self._parts.objects.presented(self._resource, states))
+        found = []
+        for one in raw:
+            after = None if one.value is None else next(shown).value
+            before = None if one.previous is None else next(shown)
+            found.append(WatchEvent(one._replace(value=after, previous=before)))
+        return found
 
     def _pass(self, events: list[WatchEvent]) -> bytes:
         """The frames of changes that this watch has not shown yet, joined."""
@@ -225,3 +239,8 @@ class WatchParts:
         conformed = strict.conform(obj, resource.gvk).obj
         conformed["metadata"] = obj["metadata"]
         return conformed
+
+
+def _state_after(event: Event) -> KeyValue | None:
+    """What a change left; None for a deletion."""
+    return None if event.value is None else KeyValue(event.key, event.value, event.revision, event.revision)

@@ -19,7 +19,7 @@ from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, 
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
 from kubeloop.apiserver.ownership import Owners, keep_times
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import AlreadyExists
 from kubeloop.meta.field_error import FieldError, invalid
@@ -109,8 +109,7 @@ class Writer:
         fill_new(metadata, self.clock.wall())
         strategy.default(obj)
         if call.manager:
-            scope = self.owners.scope(resource, call.subresource)
-            self.owners.updated(scope, scope.empty, obj, call.manager)
+            await self._own(call, obj, None)
         await self.admission.mutate(call.attributes("CREATE", obj, None))
         if strategy.has_generation:
             metadata["generation"] = 1
@@ -157,7 +156,11 @@ class Writer:
                         raise
                     return Outcome(created.obj, created.stored, created=True)
                 raise refusals.not_found(resource.gvr.group_resource, call.name)
-            obj = await change(current.obj)
+            try:
+                obj = await change(current.obj)
+            except ConversionNeeded as need:
+                await self.objects.supply(resource, need)
+                continue
             if check_uid:
                 self._check_uid(call, obj, current)
             unconditional = self._check_version(call, obj, current)
@@ -185,7 +188,7 @@ class Writer:
                     stored = await self.objects.write(resource, obj, expected=0, lease=await self._event_lease(resource))
                     return Outcome(stored.obj, stored)
                 except StaleWrite as fault:
-                    existing = self.objects.tree(resource, fault.current) if fault.current else {"metadata": {}}
+                    existing = decode(fault.current.value) if fault.current else {"metadata": {}}
                     refused = self._exists(call, metadata["name"], existing)
             if not generated:
                 raise refused
@@ -232,7 +235,7 @@ class Writer:
         set_namespace(metadata, call.namespace)
         strategy.default(obj)
         if call.manager:
-            self.owners.updated(self.owners.scope(resource, call.subresource), old, obj, call.manager)
+            await self._own(call, obj, old)
         await self.admission.mutate(call.attributes("UPDATE", obj, old))
         carry_over(metadata, old["metadata"])
         if status:
@@ -250,13 +253,25 @@ class Writer:
         call.context.warnings += warn(call.context, obj, old)
         await self.admission.validate(call.attributes("UPDATE", obj, old))
 
+    async def _own(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
+        """Record who writes ``obj``; ``old`` None: it is created."""
+        scope = self.owners.scope(call.resource, call.subresource)
+        live = scope.empty if old is None else old
+        await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
+
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:
         resource = call.resource
+        owned = obj["metadata"].get("managedFields")
 
         def is_stored() -> bool:
-            return _is_stored(self.objects.encode(resource, obj), current.kv.value)
+            return _is_stored(self.objects.encode(resource, obj), current.stored)
 
-        if keep_times(current.obj, obj, is_stored) or is_stored():
+        def is_unchanged() -> bool:
+            if owned is not None:
+                obj["metadata"]["managedFields"] = owned
+            return keep_times(current.obj, obj, is_stored) or is_stored()
+
+        if await self.objects.settled(resource, is_unchanged):
             return Outcome(current.obj, current)
         if ends_deletion(resource, obj):
             obj["metadata"]["resourceVersion"] = str(current.revision)

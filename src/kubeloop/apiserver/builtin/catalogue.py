@@ -38,6 +38,7 @@ from kubeloop.apiserver.builtin.storage.attachments import VolumeAttachmentStrat
 from kubeloop.apiserver.builtin.storage.csi import CSIDriverStrategy, CSINodeStrategy, CSIStorageCapacityStrategy
 from kubeloop.apiserver.builtin.storage.storage_class import StorageClassStrategy
 from kubeloop.apiserver.builtin.storage.volume import VolumeStrategy
+from kubeloop.apiserver.builtin.webhook_configurations import WebhookConfigurationStrategy
 from kubeloop.apiserver.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema import ResourceInfo, builtin
@@ -47,6 +48,8 @@ _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8
 
 _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("", "pods"): PodStrategy,
+    GroupResource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): WebhookConfigurationStrategy,
+    GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): WebhookConfigurationStrategy,
     GroupResource("", "configmaps"): ConfigMapStrategy,
     GroupResource("", "endpoints"): EndpointsStrategy,
     GroupResource("", "events"): EventStrategy,

@@ -15,12 +15,14 @@ from typing import Any, Final
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, accepted_names, group_of, is_served, is_true, set_condition
 from kubeloop.apiserver.crd.naming import names_taken, settle
 from kubeloop.apiserver.crd.served import served_resources
+from kubeloop.apiserver.encoding import decode
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
 from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.webhooks.conversion import Post, calls_nobody
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Backoff, Clock
@@ -44,13 +46,17 @@ class DefinitionKeeper:
         That a created definition is served at once: a moment later, as with Kubernetes. Wait for ``Established``.
     """
 
-    def __init__(self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance) -> None:
+    def __init__(
+        self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance, post: Post = calls_nobody
+    ) -> None:
+        """``post`` asks the webhooks that convert."""
         self._objects = objects
         self._changes = changes
         self._registry = registry
         self._clock = clock
         self._delete = delete
         self._owners = Owners(registry, clock)
+        self._post = post
         self._definitions: dict[str, StoredObject] = {}
         #: What is registered for a definition: enough of it to know when it must be registered anew.
         self._registered: dict[str, tuple[Any, list[GroupVersionResource]]] = {}
@@ -155,7 +161,7 @@ class DefinitionKeeper:
         known = self._registered.get(key)
         if known is not None and known[0] == mark:
             return
-        served = [one for one in served_resources(crd) if self._free(one.gvr)]
+        served = [one for one in served_resources(crd, self._post) if self._free(one.gvr)]
         kept = {one.gvr for one in served}
         for gvr in known[1] if known else []:
             if gvr not in kept:
@@ -195,10 +201,7 @@ class DefinitionKeeper:
         stored = self._definitions.get(key)
         if stored is None or not is_true(stored.obj, "Established"):
             return
-        served = next((self._registry.get(gvr) for gvr in self._registered.get(key, (None, []))[1]), None)
-        resource = served or next(iter(served_resources(stored.obj)), None)
-        if resource is None:
-            resource = _any_version(stored.obj)
+        resource = _stored_version(stored.obj, self._post)
         prefix = resource.storage_prefix
         subscription = self._changes.subscribe(prefix)
         try:
@@ -213,7 +216,7 @@ class DefinitionKeeper:
                 for kv in left:
                     if kv.key not in asked:
                         asked.add(kv.key)
-                        metadata = self._objects.tree(resource, kv)["metadata"]
+                        metadata = decode(kv.value)["metadata"]
                         await self._delete(resource, metadata.get("namespace", ""), metadata["name"])
                 if (await self._objects.storage.range(prefix, prefix_end(prefix), limit=1)).items:
                     await subscription.take()
@@ -259,9 +262,9 @@ class DefinitionKeeper:
         return stored
 
 
-def _any_version(crd: JSONObject) -> ServedResource:
-    """A resource for objects of a definition that serves no version: enough to read and delete them."""
+def _stored_version(crd: JSONObject, post: Post) -> ServedResource:
+    """The resource in the version that is stored, which nothing has to convert; also where that version is not served."""
     shown = copy.deepcopy(crd)
     for version in shown["spec"]["versions"]:
-        version["served"] = True
-    return served_resources(shown)[0]
+        version["served"] = bool(version.get("storage"))
+    return served_resources(shown, post)[0]

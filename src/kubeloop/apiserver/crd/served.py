@@ -7,6 +7,7 @@ import hashlib
 from typing import Final
 
 from kubeloop.apiserver.crd.columns import columns_of
+from kubeloop.apiserver.crd.converter import WebhookConverter
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.definition import (
     JSONObject,
@@ -20,13 +21,14 @@ from kubeloop.apiserver.crd.definition import (
 )
 from kubeloop.apiserver.discovery.version_order import by_priority
 from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.webhooks.conversion import ConversionWebhook, Post, calls_nobody
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
-def served_resources(crd: JSONObject) -> list[ServedResource]:
-    """Under the accepted names. All versions share a converter, and storage in the storage version."""
+def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedResource]:
+    """Under the accepted names. All versions share a converter, and storage in the storage version. ``post`` asks webhooks."""
     names, group = accepted_names(crd), group_of(crd)
     kind, plural = names["kind"], names["plural"]
     stored = GroupVersionKind(group, storage_version(crd), kind)
@@ -45,6 +47,9 @@ def served_resources(crd: JSONObject) -> list[ServedResource]:
             target.conform(converted)
         return converted
 
+    conversion = crd["spec"].get("conversion") or {}
+    by_webhook = conversion.get("strategy") == "Webhook"
+    converter = WebhookConverter(ConversionWebhook(conversion, post), strategies) if by_webhook else None
     return [
         ServedResource(
             gvr=GroupVersionResource(group, version["name"], plural),
@@ -63,7 +68,8 @@ def served_resources(crd: JSONObject) -> list[ServedResource]:
             columns=columns_of(version),
             custom=True,
             deprecation_warning=_deprecation(crd, version, kind),
-            convert=convert,
+            convert=None if by_webhook else convert,
+            converter=converter,
             extra={"definition": crd, "version": version, "storage_version_hash": _hash(stored)},
         )
         for version in versions_of(crd)

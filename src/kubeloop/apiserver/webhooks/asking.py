@@ -5,6 +5,7 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/disp
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import Any
 
@@ -52,15 +53,14 @@ class Asker:
             return found
         obj, old = await self.versioned(found, attributes, attributes.obj), await self.versioned(found, attributes, attributes.old)
         asked = question(attributes, ["v1"], found.kind, found.resource.gvr, obj, old, name_of(attributes))
-        return found if conditions_hold(hook, asked.tree["request"]) else None
+        return found if conditions_hold(hook, attributes, asked.tree["request"]) else None
 
     async def versioned(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
         """``obj`` in the version that the webhook wants; the same tree where that is the request's own."""
         if obj is None or invocation.resource is attributes.resource or attributes.kind is not None:
             return obj
-        found = await self.objects.convert(attributes.resource, obj, invocation.kind)
-        if found is obj:
-            return obj
+        # Some converters share parts with what they are given, and then prune them.
+        found = await self.objects.convert(attributes.resource, copy.deepcopy(obj), invocation.kind)
         if not invocation.resource.custom:
             invocation.resource.strategy.default(found)
         return found

@@ -5,7 +5,7 @@ Source: k8s.io/apiserver pkg/admission/configuration (by name of the configurati
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver.objects import Objects
@@ -37,8 +37,6 @@ class Hook:
     side_effects: str = ""
     timeout: int = 10
     reinvoke: bool = False
-    #: What was made of the conditions, kept with them.
-    compiled: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 def hooks_of(configuration: JSONObject) -> list[Hook]:

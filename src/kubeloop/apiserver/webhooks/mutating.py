@@ -98,9 +98,19 @@ class MutatingWebhooks:
             patched = await self._asker.objects.convert(invocation.resource, patched, attributes.gvk)
             attributes.resource.strategy.default(patched)
         _check_metadata(attributes, patched)
-        attributes.obj.clear()
-        attributes.obj.update(patched)
+        _replace(attributes.obj, patched)
         return True
+
+
+def _replace(obj: JSONObject, patched: JSONObject) -> None:
+    """In place, metadata too: others hold on to both."""
+    metadata: JSONObject = obj.setdefault("metadata", {})
+    given = patched.get("metadata") or {}
+    metadata.clear()
+    metadata.update(given)
+    obj.clear()
+    obj.update(patched)
+    obj["metadata"] = metadata
 
 
 def _operations(said: Verdict) -> list[Any]:
