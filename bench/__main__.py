@@ -2,6 +2,7 @@
 
 python -m bench            the table of all targets, about 10 minutes
 python -m bench million    1,000,000 pods, about 3 minutes
+python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import clients, plots, prepare, report, stations, targets
+from bench import clients, plots, prepare, report, servers, stations, targets
 from bench.clients import Peer, Stage
 from bench.figures import Run, figures, queries
 from bench.replay import Replay, wait_quiet
@@ -29,7 +30,7 @@ _QUIET = 0.15
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "million", "stations", "plots"])
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "million", "servers", "stations", "plots"])
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("KUBELOOP_BENCH_ROUNDS", "0")), help="instead of each stage's own")
@@ -105,6 +106,20 @@ class _Bench:
         report.show_starts(self._console, starts)
         self._judge("starts", list(targets.starts(starts)))
 
+    def servers(self) -> bool:
+        """The embedded server in memory and on disk, and the real one; whether each target was met."""
+        scale = self._args.scale
+        found = {}
+        for name in (servers.MEMORY, servers.DISK, servers.REAL):
+            self._console.print(f"[dim]{name}")
+            fill = 100_000 // scale if name == servers.MEMORY else 0
+            found[name] = servers.measure(name, requests=2000 // scale, pods=500 // scale, fill=fill)
+            self.results.put("servers", name, found[name].as_json())
+        report.show_servers(self._console, found)
+        self._judge("servers", list(targets.servers(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def server(self) -> None:
         rates = measure(2000 // self._args.scale)
         self.results.put("server", "rates", asdict(rates))
@@ -139,6 +154,9 @@ def main() -> int:
             prepare.programs()
             stations.show(console, prepare.pods(10_000, 20_000))
             return 0
+        if args.what == "servers":
+            prepare.programs()
+            return 1 if not bench.servers() and args.judge else 0
         bench.prepare([peer for stage in chosen for peer in bench.peers(stage)])
         for stage in chosen:
             bench.stage(stage if args.scale == 1 else replace(stage, copies=min(2, stage.copies)))

@@ -17,7 +17,7 @@ BUILD = HERE / ".build"
 LIGHTKUBE = BUILD / "lightkube" / "bin" / "python"
 OFFICIAL = BUILD / "official" / "bin" / "python"
 KUBE_RS = BUILD / "rust" / "release" / "kuberef"
-_PROGRAMS = ("pack", "server", "clientgo")
+_PROGRAMS = ("pack", "server", "clientgo", "load")
 
 
 class CannotPrepare(Exception):

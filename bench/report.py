@@ -15,6 +15,7 @@ from rich.table import Table
 
 from bench.figures import Figures
 from bench.server_rates import Rates
+from bench.servers import Server
 from bench.targets import Target
 
 _COLUMNS = {
@@ -60,6 +61,23 @@ def show_server(console: Console, rates: Rates) -> None:
     for column in ("start to first answer, s", "creates per second", "gets per second"):
         table.add_column(column, justify="right")
     table.add_row(f"{rates.first_answer_s:.2f}", f"{rates.creates:.0f}", f"{rates.gets:.0f}")
+    console.print(table)
+
+
+def show_servers(console: Console, found: Mapping[str, Server]) -> None:
+    table = Table(title="API servers, HTTP/1.1 over TLS")
+    table.add_column("")
+    for name in found:
+        table.add_column(name, justify="right")
+    table.add_row("start to first answer, s", *(f"{server.start_s:.2f}" for server in found.values()))
+    table.add_row("resident when fresh, MiB", *(f"{server.fresh_mib:.0f}" for server in found.values()))
+    for key in next(iter(found.values())).loads:
+        cells = []
+        for server in found.values():
+            load = server.loads.get(key)
+            latency = "" if load is None else f"{load.p50_ms:.1f} ms"
+            cells.append(latency if load is None or not load.per_second else f"{load.per_second:.0f}/s [dim]{latency}")
+        table.add_row(key, *cells)
     console.print(table)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bench import clients
 from bench.clients import Peer
 from bench.figures import Figures, Queries
+from bench.servers import DISK, MEMORY, REAL, Load, Server
 
 Found = Mapping[str, Mapping[str, Figures]]
 """Stage to client to figures."""
@@ -105,3 +106,46 @@ def starts(found: Mapping[str, float]) -> Iterator[Target]:
     ours, theirs = found.get("kubeloop"), found.get("lightkube")
     if ours is not None and theirs is not None:
         yield Target("process start to the first typed Pod, CPU", "ms", ours * 1e3, theirs * 1e3, f"1 x {theirs * 1e3:.0f} of lightkube")
+
+
+#: What one worker, and each of eight, may take at most of what kube-apiserver takes for the same request.
+_WRITES = {"create": (1.0, 2.0), "get": (1.0, 2.0), "patch": (1.0, 2.0), "delete": (1.0, 2.0), "apply": (2.0, 2.0)}
+
+
+def servers(found: Mapping[str, Server]) -> Iterator[Target]:
+    """The embedded server beside the real one, both in memory; and on disk beside itself."""
+    judge = _Judge({})
+    ours, real, disk = found.get(MEMORY), found.get(REAL), found.get(DISK)
+    if ours is not None and real is not None:
+        yield Target("start to the first answer", "s", ours.start_s, real.start_s / 4, f"1/4 x {real.start_s:.3g}", real.start_s / 8)
+        yield Target("resident when fresh", "MiB", ours.fresh_mib, real.fresh_mib / 3, f"1/3 x {real.fresh_mib:.4g}")
+        for what, shares in _WRITES.items():
+            for workers, share in zip((1, 8), shares, strict=True):
+                yield from _beside(ours, real, what, workers, share, "per_second")
+        for what in ours.loads:
+            if what.startswith("list of") and what.endswith(", 1"):
+                yield from _beside(ours, real, what.removesuffix(", 1"), 1, 1.0, "p50_ms")
+        for watchers in (1, 100):
+            yield from _beside(ours, real, "change to watcher", watchers, 2.0, "p50_ms")
+    if ours is not None and disk is not None:
+        yield from _beside(disk, ours, "create", 8, 2.0, "per_second", " on disk")
+    if ours is not None and ours.filled:
+        yield from judge.limit(f"memory of an object of 2 KB, of {ours.filled:,}", "KiB", ours.object_kib, 3.0)
+        parts = [load for what, load in ours.loads.items() if "objects" in what]
+        if parts:
+            yield Target(
+                "the last tenth of them", "s", _seconds(parts[-1]), 1.5 * _seconds(parts[0]), f"1.5 x {_seconds(parts[0]):.3g} of the first"
+            )
+
+
+def _micro(part: Load) -> float:
+    return 1e6 / part.per_second
+
+
+def _beside(ours: Server, theirs: Server, what: str, workers: int, share: float, field: str, where: str = "") -> Iterator[Target]:
+    mine, other = ours.load(what, workers), theirs.load(what, workers)
+    if mine is None or other is None:
+        return
+    of, its = (getattr(each, field) if field == "p50_ms" else 1e3 / each.per_second for each in (mine, other))
+    many = f"{workers} watchers" if "watcher" in what else f"{workers} workers" if workers > 1 else ""
+    yield Target(", ".join(part for part in (what + where, many) if part), "ms", of, share * its, f"{share:g} x {its:.3g}")
