@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _PIECE = 64 * 1024
+#: Bytes of one WebSocket message that are taken from a client, as by Go's library.
+_MESSAGE = 32 << 20
 
 
 class _Bytes:
@@ -102,7 +104,7 @@ async def over_socket(raw: web.BaseRequest, takeover: SocketTakeover) -> tuple[w
     """As ``over_transport``. The answer to the client's handshake has been sent when this returns."""
     from aiohttp import web
 
-    socket = web.WebSocketResponse(protocols=takeover.protocols, compress=False, max_msg_size=0, autoping=True, timeout=1.0)
+    socket = web.WebSocketResponse(protocols=takeover.protocols, compress=False, max_msg_size=_MESSAGE, autoping=True, timeout=1.0)
     await socket.prepare(raw)
     return socket, _serve_messages(socket, takeover)
 

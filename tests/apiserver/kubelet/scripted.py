@@ -116,6 +116,8 @@ class ScriptedKubelet:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.log_goes_on.set()
+        # kube-apiserver leaves connections open that were not upgraded, and would not answer to a polite end.
+        self._listener.abort()
         await self._listener.close()
 
     @property

@@ -15,6 +15,7 @@ from kubeloop.apiserver.answers import Answer, Frames, Reply
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head, whole
 from kubeloop.apiserver.kubelet.links import Links
 from kubeloop.apiserver.kubelet.upgrading import forwarded_headers, pairs
+from kubeloop.serving.answer import BrokenOff
 from kubeloop.serving.request import Request
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import Wire
@@ -154,7 +155,7 @@ def _unpacked(page: bytes) -> bytes:
 
 
 async def _chunks(wire: Wire, begun: bytes) -> AsyncIterator[bytes]:
-    """The body. Raises ConnectionError when the backend breaks off, so that nobody takes what came for the whole."""
+    """The body. Raises BrokenOff when the backend breaks off, so that nobody takes what came for the whole."""
     try:
         if begun:
             yield begun
@@ -162,7 +163,7 @@ async def _chunks(wire: Wire, begun: bytes) -> AsyncIterator[bytes]:
             try:
                 part = await wire.chunk()
             except FAULTS as fault:
-                raise ConnectionResetError(str(fault)) from None
+                raise BrokenOff(str(fault)) from None
             if not part:
                 return
             yield part

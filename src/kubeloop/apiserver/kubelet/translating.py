@@ -30,6 +30,8 @@ _WITH_STATUS = _PROTOCOLS[:2]
 _WITH_RESIZE = _PROTOCOLS[:3]
 #: Seconds between pings, which keep what stands between from taking a silent command for a dead connection.
 _PING_PERIOD = 5.0
+#: Seconds in which a kubelet must have taken the streams.
+_OPEN_TIME = 30.0
 _NON_ZERO = "NonZeroExitCode"
 _EXIT_CODE = "ExitCode"
 
@@ -106,13 +108,14 @@ class _Translation:
         connection = Connection(WireBytes(wire), client=True)
         side: list[asyncio.Future[Any]] = [asyncio.ensure_future(_quietly(connection.run)), asyncio.ensure_future(_pings(connection))]
         try:
-            errors = await connection.open({"streamtype": "error"})
             names = [(_STDIN, "stdin")] if self._stdin else []
             names += [(one, "stdout" if one == _STDOUT else "stderr") for one in self._outputs if one == _STDOUT or not self._tty]
             if self._tty and protocol in _WITH_RESIZE:
                 names.append((_RESIZE, "resize"))
-            for channel, name in names:
-                self._streams[channel] = await connection.open({"streamtype": name})
+            async with asyncio.timeout(_OPEN_TIME):
+                errors = await connection.open({"streamtype": "error"})
+                for channel, name in names:
+                    self._streams[channel] = await connection.open({"streamtype": name})
             self._opened.set()
             outputs = [self._copy(self._streams[one], one) for one in (_STDOUT, _STDERR) if one in self._streams]
             if self._stdin:
@@ -123,7 +126,7 @@ class _Translation:
             message = await told
             await connection.close()
         except FAULTS as fault:
-            return refusals.internal_error(str(fault)).status
+            return refusals.internal_error(str(fault) or "the kubelet does not take the streams").status
         finally:
             for task in side:
                 task.cancel()
