@@ -133,13 +133,8 @@ def servers(found: Mapping[str, Server]) -> Iterator[Target]:
         yield from judge.limit(f"memory of an object of 2 KB, of {ours.filled:,}", "KiB", ours.object_kib, 3.0)
         parts = [load for what, load in ours.loads.items() if "objects" in what]
         if parts:
-            yield Target(
-                "the last tenth of them", "s", _seconds(parts[-1]), 1.5 * _seconds(parts[0]), f"1.5 x {_seconds(parts[0]):.3g} of the first"
-            )
-
-
-def _micro(part: Load) -> float:
-    return 1e6 / part.per_second
+            first, last = (1e6 / part.per_second for part in (parts[0], parts[-1]))
+            yield Target("create, of the last tenth of them", "us", last, 1.5 * first, f"1.5 x {first:.4g} of the first")
 
 
 def _beside(ours: Server, theirs: Server, what: str, workers: int, share: float, field: str, where: str = "") -> Iterator[Target]:
