@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench import clients
 from bench.clients import Peer
 from bench.figures import Figures, Queries
-from bench.servers import DISK, MEMORY, REAL, Load, Server
+from bench.servers import DISK, MEMORY, REAL, Server
 
 Found = Mapping[str, Mapping[str, Figures]]
 """Stage to client to figures."""
