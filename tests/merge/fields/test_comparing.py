@@ -1,10 +1,11 @@
 """Which fields an object has, and what differs between two states of it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kubeloop.merge.fields import DEDUCED, FieldSet, TypeMismatch, builtin_types, compare, custom_type, field_set
+from kubeloop.merge.fields import DEDUCED, FieldSet, TypeMismatch, builtin_types, check, compare, custom_type, extract, field_set, merge
 from kubeloop.merge.fields.comparing import equal
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.structural import parse
@@ -158,14 +159,35 @@ def test_what_does_not_fit_is_refused(obj: JSONObject, text: str) -> None:
         compare({}, obj, THING)
 
 
-def test_what_is_nested_without_end_is_refused() -> None:
-    value: JSONObject = {}
+#: A definition that holds itself.
+NESTED = builtin_types().of_definition("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(lambda deep: field_set(deep, DEDUCED), id="field_set"),
+        pytest.param(lambda deep: compare({}, deep, DEDUCED), id="compare"),
+        pytest.param(lambda deep: merge(renamed(deep, "a"), deep, DEDUCED), id="merge"),
+        pytest.param(lambda deep: check(renamed(deep), NESTED), id="check"),
+        pytest.param(lambda deep: extract(deep, FieldSet.of(("f:a",)), DEDUCED), id="extract"),
+    ],
+)
+def test_what_is_nested_without_end_is_refused(operation: Callable[[JSONObject], Any]) -> None:
+    deep: JSONObject = {}
     for _ in range(5_000):
-        value = {"a": value}
+        deep = {"a": deep}
     with pytest.raises(TypeMismatch, match="too deeply"):
-        field_set(value, DEDUCED)
-    with pytest.raises(TypeMismatch, match="too deeply"):
-        compare({}, value, DEDUCED)
+        operation(deep)
+
+
+def renamed(deep: JSONObject, name: str = "not") -> JSONObject:
+    """As deep, of other objects, with ``name`` for each field."""
+    out: JSONObject = {}
+    while deep:
+        deep = deep["a"]
+        out = {name: out}
+    return out
 
 
 def test_an_object_that_is_one_field_owns_nothing_below_its_root() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubeloop.merge.fields.elements import ElementError, element_text, go_quoted
-from kubeloop.merge.fields.errors import TypeMismatch
+from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, FieldType, ListType, MapType, ScalarType, shape
 from kubeloop.merge.go_text import go_text, go_type
 
@@ -22,7 +22,8 @@ def check(obj: JSONObject, type_: FieldType, *, allow_duplicates: bool = False) 
         TypeMismatch: names every fault with its path.
     """
     faults: list[str] = []
-    _value(obj, type_, "", faults, allow_duplicates)
+    with MISMATCHES:
+        _value(obj, type_, "", faults, allow_duplicates)
     if len(faults) == 1:
         raise TypeMismatch(faults[0])
     if faults:

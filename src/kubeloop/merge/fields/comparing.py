@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kubeloop.merge.fields import tree
-from kubeloop.merge.fields.elements import ElementError
-from kubeloop.merge.fields.errors import TypeMismatch
+from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_set import FieldSet
 from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
@@ -34,12 +33,8 @@ def field_set(obj: JSONObject, type_: FieldType) -> FieldSet:
     Raises:
         TypeMismatch: a field that the type does not have, or an item without identity. Other faults: ``check`` finds them.
     """
-    try:
+    with MISMATCHES:
         return FieldSet(LEAF if type_.map is None or type_.map.atomic else _map_set(obj, type_.map))
-    except ElementError as fault:
-        raise TypeMismatch(str(fault)) from None
-    except RecursionError:
-        raise TypeMismatch(_TOO_DEEP) from None
 
 
 def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
@@ -51,17 +46,12 @@ def compare(old: JSONObject, new: JSONObject, type_: FieldType) -> Comparison:
     if old is new:
         return _SAME
     changes = _Changes()
-    try:
+    with MISMATCHES:
         if type_.map is not None and not type_.map.atomic:
             _compare_maps(old, new, type_.map, changes)
-    except ElementError as fault:
-        raise TypeMismatch(str(fault)) from None
-    except RecursionError:
-        raise TypeMismatch(_TOO_DEEP) from None
     return Comparison(FieldSet(changes.added), FieldSet(changes.modified), FieldSet(changes.removed))
 
 
-_TOO_DEEP = "nested too deeply"
 _SAME = Comparison(FieldSet(), FieldSet(), FieldSet())
 
 

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, Final, NamedTuple
 
-from kubeloop.merge.fields.elements import Path, path_text
+from kubeloop.merge.fields.elements import ElementError, Path, path_text
 from kubeloop.meta.errors import KubeloopError
 
 
 class TypeMismatch(KubeloopError):
     """A value does not fit its type; ``str()`` is what Kubernetes says after "failed to create typed patch object (...): "."""
+
+
+class _Mismatches:
+    """A block in which what has no identity, and what is nested beyond recursion, is a mismatch of types."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(fault, ElementError):
+            raise TypeMismatch(str(fault)) from None
+        if isinstance(fault, RecursionError):
+            raise TypeMismatch("nested too deeply") from None
+
+
+MISMATCHES: Final = _Mismatches()
 
 
 class MissingVersion(KubeloopError):

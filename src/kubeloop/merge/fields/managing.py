@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kubeloop.merge.fields.comparing import Comparison, compare, equal, field_set
-from kubeloop.merge.fields.errors import ApplyConflict, Conflict, MissingVersion
+from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, Conflict, MissingVersion
 from kubeloop.merge.fields.field_set import FieldSet
 from kubeloop.merge.fields.field_types import FieldType
 from kubeloop.merge.fields.filters import Filter
@@ -61,17 +61,18 @@ def update(
     Raises:
         TypeMismatch: a state does not fit its type.
     """
-    filters = filters or {}
-    reconciled = _reconciled(managers, versions)
-    changes = _Changes(live, new, api_version, versions, filters)
-    kept, _ = _others(changes, reconciled, manager)
-    mine = reconciled.get(manager)
-    owned = FieldSet() if mine is None else mine.set
-    change = changes.of(api_version)
-    owned = (owned - change.removed) | change.modified | change.added
-    if api_version in filters:
-        owned = filters[api_version](owned)
-    return _with(kept, manager, VersionedSet(owned, api_version, False))
+    with MISMATCHES:
+        filters = filters or {}
+        reconciled = _reconciled(managers, versions)
+        changes = _Changes(live, new, api_version, versions, filters)
+        kept, _ = _others(changes, reconciled, manager)
+        mine = reconciled.get(manager)
+        owned = FieldSet() if mine is None else mine.set
+        change = changes.of(api_version)
+        owned = (owned - change.removed) | change.modified | change.added
+        if api_version in filters:
+            owned = filters[api_version](owned)
+        return _with(kept, manager, VersionedSet(owned, api_version, False))
 
 
 def apply(
@@ -93,20 +94,21 @@ def apply(
         ApplyConflict: others own fields that would change, and ``force`` is not given.
         TypeMismatch: a state does not fit its type.
     """
-    filters = filters or {}
-    reconciled = _reconciled(managers, versions)
-    type_ = versions.type_of(api_version)
-    merged = merge(live, applied, type_)
-    last = reconciled.get(manager)
-    owned = field_set(applied, type_)
-    if api_version in filters:
-        owned = filters[api_version](owned)
-    current = {**reconciled, manager: VersionedSet(owned, api_version, True)}
-    new = merged if last is None or not last.set else _Pruning(merged, last, current, versions).run(api_version)
-    kept, conflicts = _others(_Changes(live, new, api_version, versions, filters), current, manager)
-    if conflicts and not force:
-        raise ApplyConflict(conflicts)
-    return None if equal(live, new) else new, _with(kept, manager, current[manager])
+    with MISMATCHES:
+        filters = filters or {}
+        reconciled = _reconciled(managers, versions)
+        type_ = versions.type_of(api_version)
+        merged = merge(live, applied, type_)
+        last = reconciled.get(manager)
+        owned = field_set(applied, type_)
+        if api_version in filters:
+            owned = filters[api_version](owned)
+        current = {**reconciled, manager: VersionedSet(owned, api_version, True)}
+        new = merged if last is None or not last.set else _Pruning(merged, last, current, versions).run(api_version)
+        kept, conflicts = _others(_Changes(live, new, api_version, versions, filters), current, manager)
+        if conflicts and not force:
+            raise ApplyConflict(conflicts)
+        return None if equal(live, new) else new, _with(kept, manager, current[manager])
 
 
 def _with(managers: dict[M, VersionedSet], manager: M, owned: VersionedSet) -> dict[M, VersionedSet]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeloop.merge.fields.elements import ElementError, element_text
-from kubeloop.merge.fields.errors import TypeMismatch
+from kubeloop.merge.fields.elements import element_text
+from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
 
 JSONObject = dict[str, Any]
@@ -20,11 +20,9 @@ def merge(live: JSONObject, applied: JSONObject, type_: FieldType) -> JSONObject
     Raises:
         TypeMismatch: ``applied`` has a field that the type lacks, or a list item without identity or twice.
     """
-    try:
+    with MISMATCHES:
         merged = _merge(live, applied, type_)
-    except ElementError as fault:
-        raise TypeMismatch(str(fault)) from None
-    return merged if isinstance(merged, dict) else {}
+        return merged if isinstance(merged, dict) else {}
 
 
 def _merge(live: Any, applied: Any, type_: FieldType) -> Any:

@@ -9,8 +9,7 @@ from typing import Any
 
 from kubeloop.merge.fields import tree
 from kubeloop.merge.fields.comparing import field_set
-from kubeloop.merge.fields.elements import ElementError
-from kubeloop.merge.fields.errors import TypeMismatch
+from kubeloop.merge.fields.errors import MISMATCHES
 from kubeloop.merge.fields.field_set import FieldSet
 from kubeloop.merge.fields.field_types import FieldType
 from kubeloop.merge.fields.tree import SELF, Node
@@ -28,11 +27,9 @@ def remove(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
     """
     if not fields:
         return obj
-    try:
+    with MISMATCHES:
         left = _without(obj, fields.root, type_)
-    except ElementError as fault:
-        raise TypeMismatch(str(fault)) from None
-    return left if isinstance(left, dict) else {}
+        return left if isinstance(left, dict) else {}
 
 
 def _without(value: Any, node: Node, type_: FieldType) -> Any:
@@ -77,11 +74,9 @@ def extract(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:
     present = field_set(obj, type_) & fields
     if not present:
         return {}
-    try:
+    with MISMATCHES:
         taken = _only(obj, present.root, type_)
-    except ElementError as fault:
-        raise TypeMismatch(str(fault)) from None
-    return taken if isinstance(taken, dict) else {}
+        return taken if isinstance(taken, dict) else {}
 
 
 def _only(value: Any, node: Node, type_: FieldType) -> Any:
