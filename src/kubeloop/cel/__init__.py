@@ -5,6 +5,7 @@ Source: https://kubernetes.io/docs/reference/using-api/cel/, https://github.com/
 """
 
 from kubeloop.cel.faults import CompileError, CostExceeded, EvalError
+from kubeloop.cel.instantiating import InstantiationError
 from kubeloop.cel.parsing import ParserMissing
 from kubeloop.cel.program import PER_CALL_LIMIT, Environment, Outcome, Program, compile_expression
 
@@ -14,6 +15,7 @@ __all__ = [
     "CostExceeded",
     "Environment",
     "EvalError",
+    "InstantiationError",
     "Outcome",
     "ParserMissing",
     "Program",

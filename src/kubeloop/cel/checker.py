@@ -240,13 +240,11 @@ class _Checker:
         self.overloads[node.id] = [_LOGIC[node.function]]
         return types.ERROR if failed else types.BOOL
 
-    def _joined(self, node: Node, before: Type | None, now: Type) -> Type:
+    def _joined(self, before: Type | None, now: Type) -> Type:
+        """Literals may mix types here; whether that is allowed is checked once all types are known."""
         if before is None:
             return now
-        if self.bindings.assignable(before, now):
-            return types.most_general(before, now)
-        self._mismatch(node, before, now)
-        return types.ERROR
+        return types.most_general(before, now) if self.bindings.assignable(before, now) else types.DYN
 
     def _unwrapped(self, node: Node) -> Type:
         of, optional = types.unwrap_optional(self.types[node.id])
@@ -258,7 +256,7 @@ class _Checker:
         element: Type | None = None
         for index, one in enumerate(node.elements):
             self.check(one)
-            element = self._joined(one, element, self._unwrapped(one) if index in node.optional else self.types[one.id])
+            element = self._joined(element, self._unwrapped(one) if index in node.optional else self.types[one.id])
         return types.list_of(element or self._variable())
 
     def _map(self, node: MapLiteral) -> Type:
@@ -268,9 +266,9 @@ class _Checker:
             if isinstance(entry.key, str):
                 continue
             self.check(entry.key)
-            key = self._joined(entry.key, key, self.types[entry.key.id])
+            key = self._joined(key, self.types[entry.key.id])
             self.check(entry.value)
-            value = self._joined(entry.value, value, self._unwrapped(entry.value) if entry.optional else self.types[entry.value.id])
+            value = self._joined(value, self._unwrapped(entry.value) if entry.optional else self.types[entry.value.id])
         return types.map_of(key or self._variable(), value or self._variable())
 
     def _comprehension(self, node: Comprehension) -> Type:

@@ -13,7 +13,7 @@ from typing import Any
 from kubeloop.cel.escaping import escape
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.moments import parse_date, parse_duration, parse_timestamp
-from kubeloop.cel.values import MapList, SetList
+from kubeloop.cel.values import Fields, MapList, SetList
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
@@ -73,7 +73,8 @@ def _object(schema: TypeSchema) -> Convert | None:
     if schema.properties:
         names = {name: escape(name) or name for name in schema.properties}
         changed = {name: convert for name, below in schema.properties.items() if (convert := converter(below)) is not None}
-        if not changed and all(name == written for name, written in names.items()):
+        nullable = any(below.nullable for below in schema.properties.values())
+        if not changed and not nullable and all(name == written for name, written in names.items()):
             return None
 
         def converted(value: Any) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def _object(schema: TypeSchema) -> Convert | None:
             for name, one in _mapping(value).items():
                 convert = changed.get(name)
                 made[names.get(name, name)] = one if convert is None else convert(one)
-            return made
+            return Fields(made) if nullable else made
 
         return converted
     if schema.values is None or schema.values is ANY_VALUE or schema.values is NO_OTHER:

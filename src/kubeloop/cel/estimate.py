@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeloop.cel.checker import Checked, literal
-from kubeloop.cel.metering import CONSTANT, LIST, MAP, ONE_PASS, REGEX, TRAVERSAL, TWO_PASSES, WHOLE_LIST
+from kubeloop.cel.macros import ACCUMULATORS
+from kubeloop.cel.metering import AUTHORIZATION, CONSTANT, LIST, MAP, ONE_PASS, REGEX, STRUCT, TRAVERSAL, TWO_PASSES, WHOLE_LIST
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.types import Type
 
@@ -128,9 +129,14 @@ class _Coster:
         return self.paths.get(node.id, ())
 
     def _known_size(self, path: Path) -> Range | None:
-        if not path or path[0].startswith("@"):
-            return None
-        return self.size_of(path)
+        """As upstream, a path that begins with no variable is looked up as if it did: its first part is not looked at."""
+        return self.size_of(path) if path else None
+
+    def _item_size(self, node: Node) -> Range:
+        path = self.path(node)
+        if not path or path[0] in ACCUMULATORS:
+            return _UNKNOWN
+        return self._known_size((*path, "@items")) or _UNKNOWN
 
     def _size(self, node: Node) -> Range | None:
         if node.id in self.sizes:
@@ -296,6 +302,11 @@ class _Coster:
         if name in TWO_PASSES:
             return self._two_passes(node)
         match name:
+            case "check":
+                return fixed(AUTHORIZATION), None
+            case "fieldSelector" | "labelSelector":
+                size = self.size(args[0])
+                return fixed(LIST) + size.by(TRAVERSAL) + size.by(0.5).by(LIST + STRUCT), None
             case "join" if target is not None:
                 return self._join(target, args)
             case "find" | "findAll" if target is not None:
@@ -316,7 +327,7 @@ class _Coster:
             return self.size(target).by(TRAVERSAL)
         each = fixed(1)
         if of.parameters[0].kind in ("string", "bytes"):
-            each += (self._known_size((*self.path(target), "@items")) or _UNKNOWN).by(TRAVERSAL)
+            each += self._item_size(target).by(TRAVERSAL)
         return self.size(target) * each
 
     def _two_passes(self, node: Call) -> tuple[Range, Range | None]:
@@ -335,7 +346,7 @@ class _Coster:
         items = self.size(target)
         size = Range()
         if self.type(target).parameters:
-            size = items * (self._known_size((*self.path(target), "@items")) or _UNKNOWN)
+            size = items * self._item_size(target)
         if args:
             size += self.size(args[0]) * Range(max(items.low - 1, 0), max(items.high - 1, 0))
         return size.by(TRAVERSAL), size

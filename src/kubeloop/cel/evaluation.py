@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kubeloop.cel.checker import TYPE_NAMES, Checked
 from kubeloop.cel.faults import CostExceeded, EvalError
 from kubeloop.cel.functions.operators import index_of_map
 from kubeloop.cel.functions.optionals import select
-from kubeloop.cel.metering import LIST, MAP, Meter, call_cost
-from kubeloop.cel.overloads import FUNCTIONS
+from kubeloop.cel.metering import LIST, MAP, CallCost, Meter, call_cost
+from kubeloop.cel.overloads import FUNCTIONS, Overload, resolve
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select
-from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, keys_of
+from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, has_field, keys_of
 
 #: Values of variables by name, and of the loops that are running.
 Scope = dict[str, Any]
@@ -30,6 +30,7 @@ def plan(checked: Checked) -> Step:
 class _Planner:
     def __init__(self, checked: Checked) -> None:
         self._references = checked.references
+        self._overloads = checked.overloads
 
     def step(self, node: Node) -> Step:
         name = self._references.get(node.id)
@@ -83,7 +84,7 @@ class _Planner:
                 return _not_strictly_false(args[0])
             case "_?._":
                 return _optional_select(args[0], args[1])
-        return _function(node.function, args, member=node.target is not None)
+        return _function(node.function, args, self._overloads.get(node.id, ()))
 
     def _map(self, node: MapLiteral) -> Step:
         entries = [(self.step(one.key), self.step(one.value), one.optional) for one in node.entries if not isinstance(one.key, str)]
@@ -97,8 +98,6 @@ class _Planner:
                     if not value.present:
                         continue
                     value = value.value
-                if key in made:
-                    raise EvalError(f"Failed with repeated key: {key}")
                 made[key] = value
             meter.add(MAP)
             return made
@@ -161,10 +160,6 @@ def _constant(value: Any) -> Step:
     return lambda _scope, _meter: value
 
 
-def _constant(value: Any) -> Step:
-    return lambda _scope, _meter: value
-
-
 def _variable(name: str) -> Step:
     known = TYPE_NAMES.get(name)
 
@@ -194,9 +189,9 @@ def _no_fields(value: Any, name: str) -> Any:
 def _has(value: Any, name: str) -> bool:
     if isinstance(value, Optional):
         return value.present and _has(value.value, name)
-    if isinstance(value, dict):
-        return name in value
-    raise EvalError("no such overload" if value is not None else f"no such key: {name}")
+    if isinstance(value, list):
+        raise EvalError("no such overload")
+    return isinstance(value, dict) and has_field(value, name)
 
 
 def _bool(value: Any) -> bool:
@@ -271,15 +266,20 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
     return step
 
 
-def _function(name: str, args: list[Step], *, member: bool) -> Step:
-    function = FUNCTIONS[name]
+def _function(name: str, args: list[Step], chosen: Sequence[str]) -> Step:
+    """``chosen``: the overloads that the checker left; which of them it is shows when the values are there."""
+    among = [one for one in FUNCTIONS[name].overloads if one.id in chosen]
+    found: dict[tuple[type, ...], tuple[Overload, CallCost | None]] = {}
 
     def step(scope: Scope, meter: Meter) -> Any:
         values = tuple([one(scope, meter) for one in args])
-        overload = function.resolve(values, member=member)
-        result = overload.call(*values)
-        cost = call_cost(name, overload.id)
-        meter.add(1 if cost is None else cost(values, result))
+        kinds = tuple(map(type, values))
+        known = found.get(kinds)
+        if known is None:
+            overload = resolve(name, among, values)
+            known = found[kinds] = overload, call_cost(name, overload.id)
+        result = known[0].call(*values)
+        meter.add(1 if known[1] is None else known[1](values, result))
         return result
 
     return step

@@ -11,7 +11,8 @@ from kubeloop.cel.faults import CompileError, Issue, render
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
 
 ACCUMULATOR = "@result"
-_RESERVED = (ACCUMULATOR, "__result__")
+#: How macros call what they accumulate into.
+ACCUMULATORS = (ACCUMULATOR, "__result__")
 _QUANTIFIERS = {"all", "exists", "existsOne", "exists_one"}
 _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
@@ -70,7 +71,7 @@ class _Expander:
         if names[0] == names[1]:
             raise self._error(node.args[1], f"duplicate variable name: {names[0]}")
         for one, name in zip(node.args, names, strict=False):
-            if name in _RESERVED:
+            if name in ACCUMULATORS:
                 raise self._error(one, "iteration variable overwrites accumulator variable")
         return names[0], names[1]
 
@@ -132,7 +133,7 @@ class _Expander:
         """``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
         name, key = node.args
         if not isinstance(name, Ident):
-            raise self._error(name, "sortBy can only be applied to a list, a simple identifier and a key expression")
+            raise self._error(name, "argument is not an identifier")
         new = partial(self._id, node)
         bound = "@__sortBy_input__"
         step = Call(new(), "_+_", [Ident(new(), ACCUMULATOR), ListLiteral(new(), [key])])

@@ -12,11 +12,13 @@ from functools import cache
 from typing import Any, Final
 
 from kubeloop.cel.faults import CostExceeded
-from kubeloop.cel.values import Cidr, Format, Semver, Url, from_key, size_of
-from kubeloop.meta.quantity import Quantity
+from kubeloop.cel.values import Amount, Cidr, Format, Semver, Url, from_key, size_of
 
 LIST: Final = 10
 MAP: Final = 30
+STRUCT: Final = 40
+#: One question to the authorizer.
+AUTHORIZATION: Final = 350_000
 TRAVERSAL: Final = 0.1
 REGEX: Final = 0.25
 
@@ -25,7 +27,8 @@ CallCost = Callable[[tuple[Any, ...], Any], int]
 CONSTANT: Final = frozenset({
     "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast",
     "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor",
-    "patch", "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery", "format.named",
+    "patch", "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason", "error", "errored",
+    "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery", "format.named",
 })  # fmt: skip
 WHOLE_LIST: Final = frozenset({"isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"})
 ONE_PASS: Final = frozenset(
@@ -35,7 +38,7 @@ TWO_PASSES: Final = frozenset({"replace", "split", "ip.isCanonical"})
 _BY_FIRST: Final = frozenset({
     "starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format",
 })  # fmt: skip
-_CHEAP_EQUALITY: Final = (Quantity, Cidr, Format, Url, Semver)
+_CHEAP_EQUALITY: Final = (Amount, Cidr, Format, Url, Semver)
 
 
 @dataclass(slots=True)
@@ -141,6 +144,10 @@ def _by_function(function: str, overload: str) -> CallCost | None:
     if function in TWO_PASSES:
         return _passes(2)
     match function:
+        case "check":
+            return lambda _args, _result: AUTHORIZATION
+        case "fieldSelector" | "labelSelector":
+            return lambda args, _: LIST + math.ceil(size_of(args[1]) * TRAVERSAL) + math.ceil(size_of(args[1]) / 2) * (LIST + STRUCT)
         case "join":
             return lambda _, result: math.ceil(size_of(result) * 2 * TRAVERSAL)
         case "find" | "findAll":

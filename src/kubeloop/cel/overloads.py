@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,8 @@ _NAMED: Final[dict[str, Type]] = {
     "bool": types.BOOL, "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "string": types.STRING, "bytes": types.BYTES,
     "null": types.NULL, "duration": types.DURATION, "timestamp": types.TIMESTAMP, "dyn": types.DYN, "type": types.TYPE,
     "ip": types.IP, "cidr": types.CIDR, "quantity": types.QUANTITY, "semver": types.SEMVER, "url": types.URL, "format": types.FORMAT,
+    "authorizer": types.AUTHORIZER, "pathcheck": types.PATH_CHECK, "groupcheck": types.GROUP_CHECK,
+    "resourcecheck": types.RESOURCE_CHECK, "decision": types.DECISION,
 }  # fmt: skip
 _TOKEN: Final = re.compile(r"\s*([A-Za-z]+|[(),])")
 
@@ -47,24 +49,27 @@ def _accepts(parameter: Type, kind: str) -> bool:
 class Function:
     name: str
     overloads: list[Overload] = field(default_factory=list)
-    _resolved: dict[tuple[bool, tuple[type, ...]], Overload | None] = field(default_factory=dict)
 
-    def resolve(self, args: tuple[Any, ...], *, member: bool) -> Overload:
-        """The overload for these values.
+    def call(self, *args: Any) -> Any:
+        """Compute with whichever overload takes these values; for functions that are made of others.
 
         Raises:
-            EvalError: there is none, which only values typed ``dyn`` can bring about.
+            EvalError: none does, or it fails.
         """
-        key = member, tuple(map(type, args))
-        try:
-            found = self._resolved[key]
-        except KeyError:
-            kinds = tuple(map(kind_of, key[1]))
-            found = next((one for one in self.overloads if one.member == member and one.accepts(kinds)), None)
-            self._resolved[key] = found
-        if found is None:
-            raise EvalError(no_such_overload(self.name, args))
-        return found
+        return resolve(self.name, self.overloads, args).call(*args)
+
+
+def resolve(name: str, overloads: Sequence[Overload], args: tuple[Any, ...]) -> Overload:
+    """The first overload that takes these values.
+
+    Raises:
+        EvalError: there is none, which only values typed ``dyn`` can bring about.
+    """
+    kinds = tuple(kind_of(type(one)) for one in args)
+    for one in overloads:
+        if one.accepts(kinds):
+            return one
+    raise EvalError(no_such_overload(name, args))
 
 
 def no_such_overload(name: str, args: tuple[Any, ...]) -> str:

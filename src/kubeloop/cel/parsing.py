@@ -12,14 +12,29 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from kubeloop.cel.faults import CompileError
+from kubeloop.cel.faults import CompileError, Issue, render
 from kubeloop.cel.macros import expand
-from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral, walk
 from kubeloop.cel.values import UInt
 
 _AROUND = re.compile(r"\AINVALID_ARGUMENT: |  ?\[INVALID_ARGUMENT\]\Z| \[INVALID_ARGUMENT\]\Z")
 #: Where cel-go prints an unknown line as -1, the other parser prints it as an unsigned number.
 _UNKNOWN_LINE = "<input>:4294967295:"
+#: Where the two parsers word a fault differently.
+_WORDS = (
+    (re.compile(r"(?:all|exists|exists_one|existsOne)\(\) variable name must be a simple identifier"), "argument must be a simple name"),
+    (re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
+    (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
+)
+#: Texts, bytes and comments, in which a backtick is a character like any other.
+_BLANKED = re.compile(
+    r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*""",
+    re.DOTALL,
+)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
 
 
 class ParserMissing(RuntimeError):
@@ -48,13 +63,21 @@ def parse(source: str) -> Parsed:
     except RuntimeError as exc:
         if isinstance(exc, ParserMissing):
             raise
-        raise CompileError(_AROUND.sub("", str(exc)).replace(_UNKNOWN_LINE, "<input>:-1:")) from None
+        text = _AROUND.sub("", str(exc)).replace(_UNKNOWN_LINE, "<input>:-1:")
+        for theirs, ours in _WORDS:
+            text = theirs.sub(ours, text)
+        raise CompileError(text) from None
+    if (tick := _BLANKED.sub(_blank, source).find("`")) >= 0:
+        raise CompileError(render(source, [Issue(tick, "unsupported syntax: '`'")]))
     message = _message(_message(data)[2][0])
     tree = _node(message[2][0])
     positions: dict[int, int] = {}
     for packed in _message(message[3][0]).get(4, ()):
         entry = _message(packed)
         positions[_number(entry, 1)] = _number(entry, 2)
+    for node in walk(tree):
+        if isinstance(node, StructLiteral):  # cel-go takes the brace for its place
+            positions[node.id] = max(source.find("{", positions.get(node.id, 0)), 0)
     parsed = Parsed(source, tree, positions)
     expand(parsed)
     return parsed

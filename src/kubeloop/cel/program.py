@@ -10,6 +10,7 @@ from kubeloop.cel.checker import Checked, check
 from kubeloop.cel.estimate import SizeOf, estimate
 from kubeloop.cel.evaluation import Step, plan
 from kubeloop.cel.faults import EvalError
+from kubeloop.cel.instantiating import check_constants
 from kubeloop.cel.literals import check_literals
 from kubeloop.cel.metering import Meter
 from kubeloop.cel.parsing import parse
@@ -94,8 +95,10 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
 
     Raises:
         CompileError: it cannot be; the text says where and why, as Kubernetes does.
+        InstantiationError: it is well-typed, and some constant in it can still never be evaluated.
         ParserMissing: the package that parses CEL is not installed.
     """
     checked = check(parse(expression), environment.variables, environment.fields)
     check_literals(checked)
+    check_constants(checked)
     return Program(checked, limit)

@@ -41,6 +41,11 @@ IP, CIDR = Type("opaque", "net.IP"), Type("opaque", "net.CIDR")
 QUANTITY, SEMVER = Type("struct", "kubernetes.Quantity"), Type("struct", "kubernetes.Semver")
 URL, FORMAT = Type("struct", "kubernetes.URL"), Type("struct", "kubernetes.NamedFormat")
 
+_AUTHORIZATION = "kubernetes.authorization."
+AUTHORIZER, DECISION = Type("struct", f"{_AUTHORIZATION}Authorizer"), Type("struct", f"{_AUTHORIZATION}Decision")
+PATH_CHECK, GROUP_CHECK = Type("struct", f"{_AUTHORIZATION}PathCheck"), Type("struct", f"{_AUTHORIZATION}GroupCheck")
+RESOURCE_CHECK = Type("struct", f"{_AUTHORIZATION}ResourceCheck")
+
 
 def list_of(element: Type) -> Type:
     return Type("list", "list", (element,))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import SplitResult
 
@@ -27,9 +27,10 @@ class UInt(int):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Nanoseconds since 1970, UTC."""
+    """Nanoseconds since 1970, UTC; ``offset`` is how far from it (seconds) the moment is printed."""
 
     nanos: int
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,6 +78,32 @@ class Url:
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """A quantity as expressions have it. ``scale``: the power of ten in which upstream keeps it; None where it needs a big number."""
+
+    quantity: Quantity
+    scale: int | None = field(default=None, compare=False)
+
+    @property
+    def is_integer(self) -> bool:
+        """By how it was written, not by its value: 1000m is none, nor is 1Pi."""
+        return self.scale is not None and self.scale >= 0 and INT_MIN <= self.quantity.value() <= INT_MAX
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(self.quantity + other.quantity, self._common(other))
+
+    def minus(self, other: Amount) -> Amount:
+        return Amount(self.quantity - other.quantity, self._common(other))
+
+    def _common(self, other: Amount) -> int | None:
+        if self.scale is None or other.scale is None:
+            return None
+        if not other.quantity:
+            return self.scale
+        return min(self.scale, other.scale) if self.quantity else other.scale
+
+
+@dataclass(frozen=True, slots=True)
 class Semver:
     major: int
     minor: int
@@ -98,6 +125,16 @@ class Format:
     name: str
     check: Callable[[str], list[str]]
     weight: int
+
+
+class Fields(dict[str, Any]):
+    """An object some of whose fields may be null; to ``has`` and ``.?`` such a field is absent."""
+
+    __slots__ = ()
+
+
+def has_field(value: dict[Any, Any], name: Any) -> bool:
+    return name in value and not (type(value) is Fields and value[name] is None)
 
 
 class SetList(list[Any]):
@@ -143,6 +180,56 @@ def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
     return map(from_key, mapping)
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an authorizer said."""
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """The variable ``authorizer``: ``decide`` answers questions, about the requester or the service account named."""
+
+    decide: Callable[[AccessQuestion, str], Decision]
+    service_account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessQuestion:
+    """May somebody do something to a resource, or to a path that is none? Empty parts are not asked about."""
+
+    by: Authorizer
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+    def ask(self, verb: str) -> Decision:
+        return self.by.decide(self, verb)
+
+
+@dataclass(frozen=True, slots=True)
+class PathCheck:
+    question: AccessQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCheck:
+    question: AccessQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCheck:
+    question: AccessQuestion
+
+
 _NAMES: Final[dict[type, str]] = {
     type(None): "null_type",
     bool: "bool",
@@ -155,6 +242,7 @@ _NAMES: Final[dict[type, str]] = {
     SetList: "list",
     MapList: "list",
     dict: "map",
+    Fields: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
     TypeValue: "type",
@@ -162,10 +250,15 @@ _NAMES: Final[dict[type, str]] = {
     ipaddress.IPv4Address: "net.IP",
     ipaddress.IPv6Address: "net.IP",
     Cidr: "net.CIDR",
-    Quantity: "kubernetes.Quantity",
+    Amount: "kubernetes.Quantity",
     Semver: "kubernetes.Semver",
     Url: "kubernetes.URL",
     Format: "kubernetes.NamedFormat",
+    Authorizer: "kubernetes.authorization.Authorizer",
+    PathCheck: "kubernetes.authorization.PathCheck",
+    GroupCheck: "kubernetes.authorization.GroupCheck",
+    ResourceCheck: "kubernetes.authorization.ResourceCheck",
+    Decision: "kubernetes.authorization.Decision",
 }
 #: What overload signatures call the types at run time.
 _KINDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration", "null_type": "null"}

@@ -76,6 +76,19 @@ class Quantity:
         """Thousandths, rounded away from zero (``Quantity("0.1").milli_value() == 100``)."""
         return _divide_away(self._nanos, _NANO // 1000)
 
+    @staticmethod
+    def int64_scale(text: str) -> int | None:
+        """The power of ten in which upstream keeps a quantity written so, None where 64 bits do not hold it. Of a valid text only."""
+        match = _GRAMMAR.fullmatch(text)
+        if match is None:
+            return None
+        whole, fraction, suffix = match[2].lstrip("0") or "0", match[3] or "", match[4]
+        if suffix in _BINARY:
+            return 0 if _fits_upstreams_integers(QuantityFormat.BINARY, whole, fraction, _BINARY[suffix]) else None
+        exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        fits = _fits_upstreams_integers(QuantityFormat.DECIMAL, whole, fraction, exponent)
+        return exponent - len(fraction) if fits else None
+
     def as_fraction(self) -> Fraction:
         return Fraction(self._nanos, _NANO)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kubeloop.cel import CompileError, Environment, ParserMissing, Program, compile_expression
+from kubeloop.cel import CompileError, Environment, InstantiationError, ParserMissing, Program, compile_expression
 from kubeloop.cel.declared import Declared, environment
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.node import TypeSchema
@@ -56,6 +56,8 @@ class RuleCompiler:
         where = self._environment(optional_old=bool(rule.get("optionalOldSelf")))
         try:
             program = compile_expression(text, where)
+        except InstantiationError as exc:
+            return CompiledRule(rule, error=f"program instantiation failed: {exc}")
         except CompileError as exc:
             return CompiledRule(rule, error=f"compilation failed: {exc}")
         except ParserMissing as exc:
@@ -78,6 +80,8 @@ class RuleCompiler:
             return None, ""
         try:
             program = compile_expression(text, where)
+        except InstantiationError as exc:
+            return None, f"messageExpression instantiation failed: {exc}"
         except CompileError as exc:
             return None, f"messageExpression compilation failed: {exc}"
         if program.result.kind != "string":

@@ -4,15 +4,73 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.cel.faults import EvalError
-from kubeloop.cel.values import Duration, Timestamp, TypeValue, UInt, from_key, type_name
+from kubeloop.cel.types import Type
+from kubeloop.cel.values import Duration, Timestamp, TypeValue, from_key, kind_of, type_name
 from kubeloop.meta.field_error import go_number
 
-_VERB = re.compile(r"%(?:%|(?:\.([0-9]+))?(.?))", re.DOTALL)
+_VERB = re.compile(r"%(?:%|(?:\.([0-9]*))?(.?))", re.DOTALL)
 _DEFAULT_PRECISION = 6
 _MOST_PRECISION = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """Which kinds of values a verb takes, and what is said of others."""
+
+    takes: frozenset[str]
+    fault: str
+
+
+_INTEGERS = frozenset({"int", "uint"})
+_VERBS = {
+    "s": _Verb(
+        frozenset({
+            "list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null",
+        }),
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+    ),
+    "d": _Verb(_INTEGERS, "decimal clause can only be used on integers"),
+    "f": _Verb(frozenset({"double", "string"}), "fixed-point clause can only be used on doubles"),
+    "e": _Verb(frozenset({"double", "string"}), "scientific clause can only be used on doubles"),
+    "b": _Verb(_INTEGERS | {"bool"}, "only integers and bools can be formatted as binary"),
+    "x": _Verb(_INTEGERS | {"string", "bytes"}, "only integers, byte buffers, and strings can be formatted as hex"),
+    "o": _Verb(_INTEGERS, "octal clause can only be used on integers"),
+}  # fmt: skip
+
+
+def clauses(text: str) -> Iterator[str]:
+    """The verbs of a format string, in order.
+
+    Raises:
+        EvalError: a verb that is none.
+    """
+    for found in _VERB.finditer(text):
+        if found[0] == "%%":
+            continue
+        if not found[2] and found[1] is None:
+            raise EvalError("unexpected end of string")
+        if not found[2]:
+            why = "could not find end of precision specifier"
+            raise EvalError(f"could not parse formatting clause: error while parsing precision: {why}")
+        if found[1] == "":
+            why = 'error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
+            raise EvalError(f"could not parse formatting clause: {why}")
+        if found[2].lower() not in _VERBS or found[2] in ("S", "D", "F", "E", "B", "O"):
+            raise EvalError(f'could not parse formatting clause: unrecognized formatting clause "{found[2]}"')
+        yield found[2]
+
+
+def fits(verb: str, of: Type) -> str:
+    """What is wrong with an argument of that type, empty for nothing."""
+    known = _VERBS[verb.lower()]
+    if of.is_dyn or of.kind in known.takes:
+        return ""
+    return f"{known.fault}, was given {of.name}"
 
 
 def format_text(text: str, args: list[Any]) -> str:
@@ -20,47 +78,39 @@ def format_text(text: str, args: list[Any]) -> str:
     Raises:
         EvalError: a verb that is none, an argument of the wrong type, or too few of them.
     """
-    given = iter(enumerate(args))
+    verbs = list(clauses(text))
+    if len(verbs) > len(args):
+        raise EvalError(f"index {len(args)} out of range")
+    given = iter(args)
 
     def one(found: re.Match[str]) -> str:
         if found[0] == "%%":
             return "%"
-        verb = found[2]
-        if not verb:
-            raise EvalError("unexpected end of string")
-        try:
-            index, value = next(given)
-        except StopIteration:
-            raise EvalError(f"index {len(args)} out of range") from None
-        del index
-        precision = min(int(found[1]), _MOST_PRECISION) if found[1] else _DEFAULT_PRECISION
-        return _verb(verb, value, precision)
+        precision = min(int(found[1]), _MOST_PRECISION) if found[1] else None
+        return _formatted(found[2], next(given), precision)
 
     return _VERB.sub(one, text)
 
 
-def _verb(verb: str, value: Any, precision: int) -> str:
+def _formatted(verb: str, value: Any, precision: int | None) -> str:
+    known = _VERBS[verb.lower()]
+    if kind_of(type(value)) not in known.takes:
+        raise EvalError(f"error during formatting: {known.fault}, was given {type_name(value)}")
     match verb:
         case "s":
             return shown(value)
         case "d":
-            return _decimal(value)
+            return str(int(value))
         case "f":
-            return _fixed(value, precision)
+            return _fixed(value, _DEFAULT_PRECISION if precision is None else precision)
         case "e":
-            return _scientific(value, precision)
-        case "b" if isinstance(value, int):
+            return _scientific(value)
+        case "b":
             return f"{value:b}"
-        case "o" if isinstance(value, int) and not isinstance(value, bool):
+        case "o":
             return f"{value:o}"
-        case "x" | "X":
-            return _hexadecimal(verb, value)
-        case "b" | "o":
-            what = "integers and bools" if verb == "b" else "integers"
-            clause = "binary" if verb == "b" else "octal"
-            raise EvalError(f"error during formatting: only {what} can be formatted as {clause}, was given {type_name(value)}")
         case _:
-            raise EvalError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+            return _hexadecimal(verb, value)
 
 
 def shown(value: Any, *, inside: bool = False) -> str:
@@ -96,22 +146,16 @@ def shown(value: Any, *, inside: bool = False) -> str:
             entries = sorted((shown(from_key(key), inside=True), shown(one, inside=True)) for key, one in value.items())
             return "{" + ", ".join(f"{key}:{one}" for key, one in entries) + "}"
         case _:
-            kinds = "strings, bools, integers, doubles, maps, lists, types, durations, and timestamps"
-            raise EvalError(f"error during formatting: string clause can only be used on {kinds}, was given {type_name(value)}")
+            raise EvalError(f"error during formatting: no formatting function for {type_name(value)}")
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any) -> float:
     if isinstance(value, str):
-        return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(value)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _decimal(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(int(value))
-    if _number(value) is not None and (isinstance(value, str) or not math.isfinite(value)):
-        return _special(_number(value) or 0.0)
-    raise EvalError(f"error during formatting: decimal clause can only be used on integers, was given {type_name(value)}")
+        number = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(value)
+        if number is None:
+            raise EvalError(f'error during formatting: "{value}" is not a valid number')
+        return number
+    return float(value)
 
 
 def _special(number: float) -> str:
@@ -120,28 +164,23 @@ def _special(number: float) -> str:
 
 def _fixed(value: Any, precision: int) -> str:
     number = _number(value)
-    if number is None or (isinstance(value, int) and not isinstance(value, UInt | int)):
-        raise EvalError(f"error during formatting: fixed-point clause can only be used on doubles, was given {type_name(value)}")
-    return f"{number:.{precision}f}" if math.isfinite(number) else _special(number)
+    return f"{number:,.{precision}f}" if math.isfinite(number) else _special(number)
 
 
-def _scientific(value: Any, precision: int) -> str:
+def _scientific(value: Any) -> str:
+    """The precision does not matter: upstream gives it to the formatter as a width."""
     number = _number(value)
-    if number is None:
-        raise EvalError(f"error during formatting: scientific clause can only be used on doubles, was given {type_name(value)}")
     if not math.isfinite(number):
         return _special(number)
-    digits, _, exponent = f"{number:.{precision}e}".partition("e")
-    return f"{digits} × 10{_raised(int(exponent))}"
+    digits, _, exponent = f"{number:.{_DEFAULT_PRECISION}e}".partition("e")
+    return f"{digits}×10{_raised(int(exponent))}"
 
 
 def _raised(exponent: int) -> str:
-    return f"{exponent:+03d}".translate(str.maketrans("+-0123456789", "⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    text = f"{exponent:03d}" if exponent < 0 else f"{exponent:02d}"
+    return text.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _hexadecimal(verb: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | str | bytes):
-        what = "only integers, byte buffers, and strings can be formatted as hex"
-        raise EvalError(f"error during formatting: {what}, was given {type_name(value)}")
     text = f"{value:x}" if isinstance(value, int) else (value.encode() if isinstance(value, str) else value).hex()
     return text.upper() if verb == "X" else text

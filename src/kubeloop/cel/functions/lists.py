@@ -21,7 +21,7 @@ _ZERO: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": D
 
 
 def _below(one: Any, other: Any) -> bool:
-    return bool(FUNCTIONS["_<_"].resolve((one, other), member=False).call(one, other))
+    return bool(FUNCTIONS["_<_"].call(one, other))
 
 
 def _is_sorted(items: list[Any]) -> bool:
@@ -32,7 +32,7 @@ def _sum(zero: Any) -> Callable[[list[Any]], Any]:
     def total(items: list[Any]) -> Any:
         result = zero
         for item in items:
-            result = FUNCTIONS["_+_"].resolve((result, item), member=False).call(result, item)
+            result = FUNCTIONS["_+_"].call(result, item)
         return result
 
     return total

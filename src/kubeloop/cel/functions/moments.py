@@ -27,28 +27,24 @@ def parse_duration(text: str) -> Duration:
     """Go's time.ParseDuration.
 
     Raises:
-        EvalError: no duration, in Go's words.
+        EvalError: no duration.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
         return Duration(0)
+    failure = EvalError("type conversion error from 'string' to 'google.protobuf.Duration'")
     total = Fraction(0)
     if not rest:
-        raise EvalError(f'time: invalid duration "{text}"')
+        raise failure
     while rest:
         part = _PART.match(rest)
-        if part is None or not (part[1] or part[2]):
-            missing = re.match(r"[0-9]+\.?[0-9]*\Z", rest)
-            why = "missing unit in duration" if missing else "invalid duration"
-            raise EvalError(f'time: {why} "{text}"')
-        unit = _UNITS.get(part[3])
-        if unit is None:
-            raise EvalError(f'time: unknown unit "{part[3]}" in duration "{text}"')
-        total += Fraction(int((part[1] or "0") + (part[2] or "")), 10 ** len(part[2] or "")) * unit
+        if part is None or not (part[1] or part[2]) or part[3] not in _UNITS:
+            raise failure
+        total += Fraction(int((part[1] or "0") + (part[2] or "")), 10 ** len(part[2] or "")) * _UNITS[part[3]]
         rest = rest[part.end() :]
     nanos = -int(total) if text[0] == "-" else int(total)
     if not INT_MIN <= nanos <= INT_MAX:
-        raise EvalError(f'time: invalid duration "{text}"')
+        raise failure
     return Duration(nanos)
 
 
@@ -60,15 +56,16 @@ def parse_timestamp(text: str) -> Timestamp:
         EvalError: no timestamp.
     """
     found = _RFC3339.fullmatch(text)
-    failure = f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}" as "2006"'
+    failure = EvalError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
     if found is None:
-        raise EvalError(failure)
+        raise failure
     try:
         moment = dt.datetime.fromisoformat(f"{found[1]}T{found[2]}{found[4].upper()}")
     except ValueError:
-        raise EvalError(failure) from None
+        raise failure from None
     whole = (moment - _EPOCH) // dt.timedelta(seconds=1)
-    return timestamp(whole * _SECOND + int((found[3] or "0")[:9].ljust(9, "0")))
+    offset = moment.utcoffset() or dt.timedelta()
+    return timestamp(whole * _SECOND + int((found[3] or "0")[:9].ljust(9, "0")), offset // dt.timedelta(seconds=1))
 
 
 def parse_date(text: str) -> Timestamp:
@@ -85,8 +82,10 @@ def parse_date(text: str) -> Timestamp:
 def format_timestamp(moment: Timestamp) -> str:
     seconds, nanos = divmod(moment.nanos, _SECOND)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    shown = _EPOCH + dt.timedelta(seconds=seconds)
-    return f"{shown.year:04d}-{shown:%m-%dT%H:%M:%S}{fraction}Z"
+    shown = _EPOCH + dt.timedelta(seconds=seconds + moment.offset)
+    sign, minutes = "+-"[moment.offset < 0], abs(moment.offset) // 60
+    zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if moment.offset else "Z"
+    return f"{shown.year:04d}-{shown:%m-%dT%H:%M:%S}{fraction}{zone}"
 
 
 @function("string", "duration -> string", "duration_to_string")

@@ -6,7 +6,7 @@ import ipaddress
 import json
 import re
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
@@ -15,6 +15,7 @@ from kubeloop.cel.values import Cidr, Url
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
+_ESCAPED_PATH = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/\[\]]|%[0-9A-Fa-f]{2})*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -130,8 +131,6 @@ def _url(text: str) -> Url:
             _ = parts.port
     except ValueError as exc:
         raise EvalError(f"{failure}{exc}") from None
-    if parts.scheme and not parts.netloc and not parts.path.startswith("/"):
-        raise EvalError(f"{failure}invalid URI for request")
     if " " in parts.netloc:
         raise EvalError(f'{failure}invalid character " " in host name')
     return Url(text, parts)
@@ -158,5 +157,14 @@ member("getScheme", "url -> string", "url_get_scheme")(lambda url: url.parts.sch
 member("getHost", "url -> string", "url_get_host")(_host)
 member("getHostname", "url -> string", "url_get_hostname")(_hostname)
 member("getPort", "url -> string", "url_get_port")(_port)
-member("getEscapedPath", "url -> string", "url_get_escaped_path")(lambda url: url.parts.path)
+
+
+@member("getEscapedPath", "url -> string", "url_get_escaped_path")
+def _escaped_path(url: Url) -> str:
+    path = url.parts.path
+    if url.parts.scheme and not url.parts.netloc and not path.startswith("/"):
+        return ""  # to Go, what follows the scheme is then opaque
+    return path if _ESCAPED_PATH.fullmatch(path) else quote(unquote(path), safe="/$&+,:;=@-_.~")
+
+
 member("getQuery", "url -> map(string, list(string))", "url_get_query")(lambda url: parse_qs(url.parts.query, keep_blank_values=True))

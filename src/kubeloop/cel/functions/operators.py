@@ -33,10 +33,10 @@ def duration(nanos: int) -> Duration:
     return Duration(nanos)
 
 
-def timestamp(nanos: int) -> Timestamp:
+def timestamp(nanos: int, offset: int = 0) -> Timestamp:
     if not _FIRST <= nanos <= _LAST:
         raise EvalError("timestamp overflow")
-    return Timestamp(nanos)
+    return Timestamp(nanos, offset)
 
 
 def _divided(one: int, other: int) -> int:
@@ -91,10 +91,16 @@ function("_+_", "string, string -> string", "add_string")(operator.add)
 function("_+_", "bytes, bytes -> bytes", "add_bytes")(operator.add)
 function("_+_", "list(A), list(A) -> list(A)", "add_list")(joined)
 function("_+_", "duration, duration -> duration", "add_duration_duration")(lambda one, other: duration(one.nanos + other.nanos))
-function("_+_", "timestamp, duration -> timestamp", "add_timestamp_duration")(lambda one, other: timestamp(one.nanos + other.nanos))
-function("_+_", "duration, timestamp -> timestamp", "add_duration_timestamp")(lambda one, other: timestamp(one.nanos + other.nanos))
+function("_+_", "timestamp, duration -> timestamp", "add_timestamp_duration")(
+    lambda one, other: timestamp(one.nanos + other.nanos, one.offset)
+)
+function("_+_", "duration, timestamp -> timestamp", "add_duration_timestamp")(
+    lambda one, other: timestamp(one.nanos + other.nanos, other.offset)
+)
 function("_-_", "duration, duration -> duration", "subtract_duration_duration")(lambda one, other: duration(one.nanos - other.nanos))
-function("_-_", "timestamp, duration -> timestamp", "subtract_timestamp_duration")(lambda one, other: timestamp(one.nanos - other.nanos))
+function("_-_", "timestamp, duration -> timestamp", "subtract_timestamp_duration")(
+    lambda one, other: timestamp(one.nanos - other.nanos, one.offset)
+)
 function("_-_", "timestamp, timestamp -> duration", "subtract_timestamp_timestamp")(lambda one, other: duration(one.nanos - other.nanos))
 function("-_", "int -> int", "negate_int64")(lambda one: integer(-one))
 function("-_", "double -> double", "negate_double")(operator.neg)

@@ -48,26 +48,22 @@ def _uint_of_double(value: float) -> UInt:
 
 @function("int", "string -> int", "string_to_int64")
 def _int_of_string(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise EvalError(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    if not INT_MIN <= int(text) <= INT_MAX:
-        raise EvalError(f'strconv.ParseInt: parsing "{text}": value out of range')
+    if not _INTEGER.fullmatch(text) or not INT_MIN <= int(text) <= INT_MAX:
+        raise EvalError("type conversion error from 'string' to 'int'")
     return int(text)
 
 
 @function("uint", "string -> uint", "string_to_uint64")
 def _uint_of_string(text: str) -> UInt:
-    if not _NATURAL.fullmatch(text):
-        raise EvalError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    if int(text) > UINT_MAX:
-        raise EvalError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    if not _NATURAL.fullmatch(text) or int(text) > UINT_MAX:
+        raise EvalError("type conversion error from 'string' to 'uint'")
     return UInt(text)
 
 
 @function("double", "string -> double", "string_to_double")
 def _double_of_string(text: str) -> float:
     if not _DECIMAL.fullmatch(text):
-        raise EvalError(f'strconv.ParseFloat: parsing "{text}": invalid syntax')
+        raise EvalError("type conversion error from 'string' to 'double'")
     return float(text)
 
 
@@ -77,7 +73,7 @@ def _bool_of_string(text: str) -> bool:
         return True
     if text in ("0", "f", "F", "FALSE", "false", "False"):
         return False
-    raise EvalError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    raise EvalError("type conversion error from 'string' to 'bool'")
 
 
 @function("string", "bytes -> string", "bytes_to_string")

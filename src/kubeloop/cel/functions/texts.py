@@ -31,7 +31,7 @@ def _char_at(text: str, index: int) -> str:
 def _index_of(text: str, part: str, start: int = 0) -> int:
     if part == "":
         return start
-    if not 0 <= start < len(text) and (start or text):
+    if start < 0:
         raise EvalError(f"index out of range: {start}")
     return text.find(part, start)
 
@@ -45,9 +45,9 @@ def _last_index_of(text: str, part: str) -> int:
 def _last_index_of_before(text: str, part: str, last: int) -> int:
     if part == "":
         return last
-    if not 0 <= last < len(text):
+    if last < 0:
         raise EvalError(f"index out of range: {last}")
-    return text.rfind(part, 0, min(last, len(text) - len(part)) + len(part)) if len(part) <= len(text) else -1
+    return text.rfind(part, 0, last + len(part)) if last < len(text) else -1
 
 
 member("lowerAscii", "string -> string", "string_lower_ascii")(lambda text: text.translate(_LOWER))

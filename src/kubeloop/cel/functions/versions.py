@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import INT_MAX, INT_MIN, NONE, Format, Optional, Semver
+from kubeloop.cel.values import NONE, Amount, Format, Optional, Semver
 from kubeloop.meta import names
 from kubeloop.meta.quantity import Quantity
 from kubeloop.schema import formats
@@ -18,11 +18,12 @@ _MOST_SHORT = 3
 
 
 @function("quantity", "string -> quantity", "string_to_quantity")
-def _quantity(text: str) -> Quantity:
+def _quantity(text: str) -> Amount:
     try:
-        return Quantity(text)
+        parsed = Quantity(text)
     except ValueError as exc:
         raise EvalError(str(exc)) from None
+    return Amount(parsed, parsed.int64_scale(text.strip()))
 
 
 def _succeeds(parse: Callable[..., Any]) -> Callable[..., bool]:
@@ -36,15 +37,14 @@ def _succeeds(parse: Callable[..., Any]) -> Callable[..., bool]:
     return check
 
 
-def _is_integer(quantity: Quantity) -> bool:
-    exact = quantity.as_fraction()
-    return exact.denominator == 1 and INT_MIN <= exact.numerator <= INT_MAX
-
-
-def _as_integer(quantity: Quantity) -> int:
-    if not _is_integer(quantity):
+def _as_integer(amount: Amount) -> int:
+    if not amount.is_integer:
         raise EvalError("cannot convert value to integer")
-    return quantity.value()
+    return amount.quantity.value()
+
+
+def _of(number: int) -> Amount:
+    return Amount(Quantity(number), 0)
 
 
 def _compared(one: Any, other: Any) -> int:
@@ -52,17 +52,17 @@ def _compared(one: Any, other: Any) -> int:
 
 
 function("isQuantity", "string -> bool", "is_quantity_string")(_succeeds(_quantity))
-function("sign", "quantity -> int", "quantity_sign")(lambda one: _compared(one, 0))
-member("isGreaterThan", "quantity, quantity -> bool", "quantity_is_greater_than")(lambda one, other: bool(one > other))
-member("isLessThan", "quantity, quantity -> bool", "quantity_is_less_than")(lambda one, other: bool(one < other))
-member("compareTo", "quantity, quantity -> int", "quantity_compare_to")(_compared)
-member("asApproximateFloat", "quantity -> double", "quantity_get_float")(float)
+function("sign", "quantity -> int", "quantity_sign")(lambda one: _compared(one.quantity, 0))
+member("isGreaterThan", "quantity, quantity -> bool", "quantity_is_greater_than")(lambda one, other: one.quantity > other.quantity)
+member("isLessThan", "quantity, quantity -> bool", "quantity_is_less_than")(lambda one, other: one.quantity < other.quantity)
+member("compareTo", "quantity, quantity -> int", "quantity_compare_to")(lambda one, other: _compared(one.quantity, other.quantity))
+member("asApproximateFloat", "quantity -> double", "quantity_get_float")(lambda one: float(one.quantity))
 member("asInteger", "quantity -> int", "quantity_get_int")(_as_integer)
-member("isInteger", "quantity -> bool", "quantity_is_integer")(_is_integer)
-member("add", "quantity, quantity -> quantity", "quantity_add")(lambda one, other: one + other)
-member("add", "quantity, int -> quantity", "quantity_add_int")(lambda one, other: one + int(other))
-member("sub", "quantity, quantity -> quantity", "quantity_sub")(lambda one, other: one - other)
-member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda one, other: one - int(other))
+member("isInteger", "quantity -> bool", "quantity_is_integer")(lambda one: one.is_integer)
+member("add", "quantity, quantity -> quantity", "quantity_add")(lambda one, other: one.plus(other))
+member("add", "quantity, int -> quantity", "quantity_add_int")(lambda one, other: one.plus(_of(other)))
+member("sub", "quantity, quantity -> quantity", "quantity_sub")(lambda one, other: one.minus(other))
+member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda one, other: one.minus(_of(other)))
 
 
 def _parse_semver(text: str) -> Semver:

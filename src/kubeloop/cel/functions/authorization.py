@@ -1,0 +1,48 @@
+"""The authorizer of admission expressions: ``authorizer.group('apps').resource('deployments').check('create').allowed()``.
+
+Source: k8s.io/apiserver pkg/cel/library/authz.go. Who decides is given with the variable: a ``values.Authorizer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubeloop.cel.overloads import member
+from kubeloop.cel.values import AccessQuestion, Authorizer, Decision, GroupCheck, PathCheck, ResourceCheck
+
+
+def _ask(check: PathCheck | ResourceCheck, verb: str) -> Decision:
+    return check.question.ask(verb)
+
+
+member("path", "authorizer, string -> pathcheck", "authorizer_path")(lambda by, path: PathCheck(AccessQuestion(by, path=path)))
+member("group", "authorizer, string -> groupcheck", "authorizer_group")(lambda by, group: GroupCheck(AccessQuestion(by, group=group)))
+
+
+@member("serviceAccount", "authorizer, string, string -> authorizer", "authorizer_serviceaccount")
+def _service_account(by: Authorizer, namespace: str, name: str) -> Authorizer:
+    return replace(by, service_account=f"system:serviceaccount:{namespace}:{name}")
+
+
+member("resource", "groupcheck, string -> resourcecheck", "groupcheck_resource")(
+    lambda check, name: ResourceCheck(replace(check.question, resource=name))
+)
+
+
+def _narrow(name: str, overload: str, part: str) -> None:
+    member(name, "resourcecheck, string -> resourcecheck", overload)(
+        lambda check, value: ResourceCheck(replace(check.question, **{part: value}))
+    )
+
+
+_narrow("subresource", "resourcecheck_subresource", "subresource")
+_narrow("namespace", "resourcecheck_namespace", "namespace")
+_narrow("name", "resourcecheck_name", "name")
+_narrow("fieldSelector", "authorizer_fieldselector", "field_selector")
+_narrow("labelSelector", "authorizer_labelselector", "label_selector")
+member("check", "pathcheck, string -> decision", "pathcheck_check")(_ask)
+member("check", "resourcecheck, string -> decision", "resourcecheck_check")(_ask)
+member("errored", "decision -> bool", "decision_errored")(lambda one: bool(one.error))
+member("error", "decision -> string", "decision_error")(lambda one: one.error)
+member("allowed", "decision -> bool", "decision_allowed")(lambda one: one.allowed)
+member("reason", "decision -> string", "decision_reason")(lambda one: one.reason)
