@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
+from kubeloop.apiserver.crd.rules import Rules, has_rules
 from kubeloop.cel.declared import Declared, declare
 from kubeloop.cel.estimate import UNBOUNDED
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
@@ -28,6 +29,9 @@ def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list
     """What is wrong with the rules of a schema whose other faults are ``faults``; parts that have some are not looked at."""
     if not _mentions_rules(schema) or any(_forbids_types(fault, path) for fault in faults):
         return []
+    wrong = list(_defaults(schema, path, is_root=True))
+    if wrong:
+        return wrong
     total = _Total()
     found = list(_Checks(faults, total).node(schema, path, _Place()))
     if total.cost > _TOTAL_LIMIT:
@@ -48,6 +52,21 @@ def _forbids_types(fault: FieldError, path: str) -> bool:
     """A default that does not fit, or a schema that is not structural at its root: no types are derived from it."""
     below = fault.field.removeprefix(path)
     return below == ".type" or ".default" in below
+
+
+def _defaults(schema: Any, path: str, *, is_root: bool = False, in_metadata: bool = False) -> Iterator[FieldError]:
+    """Defaults that the rules of their own schema refuse."""
+    if not isinstance(schema, dict):
+        return
+    embedded = is_root or bool(schema.get("x-kubernetes-embedded-resource"))
+    in_metadata = in_metadata and not embedded
+    default = schema.get("default")
+    if default is not None and not in_metadata and has_rules(node := parse(schema)):
+        yield from Rules(node, is_root=embedded).check_default(default, f"{path}.default")
+    yield from _defaults(schema.get("items"), f"{path}.items", in_metadata=in_metadata)
+    for name, below in sorted((schema.get("properties") or {}).items()):
+        meta = in_metadata or (embedded and name in ("metadata", "kind", "apiVersion"))
+        yield from _defaults(below, f"{path}.properties[{name}]", in_metadata=meta)
 
 
 @dataclass(slots=True)

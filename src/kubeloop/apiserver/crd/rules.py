@@ -5,6 +5,7 @@ Source: apiextensions-apiserver schema/cel/validation.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,23 +45,38 @@ def has_rules(schema: TypeSchema) -> bool:
 class Rules:
     """All rules of a resource's schema, compiled when they are first needed."""
 
-    def __init__(self, schema: TypeSchema) -> None:
+    def __init__(self, schema: TypeSchema, *, is_root: bool = True) -> None:
+        """``is_root``: of whole objects, with metadata."""
         self._schema = schema
+        self._is_root = is_root
         self._any = has_rules(schema)
         self._root: _Node | None = None
 
-    def check(self, obj: JSONObject, old: JSONObject | None, faults: list[FieldError], warnings: list[str]) -> list[FieldError]:
+    def check(self, obj: JSONObject, old: JSONObject | None, faults: Iterable[FieldError], warnings: list[str]) -> list[FieldError]:
         """What rules find wrong, after ``faults`` of the schema itself. Faults of unchanged parts become ``warnings``."""
         if not self._any:
             return []
         if any(fault.type in _BLOCKING for fault in faults):
             return [invalid(_NO_FIELD, None, _NOT_CHECKED)]
-        if self._root is None:
-            self._root = _build(self._schema, self._schema, declare(self._schema, is_root=True), is_root=True) or _Node(self._schema)
         run = _Run(warnings)
         ratchet = _Ratchet(Correlated(obj, old, self._schema)) if old is not None else _Ratchet()
-        run.node(self._root, "", obj, old, ratchet)
+        run.node(self._compiled(), "", obj, old, ratchet)
         return run.faults
+
+    def check_default(self, value: Any, path: str) -> list[FieldError]:
+        """What rules find wrong with a default: as a value that stays, or else as one that is new."""
+        for old in (value, None):
+            run = _Run([])
+            run.node(self._compiled(), path, value, old, _Ratchet())
+            if run.faults:
+                return run.faults
+        return []
+
+    def _compiled(self) -> _Node:
+        if self._root is None:
+            declared = declare(self._schema, is_root=self._is_root)
+            self._root = _build(self._schema, self._schema, declared, is_root=self._is_root) or _Node(self._schema)
+        return self._root
 
 
 @dataclass(slots=True)
