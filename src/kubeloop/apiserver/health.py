@@ -13,6 +13,8 @@ from kubeloop.apiserver.negotiation import JSON, check_route
 from kubeloop.meta.version import VERSION
 from kubeloop.serving.request import Request
 
+_TEXT: Final = "text/plain; charset=utf-8"
+
 #: The Kubernetes release whose behaviour this server has.
 KUBERNETES: Final = (1, 36, 3)
 
@@ -30,14 +32,15 @@ class Health:
 
     def answer(self, request: Request) -> Answer | None:
         """``?verbose`` lists the checks, ``?exclude=NAME`` leaves one out. None for other paths."""
-        endpoint, _, name = request.path.strip("/").partition("/")
+        endpoint, slash, name = request.path.removeprefix("/").partition("/")
         if endpoint not in self.ENDPOINTS:
             return None
-        if name:
+        if slash:
             check = self._checks.get(name)
             if check is None:
                 return not_found_page()
-            return text("ok") if check() else text(f"internal server error: {name} failed\n", 500)
+            # Upstream's way of saying that it is no page is missing here.
+            return Answer(body=b"ok", content_type=_TEXT) if check() else text(f"internal server error: {name} failed\n", 500)
         excluded = set(request.query.get("exclude", ()))
         lines, failed = [], []
         for one, check in self._checks.items():

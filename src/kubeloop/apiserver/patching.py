@@ -80,10 +80,10 @@ class Patch:
 
 def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patch:
     """Raises UnsupportedMediaType, BadRequest."""
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type not in _BUILTIN_TYPES:
+    media_type = content_type.partition(";")[0].strip()
+    if media_type not in _BUILTIN_TYPES and not resource.custom:
         raise refusals.unsupported_media_type()
-    if resource.custom and media_type == STRATEGIC_PATCH:
+    if resource.custom and media_type not in (JSON_PATCH, MERGE_PATCH):
         # A custom resource has no Go type, hence no merge keys.
         accepted = f"{JSON_PATCH}, {MERGE_PATCH}, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"

@@ -5,7 +5,7 @@ What is no path of any resource is 404, what is one with another method 405, as 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.apiserver import component_status, refusals, reviews, verbs
 from kubeloop.apiserver.answers import Reply
@@ -59,6 +59,8 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     Raises:
         NotFound, MethodNotAllowed; NotImplemented for subresources that only Kubernetes has.
     """
+    if resource.custom:
+        return _of_custom(resource, info)
     if info.subresource:
         return _of_subresource(resource, info, method)
     if method == "HEAD":
@@ -87,10 +89,29 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     return handler
 
 
+def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
+    """No route table stands before custom resources: the verb says all, and what follows a subresource in the path is ignored.
+
+    Raises:
+        PlainNotFound, NotFound, MethodNotAllowed, BadRequest
+    """
+    if _across_namespaces(resource, info):
+        raise PlainNotFound
+    handlers: Mapping[str, Handler] | None = _VERBS
+    if info.subresource:
+        if info.subresource not in resource.subresources:
+            raise refusals.not_found(resource.gvr.group_resource, info.name)
+        handlers = handlers_of(resource.gvr.resource, info.subresource)
+    handler = handlers.get(info.verb) if handlers else None
+    if handler is None:
+        raise refusals.verb_not_supported(resource.gvr.group_resource, info.verb)
+    if info.verb in ("update", "patch") and not info.name_in_path:
+        raise refusals.bad_request("name must be provided")
+    return handler
+
+
 def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
     if info.subresource not in resource.subresources:
-        if resource.custom:
-            raise refusals.not_found(resource.gvr.group_resource, info.name)
         raise refusals.no_such_resource()
     connects = connecting(info)
     if connects is not None:

@@ -51,13 +51,13 @@ class Discovery:
         known = self._is_known(parts)
         if known is None:
             return None
+        if not known:
+            raise refusals.no_such_resource()
         accept = request.header("accept")
         if self._is_routed(parts):
             if request.method != "GET":
                 raise refusals.method_not_allowed()
             check_route(accept, MEDIA_TYPES)
-        if not known:
-            raise refusals.no_such_resource()
         if not parts[0]:
             return indented(documents.root_paths(self._registry, _OTHERS))
         if len(parts) == 1:
