@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.builtin.batch.schedule import schedule_fault
-from kubeloop.apiserver.builtin.conversion import convert_autoscaler
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.images import default_pull_policy
 from tests.apiserver.builtin.writes import create, strategy, update
@@ -139,30 +138,6 @@ def test_warns_of_what_is_deprecated_or_odd() -> None:
     pod["spec"]["hostIPC"] = False
     found = create(PODS, pod).warnings
     assert found == ['spec.containers[0].env[1]: hides previous definition of "a", which may be dropped when using apply']
-
-
-def test_an_autoscaler_survives_the_older_version() -> None:
-    obj = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "a"},
-        "spec": {
-            "maxReplicas": 3,
-            "scaleTargetRef": {"kind": "Deployment", "name": "a", "apiVersion": "apps/v1"},
-            "metrics": [
-                {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
-                {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}},
-            ],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}},
-        },
-        "status": {"currentReplicas": 1, "desiredReplicas": 2, "currentMetrics": None},
-    }
-    older = convert_autoscaler(copy.deepcopy(obj), "v1")
-    assert older["spec"]["targetCPUUtilizationPercentage"] == 50
-    back = convert_autoscaler(older, "v2")
-    assert back["spec"]["behavior"] == obj["spec"]["behavior"]  # type: ignore[index]
-    assert sorted(one["type"] for one in back["spec"]["metrics"]) == ["Pods", "Resource"]
-    assert not back["metadata"].get("annotations")
 
 
 def test_a_difference_shows_what_changed() -> None:

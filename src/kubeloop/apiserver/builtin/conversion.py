@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
+from kubeloop.apiserver.builtin.autoscaling.older_metrics import (
+    behavior_to_v1,
+    behavior_to_v2,
+    condition_in_order,
+    metric_to_v1,
+    metric_to_v2,
+    status_to_v1,
+    status_to_v2,
+)
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.schema.strict import conform
+
 JSONObject = dict[str, Any]
+
+_V2 = GroupVersionKind("autoscaling", "v2", "HorizontalPodAutoscaler")
+
+#: What a v1 autoscaler without any metric goes by; v1 says so only once it has been converted.
+_DEFAULT_METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 
 _METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 _CURRENT_METRICS = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -25,34 +45,25 @@ def convert_autoscaler(obj: JSONObject, to: str) -> JSONObject:
 
 def _autoscaler_to_v1(obj: JSONObject) -> JSONObject:
     metadata = {**obj["metadata"]}
-    annotations = dict(metadata.get("annotations") or {})
+    annotations = {name: value for name, value in (metadata.pop("annotations", None) or {}).items() if name not in _ANNOTATIONS}
     spec, status = {**obj.get("spec", {})}, {**(obj.get("status") or {})}
-    metrics = spec.pop("metrics", None) or []
-    others = []
-    for metric in metrics:
-        target = (metric.get("resource") or {}).get("target") or {}
-        plain = (
-            metric.get("type") == "Resource" and metric["resource"].get("name") == "cpu" and target.get("averageUtilization") is not None
-        )
-        if plain and "targetCPUUtilizationPercentage" not in spec:
-            spec["targetCPUUtilizationPercentage"] = target["averageUtilization"]
-        else:
-            others.append(metric)
-    if others:
+    metrics, current = spec.pop("metrics", None) or [], status.pop("currentMetrics", None) or []
+    utilizations = [metric["resource"]["target"]["averageUtilization"] for metric in metrics if _is_cpu_utilization(metric)]
+    if utilizations:
+        spec["targetCPUUtilizationPercentage"] = utilizations[0]
+    if others := [metric_to_v1(metric) for metric in metrics if not _is_cpu_utilization(metric)]:
         annotations[_METRICS] = _dump(others)
     if (behavior := spec.pop("behavior", None)) is not None:
-        annotations[_BEHAVIOR] = _dump(behavior)
-    current = status.pop("currentMetrics", None) or []
+        annotations[_BEHAVIOR] = _dump(behavior_to_v1(behavior))
     for metric in current:
         resource = metric.get("resource") or {}
-        if metric.get("type") == "Resource" and resource.get("name") == "cpu":
-            used = (resource.get("current") or {}).get("averageUtilization")
-            if used is not None:
-                status["currentCPUUtilizationPercentage"] = used
+        used = (resource.get("current") or {}).get("averageUtilization")
+        if metric.get("type") == "Resource" and resource.get("name") == "cpu" and used is not None:
+            status["currentCPUUtilizationPercentage"] = used
     if current:
-        annotations[_CURRENT_METRICS] = _dump(current)
+        annotations[_CURRENT_METRICS] = _dump([status_to_v1(metric) for metric in current])
     if conditions := status.pop("conditions", None):
-        annotations[_CONDITIONS] = _dump(conditions)
+        annotations[_CONDITIONS] = _dump([condition_in_order(one) for one in conditions])
     if annotations:
         metadata["annotations"] = annotations
     status.setdefault("currentReplicas", 0)
@@ -60,41 +71,53 @@ def _autoscaler_to_v1(obj: JSONObject) -> JSONObject:
     return {**obj, "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
 
 
+def _is_cpu_utilization(metric: JSONObject) -> bool:
+    """What v1 has a field for."""
+    resource = metric.get("resource") or {}
+    target = resource.get("target") or {}
+    return metric.get("type") == "Resource" and resource.get("name") == "cpu" and target.get("averageUtilization") is not None
+
+
 def _autoscaler_to_v2(obj: JSONObject) -> JSONObject:
     metadata = {**obj["metadata"]}
-    annotations = dict(metadata.get("annotations") or {})
+    annotations = metadata.pop("annotations", None) or {}
     spec, status = {**obj.get("spec", {})}, {**(obj.get("status") or {})}
-    metrics = _load(annotations.get(_METRICS), [])
+    metrics = _read(annotations, _METRICS, "spec", "metrics", _each(metric_to_v2)) or []
     if (percentage := spec.pop("targetCPUUtilizationPercentage", None)) is not None:
         target = {"type": "Utilization", "averageUtilization": percentage}
-        metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}, *metrics]
-    if metrics:
-        spec["metrics"] = metrics
-    if (behavior := _load(annotations.get(_BEHAVIOR), None)) is not None:
+        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+    spec["metrics"] = metrics or [copy.deepcopy(_DEFAULT_METRIC)]
+    if behavior := _read(annotations, _BEHAVIOR, "spec", "behavior", behavior_to_v2):
         spec["behavior"] = behavior
     used = status.pop("currentCPUUtilizationPercentage", None)
-    current = _load(annotations.get(_CURRENT_METRICS), [])
+    current = _read(annotations, _CURRENT_METRICS, "status", "currentMetrics", _each(status_to_v2))
     if used is not None and not current:
         current = [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": used}}}]
     status["currentMetrics"] = current or None
-    if conditions := _load(annotations.get(_CONDITIONS), None):
+    if conditions := _read(annotations, _CONDITIONS, "status", "conditions", _each(condition_in_order)):
         status["conditions"] = conditions
-    kept = {name: value for name, value in annotations.items() if name not in _ANNOTATIONS}
-    metadata.pop("annotations", None)
-    if kept:
+    if not status.get("currentReplicas"):
+        status.pop("currentReplicas", None)  # v2 leaves zero out, v1 does not
+    if kept := {name: value for name, value in annotations.items() if name not in _ANNOTATIONS}:
         metadata["annotations"] = kept
     return {**obj, "apiVersion": "autoscaling/v2", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+def _each(form: Callable[[JSONObject], JSONObject]) -> Callable[[Any], list[JSONObject]]:
+    return lambda found: [form(one) for one in found]
 
 
-def _load(text: str | None, otherwise: Any) -> Any:
-    """A broken annotation counts as none, as upstream has it."""
+def _read(annotations: dict[str, str], name: str, part: str, field: str, form: Callable[[Any], Any]) -> Any:
+    """What an annotation holds, as ``field`` of ``part`` has it; None where that is broken, as upstream has it."""
+    text = annotations.get(name)
     if text is None:
-        return otherwise
+        return None
     try:
-        return json.loads(text)
-    except ValueError:
-        return otherwise
+        return conform({part: {field: form(json.loads(text))}}, _V2).obj[part].get(field)
+    except (ValueError, RecursionError, AttributeError, TypeError, DecodeError):
+        return None  # not JSON, or not of the shape that the form expects
+
+
+def _dump(value: Any) -> str:
+    """As Go marshals it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
