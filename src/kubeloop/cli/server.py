@@ -75,6 +75,9 @@ _SWITCH_INTERVAL = 0.0005
     default=0,
     help="Keep only so many of the newest changes, whatever their age; 0: as many as come.",
 )
+@click.option("--kubelet-client-certificate", type=_FILE, help="Certificate for calls of kubelets (logs, exec ...), PEM.")
+@click.option("--kubelet-client-key", type=_FILE, help="Its key, PEM.")
+@click.option("--kubelet-certificate-authority", type=_FILE, help="Who signs kubelets' certificates, PEM. Default: they are not verified.")
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
 @click.pass_context
@@ -88,6 +91,9 @@ def server(
     cert_dir: Path | None,
     history: float,
     history_revisions: int,
+    kubelet_client_certificate: Path | None,
+    kubelet_client_key: Path | None,
+    kubelet_certificate_authority: Path | None,
     verbose: bool,
     exit_with_stdin: bool,
 ) -> None:
@@ -113,7 +119,16 @@ def server(
     kubeconfig = kubeconfig.absolute()
     try:
         settings = _Settings(
-            port, kubeconfig, not no_controllers, token_auth_file, data, cert_dir, history, history_revisions, exit_with_stdin
+            port=port,
+            kubeconfig=kubeconfig,
+            controllers=not no_controllers,
+            tokens=token_auth_file,
+            data=data,
+            cert_dir=cert_dir,
+            history=history,
+            history_revisions=history_revisions,
+            kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
+            exit_with_stdin=exit_with_stdin,
         )
         status = asyncio.run(_run(settings))
     except ModuleNotFoundError as error:
@@ -152,6 +167,7 @@ class _Settings:
     cert_dir: Path | None
     history: float
     history_revisions: int
+    kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
 
 
@@ -160,6 +176,7 @@ async def _run(settings: _Settings) -> int:
 
     from kubeloop.apiserver.authentication import read_tokens
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
+    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
     from kubeloop.cli.kubeconfig_file import writable_target
     from kubeloop.pki.files import kept_authority, write_secret
@@ -178,6 +195,7 @@ async def _run(settings: _Settings) -> int:
         history_revisions=settings.history_revisions,
         authority=authority,
         resume=storage is not None,
+        kubelets=KubeletCredentials(*settings.kubelets),
     )
     api = ApiServer(options, storage)
     try:

@@ -16,6 +16,9 @@ from kubeloop.transport.http1 import ConnectionEndedError, Wire
 #: Seconds for a connection with its TLS handshake (kube-apiserver dials for 30 s; handshakes get 10).
 DIAL_TIMEOUT = 30.0
 
+#: OpenSSL's X509_V_ERR_* codes for a chain that ends nowhere (openssl/x509_vfy.h).
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+
 #: What a backend's connection raises for reasons outside this program.
 FAULTS = (OSError, ConnectionEndedError, ProtocolError)
 
@@ -74,7 +77,8 @@ def dial_fault(fault: BaseException, place: Place) -> str:
     if isinstance(fault, ConnectionRefusedError):
         return f"{where}: connect: connection refused"
     if isinstance(fault, ssl.SSLCertVerificationError):
-        return f"tls: failed to verify certificate: x509: {fault.verify_message}"
+        why = "certificate signed by unknown authority" if fault.verify_code in _UNKNOWN_AUTHORITY else fault.verify_message
+        return f"tls: failed to verify certificate: x509: {why}"
     if isinstance(fault, TimeoutError):
         return f"{where}: i/o timeout"
     if isinstance(fault, ConnectionEndedError):

@@ -30,6 +30,8 @@ class KubeletCredentials:
 
     def check(self) -> None:
         """Read the files now, so that whoever starts the server hears of a broken one. Raises ConfigError."""
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("--kubelet-client-certificate and --kubelet-client-key need each other")
         if self.certificate is not None or self.authority is not None:
             _ = self.context
 
@@ -60,7 +62,7 @@ class KubeletCredentials:
             raise ConfigError(f"--kubelet-certificate-authority {authority}: {fault.strerror or fault}") from None
         if self.certificate is not None:
             try:
-                context.load_cert_chain(self.certificate, self.key)
+                context.load_cert_chain(self.certificate, self.key, password="")  # or it would be asked for at the terminal
             except OSError as fault:
                 named = f"--kubelet-client-certificate {self.certificate}, --kubelet-client-key {self.key}"
                 raise ConfigError(f"{named}: {fault.strerror or fault}") from None
