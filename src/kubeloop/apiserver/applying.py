@@ -91,7 +91,7 @@ async def apply(exchange: Exchange, *, status: bool) -> Outcome:
         tree = owners.applied(scope, live, config, options.field_manager, force=options.force)
         configuration.check_repeated()
         exchange.context.sent = tree
-        return conform(tree, scope.gvk, scope.gvk, resource, unconvertible(config, scope)).obj
+        return conform(tree, scope.gvk, scope.gvk, resource, unconvertible(config, scope), applied=True).obj
 
     async def change(live: JSONObject) -> JSONObject:
         obj = merged(live)

@@ -82,13 +82,17 @@ def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: G
     return conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
 
 
-def conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any) -> Decoded:
+def conform(
+    tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any, *, applied: bool = False
+) -> Decoded:
     """A tree as the kind's schema has it. ``refuse(why)`` makes the error for a tree that does not fit.
+
+    ``applied``: it was merged with what somebody applied, by its schema; nothing is pruned then, and nulls stay for validation to refuse.
 
     Raises:
         ApiError: what ``refuse`` made; BadRequest for another version of the kind.
     """
-    decoded = _conform(tree, met, wanted, resource, refuse)
+    decoded = _conform(tree, met, wanted, resource, refuse, applied)
     if _nests_deeper(decoded.obj, DEEPEST):
         raise refuse(f"exceeded max depth of {DEEPEST}")
     metadata = tree.get("metadata")
@@ -113,7 +117,9 @@ def _nests_deeper(tree: JSONObject, levels: int) -> bool:
     return True
 
 
-def _conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any) -> Decoded:
+def _conform(
+    tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any, applied: bool
+) -> Decoded:
     foreign = _foreign(met, wanted, resource)
     if foreign:
         raise refuse(foreign)
@@ -123,7 +129,7 @@ def _conform(tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, 
         )
     try:
         if resource.custom and wanted == resource.gvk:
-            return _conform_custom(tree, met, resource)
+            return _conform_custom(tree, met, resource, applied)
         conformed = strict.conform(tree, wanted)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
@@ -138,7 +144,7 @@ DEEPEST = 256
 _META = GroupVersionKind("", "v1", "ConfigMap")
 
 
-def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource) -> Decoded:
+def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource, applied: bool) -> Decoded:
     """Metadata as its Go type has it, the rest as the structural schema has it."""
     conformed = strict.conform({"metadata": tree.get("metadata")}, _META)
     obj: JSONObject = {"apiVersion": met.api_version, "kind": met.kind, "metadata": conformed.obj["metadata"]}
@@ -146,7 +152,8 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
     for name, value in tree.items():
         if name not in obj:
             obj[name] = plain(value)
-    problems += [f"unknown field {json.dumps(path)}" for path in resource.strategy.conform(obj)]
+    if not applied:
+        problems += [f"unknown field {json.dumps(path)}" for path in resource.strategy.conform(obj)]
     return Decoded(obj, problems, tree)
 
 
