@@ -13,6 +13,7 @@ from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.negotiation import JSON
 from kubeloop.apiserver.object_meta import check_name, metadata_of
 from kubeloop.apiserver.options import DeleteOptions, delete_options, invalid_version, list_options, resource_version_number, write_options
+from kubeloop.apiserver.owner_references import drop_repeated
 from kubeloop.apiserver.patching import Patch, conform_patched, read_patch
 from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.selection import Selection
@@ -56,6 +57,7 @@ async def create(exchange: Exchange) -> Answer:
     options = write_options(exchange.request, "CreateOptions")
     decoded = await _decode(exchange)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
+    drop_repeated(metadata_of(decoded.obj), exchange.context.warnings, after_admission=False)
     call = exchange.call(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run, manager=exchange.manager(options))
     return _outcome(exchange, await exchange.parts.writer.create(call, decoded.obj), 201)
 
@@ -65,6 +67,7 @@ async def update(exchange: Exchange, *, status: bool = False) -> Answer:
     decoded = await _decode(exchange)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
     check_name(metadata_of(decoded.obj), exchange.info.name)
+    drop_repeated(metadata_of(decoded.obj), exchange.context.warnings, after_admission=False)
 
     async def change(_: JSONObject) -> JSONObject:
         return copy.deepcopy(decoded.obj)

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.admission import Admission, Attributes
+from kubeloop.apiserver.admission import Admission, Attributes, View
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.encoding import decode
 from kubeloop.apiserver.explicit_empties import with_explicit_empties
 from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
-from kubeloop.apiserver.ownership import Owners, keep_times
+from kubeloop.apiserver.owner_references import drop_repeated
+from kubeloop.apiserver.ownership import Owners, keep_readable, keep_times
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import AlreadyExists
@@ -54,6 +55,8 @@ class Call:
     after: list[Callable[[], None]] = field(default_factory=list)
     #: Options of the request, without kind, as admission webhooks are shown them.
     options: JSONObject = field(default_factory=dict)
+    #: What admission sees of an update, where that is not the object itself.
+    view: View | None = None
 
     def attributes(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         where = self.resource, self.subresource, self.namespace, self.name
@@ -110,7 +113,7 @@ class Writer:
         strategy.default(obj)
         if call.manager:
             await self._own(call, obj, None)
-        await self.admission.mutate(call.attributes("CREATE", obj, None))
+        await self._mutate(call, call.attributes("CREATE", obj, None), obj)
         if strategy.has_generation:
             metadata["generation"] = 1
         strategy.prepare_create(call.context, obj)
@@ -236,7 +239,7 @@ class Writer:
         strategy.default(obj)
         if call.manager:
             await self._own(call, obj, old)
-        await self.admission.mutate(call.attributes("UPDATE", obj, old))
+        await self._mutate(call, call.attributes("UPDATE", obj, old), obj)
         carry_over(metadata, old["metadata"])
         if status:
             strategy.prepare_status_update(call.context, obj, old)
@@ -251,7 +254,18 @@ class Writer:
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), call.name, errors)
         warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
         call.context.warnings += warn(call.context, obj, old)
-        await self.admission.validate(call.attributes("UPDATE", obj, old))
+        await self.admission.validate(call.attributes("UPDATE", obj, old), call.view)
+
+    async def _mutate(self, call: Call, attributes: Attributes, obj: JSONObject) -> None:
+        """Admission that mutates; what it got wrong in metadata is put right, with a Warning."""
+        before = metadata_of(obj).get("managedFields")
+        if call.view is None:
+            await self.admission.mutate(attributes)
+        else:
+            await self.admission.mutate_view(attributes, call.view)
+        metadata = metadata_of(obj)
+        drop_repeated(metadata, call.context.warnings, after_admission=True)
+        keep_readable(metadata, before, call.context.warnings)
 
     async def _own(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
         """Record who writes ``obj``; ``old`` None: it is created."""

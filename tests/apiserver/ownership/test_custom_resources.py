@@ -91,7 +91,7 @@ async def things(managers: Managers) -> AsyncIterator[Managers]:
 
 
 async def test_owners_go_by_the_schema_and_by_the_version(things: Managers) -> None:
-    spec = {
+    spec: dict[str, Any] = {
         "replicas": 1,
         "ports": [{"port": 80}, {"port": 80, "protocol": "UDP", "name": "u"}],
         "tags": ["a", "b"],

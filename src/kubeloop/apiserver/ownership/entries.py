@@ -97,6 +97,23 @@ def encode(managed: Managed) -> list[JSONObject]:
     return found
 
 
+def keep_readable(metadata: JSONObject, before: list[JSONObject] | None, warnings: list[str]) -> None:
+    """Take back what admission plug-ins or webhooks made of managedFields where it cannot be read; ``before`` is what they were."""
+    after = metadata.get("managedFields")
+    if after is before or after == before:
+        return
+    try:
+        decode(after)
+    except InvalidEntries as fault:
+        metadata.pop("managedFields", None)
+        if before is not None:
+            metadata["managedFields"] = before
+        warnings.append(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission "
+            f"controller; please fix your requests: {fault}"
+        )
+
+
 def _entry(text: str, owned: VersionedSet, time: str | None) -> JSONObject:
     manager = manager_named(text)
     entry: JSONObject = {"manager": manager.name} if manager.name else {}
