@@ -6,8 +6,9 @@ Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admi
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from kubeloop.apiserver import refusals
@@ -60,6 +61,18 @@ class Attributes:
         return self.kind or self.resource.gvk
 
 
+class View(Protocol):
+    """A subresource that shows an object as another kind (Scale): that is what admission sees of a write through it."""
+
+    kind: GroupVersionKind
+
+    def show(self, obj: JSONObject) -> JSONObject:
+        """A fresh tree of ``kind``."""
+
+    def keep(self, obj: JSONObject, shown: JSONObject) -> None:
+        """Change ``obj`` as ``shown`` was changed."""
+
+
 class Plugin(Protocol):
     """Both methods raise an ApiError to refuse."""
 
@@ -85,9 +98,25 @@ class Admission:
             for plugin in self.plugins:
                 await plugin.mutate(attributes)
 
-    async def validate(self, attributes: Attributes) -> None:
+    async def mutate_view(self, attributes: Attributes, view: View) -> None:
+        """The same for a write through ``view``, whose attributes are those of the object itself."""
+        assert attributes.obj is not None
+        obj, shown = attributes.obj, _viewed(attributes, view)
+        before = copy.deepcopy(shown.obj)
+        await self.mutate(shown)
+        if shown.obj is not None and shown.obj != before:
+            view.keep(obj, shown.obj)
+
+    async def validate(self, attributes: Attributes, view: View | None = None) -> None:
+        """``view``: as in ``mutate_view``."""
+        shown = attributes if view is None else _viewed(attributes, view)
         for plugin in self.plugins:
-            await plugin.validate(attributes)
+            await plugin.validate(shown)
+
+
+def _viewed(attributes: Attributes, view: View) -> Attributes:
+    obj, old = (None if one is None else view.show(one) for one in (attributes.obj, attributes.old))
+    return replace(attributes, obj=obj, old=old, kind=view.kind)
 
 
 NAMESPACES = GroupResource("", "namespaces")

@@ -12,7 +12,7 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, success
 from kubeloop.apiserver.decoding import decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.object_meta import metadata_of, timestamp
+from kubeloop.apiserver.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.objects import StaleWrite, StoredObject
 from kubeloop.apiserver.options import DeleteOptions, unsupported, write_options
 from kubeloop.apiserver.ownership import SERVER
@@ -48,6 +48,7 @@ async def bind(exchange: Exchange) -> Answer:
     if errors:
         shown = ", ".join(map(str, errors))
         raise refusals.internal(f"[{shown}]" if len(errors) > 1 else shown)
+    await _admit(exchange, binding, BINDING, name, dry_run=options.dry_run)
     await _assign(exchange, name, target["name"], metadata_of(binding), dry_run=options.dry_run)
     return success(code=201)
 
@@ -102,6 +103,7 @@ async def evict(exchange: Exchange) -> Answer:
         dry_run=write.dry_run or bool(given.get("dryRun")),
     )
     resource = _served(exchange, PODS)
+    await _admit(exchange, eviction, EVICTION, name, dry_run=options.dry_run)
     pod = await _pod(exchange, resource, name)
     if not _ignores_budgets(pod.obj):
         await _take_from_budget(exchange, pod.obj, dry_run=options.dry_run)
@@ -109,6 +111,19 @@ async def evict(exchange: Exchange) -> Answer:
     call = exchange.call(name=name, dry_run=options.dry_run)
     await exchange.parts.deleter.delete(call, options)
     return success(code=201)
+
+
+async def _admit(exchange: Exchange, obj: JSONObject, kind: GroupVersionKind, name: str, *, dry_run: bool) -> None:
+    """What is created is the Binding or Eviction, as far as admission is concerned. It may be changed."""
+    set_namespace(metadata_of(obj), exchange.namespace)
+    call, admission = exchange.call(name=name, dry_run=dry_run), exchange.parts.writer.admission
+    try:
+        for step in (admission.mutate, admission.validate):
+            attributes = call.attributes("CREATE", obj, None)
+            attributes.kind = kind
+            await step(attributes)
+    finally:
+        call.finish()
 
 
 def _ignores_budgets(pod: JSONObject) -> bool:

@@ -20,6 +20,7 @@ from kubeloop.apiserver.ownership.scaling import to_parent, to_scale
 from kubeloop.apiserver.patching import conform_patched, read_patch
 from kubeloop.apiserver.resource import Column, ScalePaths, ServedResource
 from kubeloop.apiserver.tables import human_duration
+from kubeloop.apiserver.writing import Call
 from kubeloop.merge.fields import Path
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
@@ -50,7 +51,7 @@ async def update(exchange: Exchange) -> Answer:
         return owners.scaled(old, copy.deepcopy(decoded.obj))
 
     outcome = await exchange.parts.writer.update(
-        exchange.call(dry_run=options.dry_run), change, check_uid=True, retry=_is_free(decoded.obj)
+        _call(exchange, dry_run=options.dry_run), change, check_uid=True, retry=_is_free(decoded.obj)
     )
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
 
@@ -69,7 +70,7 @@ async def patch(exchange: Exchange) -> Answer:
         check_name(metadata_of(wanted), exchange.info.name)
         return owners.scaled(old, wanted)
 
-    outcome = await exchange.parts.writer.update(exchange.call(dry_run=options.dry_run), change, retry=True)
+    outcome = await exchange.parts.writer.update(_call(exchange, dry_run=options.dry_run), change, retry=True)
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
 
 
@@ -86,7 +87,7 @@ async def _apply(exchange: Exchange) -> Answer:
         check_name(metadata_of(wanted), exchange.info.name)
         return owners.carried_back(old, wanted)
 
-    outcome = await exchange.parts.writer.update(exchange.call(dry_run=options.dry_run), change, retry=True)
+    outcome = await exchange.parts.writer.update(_call(exchange, dry_run=options.dry_run), change, retry=True)
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
 
 
@@ -150,6 +151,27 @@ def _replica_path(resource: ServedResource) -> Path | None:
     return tuple(f"f:{name}" for name in resource.scale.spec_replicas.removeprefix(".").split("."))
 
 
+class _ScaleView:
+    """What admission sees of a write through ``/scale``."""
+
+    kind = SCALE
+
+    def __init__(self, resource: ServedResource) -> None:
+        self._resource = resource
+
+    def show(self, obj: JSONObject) -> JSONObject:
+        return scale_of(self._resource, obj)
+
+    def keep(self, obj: JSONObject, shown: JSONObject) -> None:
+        _set_replicas(self._resource, obj, (shown.get("spec") or {}).get("replicas", 0))
+
+
+def _call(exchange: Exchange, *, dry_run: bool) -> Call:
+    call = exchange.call(dry_run=dry_run)
+    call.view = _ScaleView(exchange.resource)
+    return call
+
+
 def scale_of(resource: ServedResource, obj: JSONObject) -> JSONObject:
     """The Scale of an object."""
     metadata = {name: obj["metadata"][name] for name in _KEPT if name in obj["metadata"]}
@@ -194,13 +216,17 @@ def _scaled(resource: ServedResource, old: JSONObject, scale: JSONObject) -> JSO
     given = metadata_of(scale)
     obj["metadata"]["uid"] = given.get("uid") or old["metadata"]["uid"]
     obj["metadata"]["resourceVersion"] = given.get("resourceVersion") or old["metadata"]["resourceVersion"]
+    _set_replicas(resource, obj, replicas)
+    return obj
+
+
+def _set_replicas(resource: ServedResource, obj: JSONObject, replicas: int) -> None:
     where = ".spec.replicas" if resource.scale is None else resource.scale.spec_replicas
     node = obj
     *parents, last = where.strip(".").split(".")
     for name in parents:
         node = node.setdefault(name, {})
     node[last] = replicas
-    return obj
 
 
 def _answer(exchange: Exchange, scale: JSONObject) -> Answer:
