@@ -120,6 +120,10 @@ class ScriptedKubelet:
         self._listener.abort()
         await self._listener.close()
 
+    def die(self) -> None:
+        """Every connection breaks off, and no more are taken."""
+        self._listener.abort()
+
     @property
     def port(self) -> int:
         return self._listener.port

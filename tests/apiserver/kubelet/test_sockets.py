@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from typing import Any
 
@@ -147,3 +148,38 @@ async def test_other_websockets_go_to_the_kubelet_as_they_are(cluster: Cluster, 
     assert messages[0] == b"\x01hi\n"
     assert told(messages)["status"] == "Success"
     assert (kubelet.last.method, kubelet.last.headers["upgrade"]) == ("GET", "websocket")
+
+
+async def test_a_kubelet_that_dies_has_said_nothing_which_kubernetes_takes_for_success(
+    cluster: Cluster, kubelet: ScriptedKubelet, pod: str
+) -> None:
+    async def command(words: list[str], terminal: Terminal) -> int:
+        await terminal.write("stdout", b"begun")
+        kubelet.die()
+        return 0
+
+    kubelet.command = command
+    async with cluster.session.ws_connect(f"{pod}/exec?command=x&stdout=1", protocols=[V5]) as socket:
+        messages = await received(socket)
+    assert (messages[1], told(messages)) == (b"\x01begun", {"metadata": {}, "status": "Success"})
+
+
+@pytest.mark.parametrize(("protocol", "first"), [("binary.k8s.io", b""), ("base64.binary.k8s.io", "")])
+async def test_a_followed_log_comes_in_messages(
+    cluster: Cluster, kubelet: ScriptedKubelet, pod: str, protocol: str, first: bytes | str
+) -> None:
+    async with cluster.session.ws_connect(f"{pod}/log?follow=1", protocols=[protocol]) as socket:
+        assert socket.protocol == protocol
+        assert (await socket.receive()).data == first
+        text = b""
+        async with asyncio.timeout(10):
+            while text != b"one\ntwo\n":
+                data = (await socket.receive()).data
+                text += base64.b64decode(data) if isinstance(data, str) else data
+    kubelet.log_goes_on.set()
+
+
+async def test_a_log_in_a_protocol_that_there_is_not_is_forbidden(cluster: Cluster, pod: str) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await cluster.session.ws_connect(f"{pod}/log", protocols=["odd"])
+    assert refused.value.status == 403

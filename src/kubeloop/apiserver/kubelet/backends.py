@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ def dial_fault(fault: BaseException, place: Place) -> str:
     if isinstance(fault, ssl.SSLCertVerificationError):
         why = "certificate signed by unknown authority" if fault.verify_code in _UNKNOWN_AUTHORITY else fault.verify_message
         return f"tls: failed to verify certificate: x509: {why}"
+    if isinstance(fault, socket.gaierror):
+        return f"dial tcp: lookup {place.host}: no such host"
     if isinstance(fault, TimeoutError):
         return f"{where}: i/o timeout"
     if isinstance(fault, ConnectionEndedError):

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames
+from kubeloop.apiserver.answers import Answer, Frames, Reply
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
 from kubeloop.apiserver.kubelet.nodes import kubelet_of
 from kubeloop.apiserver.kubelet.objects import container_of, pod_of
 from kubeloop.apiserver.kubelet.options import encoded, log_parameters, truth
+from kubeloop.apiserver.kubelet.upgrading import is_websocket, subprotocols
 from kubeloop.apiserver.negotiation import MEDIA_TYPES, negotiate
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupResource
+from kubeloop.serving.answer import Socket, SocketTakeover
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.transport.http1 import Wire
 
 _TEXT = "text/plain"
+_BASE64 = "base64.binary.k8s.io"
+_PROTOCOLS = ("binary.k8s.io", _BASE64)
 _LOG = GroupResource("", "pods/log")
 #: Bytes of a kubelet's refusal that are passed on.
 _REFUSAL_SIZE = 50_000
@@ -44,9 +49,11 @@ _REFUSALS: dict[int, tuple[str, str | None]] = {
 }
 
 
-async def log(exchange: Exchange) -> Answer | Frames:
-    """The log as text; 204 for a pod that has no node yet."""
+async def log(exchange: Exchange) -> Reply:
+    """The log as text, to WebSockets as messages; 204 for a pod that has no node yet."""
     _check_accept(exchange.request.header("Accept"))
+    by_socket = is_websocket(exchange.request)
+    offered = subprotocols(exchange.request)
     name = exchange.info.name
     parameters = log_parameters(exchange.request, name)
     pod = await pod_of(exchange, name)
@@ -62,6 +69,11 @@ async def log(exchange: Exchange) -> Answer | Frames:
     wire, status = await _ask(place)
     if not 200 <= status <= 206:
         raise await _refused(wire, status, name)
+    if by_socket and offered and not set(offered) & set(_PROTOCOLS):
+        wire.abort()
+        return Answer(403, body=b"")
+    if by_socket:
+        return SocketTakeover(lambda socket: _messages(socket, wire), _PROTOCOLS, close=wire.abort)
     return Frames(_chunks(wire), content_type=_TEXT)
 
 
@@ -117,6 +129,28 @@ async def _refused(wire: Wire, status: int, pod: str) -> ApiError:
         reason, message = "InternalError", f"an error on the server ({json.dumps(text)}) has prevented the request from succeeding"
     shown = text if message is None else message
     return refusals.refusal(status, reason, f"{shown} ( {_LOG.resource} {pod})", refusals.about(_LOG, pod))
+
+
+async def _messages(socket: Socket, wire: Wire) -> None:
+    """An empty message first, so that the client knows that it is connected; then the log, encoded as the protocol says."""
+    encoded = socket.protocol == _BASE64
+
+    async def send() -> None:
+        await socket.send("" if encoded else b"")
+        async for part in _chunks(wire):
+            await socket.send(b64encode(part).decode() if encoded else part)
+
+    async def until_client_goes() -> None:
+        while await socket.receive() is not None:
+            pass
+
+    ways = [asyncio.ensure_future(send()), asyncio.ensure_future(until_client_goes())]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
 
 
 async def _chunks(wire: Wire) -> AsyncIterator[bytes]:

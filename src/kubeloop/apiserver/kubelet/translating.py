@@ -6,6 +6,7 @@ Source: KEP-4006; k8s.io/apiserver pkg/util/proxy (stream translator), k8s.io/cl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -18,7 +19,7 @@ from kubeloop.apiserver.kubelet.upgrading import NoAnswer, ask_for_upgrade
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.serving.answer import Socket, SocketTakeover
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, ConnectionOver, SpdyError, Stream
 from kubeloop.transport.http1 import Wire
 
 V5 = "v5.channel.k8s.io"
@@ -193,10 +194,12 @@ async def _pings(connection: Connection) -> None:
         return
 
 
-async def _all_of(stream: Stream) -> bytes:
+async def _all_of(errors: Stream) -> bytes:
+    """What the error stream says. A kubelet that dies has said nothing, which is a success: kube-apiserver reads it so."""
     parts = []
-    while part := await stream.read():
-        parts.append(part)
+    with contextlib.suppress(ConnectionOver):
+        while part := await errors.read():
+            parts.append(part)
     return b"".join(parts)
 
 

@@ -3,7 +3,7 @@
 Frames and headers as in the SPDY/3 draft; like every Kubernetes component, without flow control windows, push and settings.
 """
 
-from kubeloop.serving.spdy.connection import Connection, Stream, StreamReset
+from kubeloop.serving.spdy.connection import Connection, ConnectionOver, Stream, StreamReset
 from kubeloop.serving.spdy.frames import SpdyError
 
 #: What ``Upgrade`` says for it.
@@ -11,4 +11,4 @@ PROTOCOL = "SPDY/3.1"
 #: Headers of upgrade requests and their answers that name the protocol inside the streams.
 STREAM_PROTOCOL = "X-Stream-Protocol-Version"
 
-__all__ = ["PROTOCOL", "STREAM_PROTOCOL", "Connection", "SpdyError", "Stream", "StreamReset"]
+__all__ = ["PROTOCOL", "STREAM_PROTOCOL", "Connection", "ConnectionOver", "SpdyError", "Stream", "StreamReset"]

@@ -22,6 +22,10 @@ class StreamReset(ConnectionError):
     """The peer gave this stream up, or the connection ended before the stream did."""
 
 
+class ConnectionOver(StreamReset):
+    """The connection ended before the stream did."""
+
+
 class Stream:
     """One stream. Read by one task, written by one task."""
 
@@ -75,7 +79,7 @@ class Stream:
     async def reset(self) -> None:
         """Give both halves up."""
         if self._fault is None and not (self._finished and self._ended):
-            self.break_off("given up here")
+            self.break_off(StreamReset("given up here"))
             await self._connection.send_reset(self.number)
 
     @property
@@ -91,8 +95,8 @@ class Stream:
         self._ended = self._ended or fin
         self._news.set()
 
-    def break_off(self, why: str) -> None:
-        self._fault = self._fault or StreamReset(why)  # what came before it can still be read
+    def break_off(self, fault: StreamReset) -> None:
+        self._fault = self._fault or fault  # what came before it can still be read
         if not self.replied.done():
             self.replied.set_result(None)
         self._news.set()
@@ -136,7 +140,7 @@ class Connection:
             self._ended = True
             for stream in list(self._streams.values()):
                 if not stream.over:
-                    stream.break_off("the connection ended")
+                    stream.break_off(ConnectionOver("the connection ended"))
             self._streams.clear()
 
     async def open(self, headers: Mapping[str, str]) -> Stream:
@@ -147,7 +151,7 @@ class Connection:
         """
         async with self._sending:
             if self._ended:
-                raise StreamReset("the connection ended")
+                raise ConnectionOver("the connection ended")
             stream = Stream(self, self._next, headers)
             self._next += 2
             self._streams[stream.number] = stream
@@ -202,7 +206,7 @@ class Connection:
                 self._room.clear()
             stream.take(frame.data, fin=frame.fin)
         elif frame.kind is Kind.RST_STREAM:
-            stream.break_off("the peer gave the stream up")
+            stream.break_off(StreamReset("the peer gave the stream up"))
         else:
             if frame.kind is Kind.SYN_REPLY and not stream.replied.done():
                 stream.replied.set_result(None)
