@@ -21,7 +21,8 @@ class History:
         self.oldest = 1
         self._keys: list[str] = []  # sorted; deleted keys too, until compaction
         self._dead: list[str] = []  # sorted; the deleted ones among them
-        self._versions: dict[str, list[KeyValue | int]] = {}  # ascending; an int is the revision of a deletion
+        #: Ascending; an int is the revision of a deletion. One version alone, as most keys have, is in no list: that would take 90 bytes.
+        self._versions: dict[str, KeyValue | list[KeyValue | int]] = {}
         self._log: list[Event] = []  # one event per revision, (_log_start, revision]
         self._log_start = 1
 
@@ -31,7 +32,7 @@ class History:
         made = cls()
         made.revision = made.oldest = made._log_start = oldest
         for kv in base:
-            made._versions[kv.key] = [kv]
+            made._versions[kv.key] = kv
         made._keys = sorted(made._versions)
         for key, value in changes:
             made.put(key, value)
@@ -44,7 +45,9 @@ class History:
 
     def newest(self, key: str) -> KeyValue | None:
         versions = self._versions.get(key)
-        last = versions[-1] if versions else 0
+        if not isinstance(versions, list):
+            return versions
+        last = versions[-1]
         return None if isinstance(last, int) else last
 
     def range(self, start: str, end: str, revision: int = 0, limit: int = 0) -> Range:
@@ -74,17 +77,22 @@ class History:
         current = self.newest(key)
         versions = self._versions.get(key)
         if versions is None:
-            versions = self._versions[key] = []
             insort(self._keys, key)
         elif current is None:
             del self._dead[bisect_left(self._dead, key)]
         written: KeyValue | None = None
         if value is None:
-            versions.append(revision)
             insort(self._dead, key)
         else:
+            value = bytes(memoryview(value))  # exactly as large as it is: what an encoder made may have room for half as much again
             written = KeyValue(key, value, current.create_revision if current else revision, revision)
-            versions.append(written)
+        version = revision if written is None else written
+        if isinstance(versions, list):
+            versions.append(version)
+        elif versions is not None:
+            self._versions[key] = [versions, version]
+        else:
+            self._versions[key] = [version] if isinstance(version, int) else version
         self._log.append(Event(revision, key, value, current))
         return written
 
@@ -111,7 +119,8 @@ class History:
         found: list[int] = []
         for key in {event.key for event in self._log[: revision - self._log_start]}:
             versions = self._versions[key]
-            found += map(_revision_of, versions[: self._worthless(versions, revision)])
+            if isinstance(versions, list):
+                found += map(_revision_of, versions[: self._worthless(versions, revision)])
         return found
 
     def compact(self, revision: int) -> None:
@@ -123,8 +132,12 @@ class History:
         self.oldest = self._log_start = revision
         for key in touched:
             versions = self._versions[key]
+            if not isinstance(versions, list):
+                continue
             del versions[: self._worthless(versions, revision)]
-            if not versions:
+            if len(versions) == 1 and not isinstance(versions[0], int):
+                self._versions[key] = versions[0]
+            elif not versions:
                 del self._versions[key]
                 del self._keys[bisect_left(self._keys, key)]
                 del self._dead[bisect_left(self._dead, key)]
@@ -144,8 +157,8 @@ class History:
 
     def _at(self, key: str, revision: int) -> KeyValue | None:
         versions = self._versions.get(key)
-        if not versions:
-            return None
+        if not isinstance(versions, list):
+            return versions if versions is not None and versions.mod_revision <= revision else None
         last = versions[-1]
         if _revision_of(last) > revision:
             position = bisect_right(versions, revision, key=_revision_of)
