@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
@@ -16,6 +17,9 @@ from kubeloop.apiserver.watching import Form
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
+if TYPE_CHECKING:
+    from kubeloop.apiserver.protobuf_forms import ProtobufForms
+
 JSONObject = dict[str, Any]
 
 
@@ -25,6 +29,13 @@ class Renderer:
     def __init__(self, objects: Objects, clock: Clock) -> None:
         self._objects = objects
         self._clock = clock
+
+    @cached_property
+    def _protobuf(self) -> ProtobufForms:
+        # Imported when somebody first wants it: it takes some milliseconds of a start.
+        from kubeloop.apiserver.protobuf_forms import ProtobufForms
+
+        return ProtobufForms(self._objects)
 
     def object(
         self,
@@ -48,6 +59,10 @@ class Renderer:
                 )
         if stored is not None and accepted.media_type == JSON:
             return Answer(status, body=self._objects.wire(resource, stored.kv), content_type=JSON)
+        if stored is not None and accepted.media_type == PROTOBUF:
+            body = self._protobuf.object(resource, stored.kv)
+            if body is not None:
+                return Answer(status, body=body, content_type=PROTOBUF)
         return Answer(status, object=obj)
 
     def page(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
@@ -67,13 +82,18 @@ class Renderer:
                 raise refusals.unacceptable_form(
                     f"you requested PartialObjectMetadata, but the requested object is a list ({_type(resource)}List)"
                 )
+        list_kind = resource.list_kind or f"{resource.kind}List"
+        if accepted.media_type == PROTOBUF:
+            packed = self._protobuf.page(resource, list_kind, metadata, page.items)
+            if packed is not None:
+                return Answer(body=packed, content_type=PROTOBUF)
         if resource.custom:
             metadata = {"continue": "", **metadata}
         if self._objects.is_plain(resource):
             items = b",".join(list_item(kv.value, kv.mod_revision) for kv in page.items)
         else:
             items = b",".join(self._item(resource, self._objects.tree(resource, kv)) for kv in page.items)
-        head = {"kind": resource.list_kind or f"{resource.kind}List", "apiVersion": resource.gvk.api_version, "metadata": metadata}
+        head = {"kind": list_kind, "apiVersion": resource.gvk.api_version, "metadata": metadata}
         body = encode(head)[:-1] + b',"items":[' + items + b"]}"
         if accepted.media_type == JSON:
             return Answer(body=body, content_type=JSON)
@@ -104,7 +124,9 @@ class Renderer:
                 raise refusals.unacceptable_form(
                     f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
                 )
-        return Form(name, None if pack is None else lambda obj, _: obj, pack)
+        if pack is None:
+            return Form(name)
+        return Form(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
 
     def _table(
         self,

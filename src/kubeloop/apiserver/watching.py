@@ -35,12 +35,14 @@ class Form:
     """How objects of a watch go out.
 
     ``name`` keys what watchers share. ``render`` makes the object that is sent, and is told whether it is the first of this watch; None
-    sends objects as they are. ``pack`` makes a frame of type and object; None packs JSON.
+    sends objects as they are. ``pack`` makes a frame of type and object; None packs JSON. ``stored`` makes a frame of type and what storage
+    holds, where that saves making the object.
     """
 
     name: str = ""
     render: Callable[[JSONObject, bool], JSONObject] | None = None
     pack: Callable[[str, JSONObject], bytes] | None = None
+    stored: Callable[[str, KeyValue], bytes] | None = None
 
     def frame(self, type_: str, obj: JSONObject) -> bytes:
         return event_frame(type_, encode(obj)) if self.pack is None else self.pack(type_, obj)
@@ -199,6 +201,8 @@ class Watcher:
     def _frame(self, type_: str, kv: KeyValue) -> bytes:
         first, self._first = self._first, False
         objects = self._parts.objects
+        if self._form.stored is not None:
+            return self._form.stored(type_, kv)
         if self._form.render is None:
             return event_frame(type_, objects.wire(self._resource, kv))
         return self._form.frame(type_, self._form.render(objects.tree(self._resource, kv), first))

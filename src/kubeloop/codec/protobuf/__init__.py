@@ -8,10 +8,13 @@ from kubeloop.codec.protobuf.envelope import (
     decode_message,
     encode,
     encode_event,
+    encode_list,
+    encode_message,
     has_protobuf,
     kind_of,
     open_envelope,
     split_frames,
+    wrapped,
 )
 from kubeloop.codec.protobuf.wire import EncodeError
 
@@ -24,8 +27,11 @@ __all__ = [
     "decode_message",
     "encode",
     "encode_event",
+    "encode_list",
+    "encode_message",
     "has_protobuf",
     "kind_of",
     "open_envelope",
     "split_frames",
+    "wrapped",
 ]

@@ -100,10 +100,35 @@ def encode(obj: JSONObject) -> bytes:
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
         raise EncodeError("an object that does not say its kind has no protobuf form")
-    raw = write_message(table().kind(kind_of(Envelope(api_version, kind, b""))), obj)
+    return wrapped(api_version, kind, encode_message(kind_of(Envelope(api_version, kind, b"")), obj))
+
+
+def encode_message(gvk: GroupVersionKind, obj: JSONObject) -> bytes:
+    """The message of an object without its envelope.
+
+    Raises:
+        EncodeError, UnknownKind: as ``encode``.
+    """
+    return write_message(table().kind(gvk), obj)
+
+
+def wrapped(api_version: str, kind: str, raw: bytes) -> bytes:
+    """A message in its envelope."""
     meta = _field(1, api_version.encode()) + _field(2, kind.encode())
     # Empty encoding and content type are written too, as upstream does.
     return b"".join((MAGIC, _field(1, meta), _field(2, raw), b"\x1a\x00\x22\x00"))
+
+
+def encode_list(gvk: GroupVersionKind, metadata: JSONObject, items: list[bytes]) -> bytes:
+    """A list of kind ``gvk`` around the messages of its items, with its envelope.
+
+    Raises:
+        UnknownKind: a list without protobuf.
+    """
+    message = table().kind(gvk)
+    head = write_message(message, {"metadata": metadata})
+    number = message.by_name["items"].number
+    return wrapped(gvk.api_version, gvk.kind, head + b"".join([_field(number, item) for item in items]))
 
 
 def has_protobuf(gvk: GroupVersionKind) -> bool:
