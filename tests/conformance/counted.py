@@ -18,6 +18,9 @@ NOT_COUNTED = ("authn", "rbac", "admission-", "sub-pods", "sub-token", "extras-"
 LEAST_IN_ALL = 0.95
 LEAST_OF_EACH = 0.90
 
+#: Recorded steps that show each thing that the server is for.
+LEAST_STEPS = 25
+
 Differences = dict[str, dict[int, str]]
 
 
@@ -42,6 +45,12 @@ def counts(name: str) -> bool:
 def known_differences() -> Differences:
     """By scenario and number of the step: the reason."""
     found: Differences = yaml.safe_load((HERE / "differences.yaml").read_text()) or {}
+    return found
+
+
+def coverage() -> dict[str, list[str]]:
+    """By what the server is for: the scenarios that show it."""
+    found: dict[str, list[str]] = yaml.safe_load((HERE / "coverage.yaml").read_text())
     return found
 
 
@@ -82,6 +91,9 @@ def document() -> str:
     ]
     for row in rows:
         lines += [f"| {row.name} | {step} | `{row.requests[step]}` | {why} |" for step, why in sorted(row.differing.items())]
+    lines += ["", "## What is covered", "", "| | steps | scenarios |", "|---|---|---|"]
+    by_name = {row.name: row.steps for row in rows}
+    lines += [f"| {what} | {sum(by_name[name] for name in names)} | {', '.join(names)} |" for what, names in coverage().items()]
     lines += ["", "## Scenarios", "", "| scenario | equal steps |", "|---|---|"]
     lines += [f"| {row.name} | {row.exact} of {row.steps} |" for row in rows]
     return "\n".join(lines) + "\n"

@@ -12,7 +12,18 @@ import pytest
 from kubeloop.testing import LocalCluster
 from tests.conformance.__main__ import COMPACT, HERE, PROSE
 from tests.conformance.compare import compare
-from tests.conformance.counted import DOCUMENT, LEAST_IN_ALL, LEAST_OF_EACH, counted, counts, document, known_differences, recordings
+from tests.conformance.counted import (
+    DOCUMENT,
+    LEAST_IN_ALL,
+    LEAST_OF_EACH,
+    LEAST_STEPS,
+    counted,
+    counts,
+    coverage,
+    document,
+    known_differences,
+    recordings,
+)
 from tests.conformance.scenario import Run, scenarios, write_tokens
 from tests.conformance.wire import Server
 
@@ -60,6 +71,12 @@ def test_enough_steps_are_equal() -> None:
     rows = counted()
     assert sum(row.exact for row in rows) >= LEAST_IN_ALL * sum(row.steps for row in rows)
     assert [row.name for row in rows if row.exact < LEAST_OF_EACH * row.steps] == []
+
+
+def test_what_the_server_is_for_is_held_by_enough_steps() -> None:
+    steps = {row.name: row.steps for row in counted()}
+    shown = {what: sum(steps[name] for name in names) for what, names in coverage().items()}
+    assert {what: number for what, number in shown.items() if number < LEAST_STEPS} == {}
 
 
 def test_each_scenario_is_recorded_and_each_difference_is_of_a_step() -> None:
