@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 _DecodedKey = tuple[str, int, str, int]
 
-#: Decoded trees kept; beyond it the ones used least recently go.
+#: Decoded trees are kept of so many bytes as stored, and so many at most; beyond either the ones used least recently go. A tree takes
+#: about three times its bytes.
+_MOST_DECODED_BYTES = 4 << 20
 _MOST_DECODED = 4096
 
 
@@ -64,7 +66,8 @@ class Objects:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self._decoded: OrderedDict[_DecodedKey, JSONObject] = OrderedDict()
+        self._decoded: OrderedDict[_DecodedKey, tuple[JSONObject, int]] = OrderedDict()
+        self._decoded_bytes = 0
 
     @staticmethod
     def key(resource: ServedResource, namespace: str, name: str) -> str:
@@ -127,7 +130,7 @@ class Objects:
             (shown,) = await self.presented(resource, [written.current])
             return StoredObject(shown, self.tree(resource, shown), written.current)
         metadata["resourceVersion"] = str(written.current.mod_revision)
-        self._keep(_decoded_key(resource, written.current), obj)
+        self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
 
     async def remove(self, stored: StoredObject) -> int:
@@ -200,13 +203,13 @@ class Objects:
     def tree(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
         """The object in the resource's version, shared: do not change it."""
         key = _decoded_key(resource, kv)
-        obj = self._decoded.get(key)
-        if obj is None:
+        found = self._decoded.get(key)
+        if found is None:
             obj = self.fresh(resource, kv)
-            self._keep(key, obj)
-        else:
-            self._decoded.move_to_end(key)
-        return obj
+            self._keep(resource, kv, obj)
+            return obj
+        self._decoded.move_to_end(key)
+        return found[0]
 
     def fresh(self, resource: ServedResource, kv: KeyValue) -> JSONObject:
         """The object in the resource's version, the caller's own."""
@@ -237,11 +240,15 @@ class Objects:
     def forget_decoded(self) -> None:
         """Decode again what is read from now on: schemas of custom resources have changed."""
         self._decoded.clear()
+        self._decoded_bytes = 0
 
-    def _keep(self, key: _DecodedKey, obj: JSONObject) -> None:
-        self._decoded[key] = obj
-        if len(self._decoded) > _MOST_DECODED:
-            self._decoded.popitem(last=False)
+    def _keep(self, resource: ServedResource, kv: KeyValue, obj: JSONObject) -> None:
+        key, size = _decoded_key(resource, kv), len(kv.value)
+        replaced = self._decoded.pop(key, None)
+        self._decoded[key] = obj, size
+        self._decoded_bytes += size - (replaced[1] if replaced else 0)
+        while self._decoded_bytes > _MOST_DECODED_BYTES or len(self._decoded) > _MOST_DECODED:
+            self._decoded_bytes -= self._decoded.popitem(last=False)[1][1]
 
 
 def _decoded_key(resource: ServedResource, kv: KeyValue) -> _DecodedKey:
