@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -108,11 +109,19 @@ def schema_fields(form: Form, value: Any) -> dict[str, Any]:
 
 
 def _write_time(value: Any) -> bytes:
+    return _time_bytes(value) if isinstance(value, str) else _parsed_time(value)
+
+
+def _parsed_time(value: Any) -> bytes:
     moment = parse_time(value)
     if moment == datetime(1, 1, 1, tzinfo=UTC):
         return b""
     past = moment - _EPOCH
     return b"\x08" + varint(past.days * 86400 + past.seconds) + b"\x10\x00"
+
+
+#: The times of an object, and of objects made together, are often the same second.
+_time_bytes = lru_cache(maxsize=1024)(_parsed_time)
 
 
 def _write_micro_time(value: Any) -> bytes:
@@ -144,7 +153,7 @@ def _write_int_or_string(value: Any) -> bytes:
 
 
 def _write_raw(value: Any) -> bytes:
-    raw = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    raw = msgspec.json.encode(value)
     return b"\x0a" + varint(len(raw)) + raw
 
 

@@ -1,12 +1,16 @@
 """From JSON trees to protobuf, one message at a time; fields in the order of their numbers, maps in the order of their keys.
 
-What Go writes without need, zero values of plain fields, is left out: readers take absence for zero.
+What Go writes without need, zero values of plain fields, is left out: readers take absence for zero. How a field is written is worked out
+once for each message of the table, since every read and watch of a Go client comes by here.
 """
 
 from __future__ import annotations
 
 import base64
 import struct
+from collections.abc import Callable
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from kubeloop.codec.protobuf.reading import DEEPEST
@@ -15,10 +19,15 @@ from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar
 from kubeloop.codec.protobuf.wire import EncodeError, kind_of, varint
 
 JSONObject = dict[str, Any]
+#: Makes bytes of a value that lies so many messages deep. Raises EncodeError, or ValueError and TypeError for JSON that does not fit.
+_Write = Callable[[Any, int], bytes]
 
 #: Protobuf has no place for what a nested object says it is; Go loses it too.
 _TYPE_META = frozenset({"apiVersion", "kind"})
 _DOUBLE = struct.Struct("<d")
+#: Most sizes that there are, as they are written.
+_SIZES = tuple(varint(size) for size in range(2048))
+_number_of = itemgetter(0)
 
 
 def write_message(message: Message, value: Any, depth: int = 0) -> bytes:
@@ -27,44 +36,61 @@ def write_message(message: Message, value: Any, depth: int = 0) -> bytes:
     Raises:
         EncodeError: an unknown field, or a value of another type; the text names message and field.
     """
-    if depth > DEEPEST:
-        raise EncodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
+    return _writer(message)(value, depth)
+
+
+@cache
+def _writer(message: Message) -> _Write:
     if message.is_object:
-        return _write_fields(message, value, depth)
+        return lambda value, depth: _write_fields(message, value, depth)
     special = SPECIAL_WRITERS.get(message.form)
     if special is not None:
-        return special(value)
-    fields = {"items": value} if message.form == Form.LIST else schema_fields(message.form, value)
-    return _write_fields(message, fields, depth)
+        return lambda value, _: special(value)
+    if message.form == Form.LIST:
+        return lambda value, depth: _write_fields(message, {"items": value}, depth)
+    return lambda value, depth: _write_fields(message, schema_fields(message.form, value), depth)
+
+
+@cache
+def _fields(message: Message) -> dict[str, tuple[int, _Write | None, Field]]:
+    """By JSON name: number and writer, key included; no writer for fields of an inlined message."""
+    return {
+        name: (field.number, None if field.count == Count.INLINE else _field_writer(field), field)
+        for name, field in message.by_name.items()
+    }
 
 
 def _write_fields(message: Message, tree: Any, depth: int) -> bytes:
+    if depth > DEEPEST:
+        raise EncodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
     if not isinstance(tree, dict):
         raise EncodeError(f"expected an object, not {kind_of(tree)}")
-    known = message.by_name
+    known = _fields(message)
     parts: list[tuple[int, bytes]] = []
     inlined: dict[int, tuple[Field, JSONObject]] = {}
     for name, value in tree.items():
         if value is None:
             continue
-        field = known.get(name)
-        if field is None:
+        found = known.get(name)
+        if found is None:
             if name in _TYPE_META:
                 continue
             raise EncodeError(f'{message.name}: unknown field "{name}"')
-        if field.count == Count.INLINE:
-            inlined.setdefault(field.number, (field, {}))[1][name] = value
+        number, write, field = found
+        if write is None:
+            inlined.setdefault(number, (field, {}))[1][name] = value
             continue
         try:
-            parts.append((field.number, _write_field(field, value, depth)))
+            parts.append((number, write(value, depth)))
         except _Placed:
             raise
         except (ValueError, TypeError, AttributeError) as fault:
             raise _Placed(f"{message.name}.{name}: {fault}") from None
     for field, inner in inlined.values():
         assert field.message is not None
-        parts.append((field.number, _with_length(field.key, _write_fields(field.message, inner, depth))))
-    parts.sort(key=_number_of)
+        parts.append((field.number, _with_length(varint(field.key), _write_fields(field.message, inner, depth))))
+    if len(parts) > 1:
+        parts.sort(key=_number_of)
     return b"".join([part for _, part in parts])
 
 
@@ -72,56 +98,67 @@ class _Placed(EncodeError):
     """Names message and field already."""
 
 
-def _number_of(part: tuple[int, bytes]) -> int:
-    return part[0]
-
-
-def _write_field(field: Field, value: Any, depth: int) -> bytes:
+def _field_writer(field: Field) -> _Write:
+    one = _one_writer(field)
     if field.count == Count.ONE:
-        return _write_one(field, value, depth)
+        return one
     if field.count == Count.REPEATED:
-        if not isinstance(value, list):
-            raise EncodeError(f"expected a list, not {kind_of(value)}")
-        return b"".join([_write_one(field, one, depth) for one in value])
-    if not isinstance(value, dict):
-        raise EncodeError(f"expected a map, not {kind_of(value)}")
-    out = []
-    for name in sorted(value):
-        entry = _with_length(0x0A, name.encode()) + _with_length(0x12, _content(field, value[name], depth))
-        out.append(_with_length(field.key, entry))
-    return b"".join(out)
+
+        def write_list(value: Any, depth: int) -> bytes:
+            if not isinstance(value, list):
+                raise EncodeError(f"expected a list, not {kind_of(value)}")
+            return b"".join([one(each, depth) for each in value])
+
+        return write_list
+    key, content = varint(field.key), _content_writer(field)
+
+    def write_map(value: Any, depth: int) -> bytes:
+        if not isinstance(value, dict):
+            raise EncodeError(f"expected a map, not {kind_of(value)}")
+        entries = (_with_length(b"\x0a", name.encode()) + _with_length(b"\x12", content(value[name], depth)) for name in sorted(value))
+        return b"".join([_with_length(key, entry) for entry in entries])
+
+    return write_map
 
 
-def _write_one(field: Field, value: Any, depth: int) -> bytes:
-    match field.wire:
-        case 2:
-            return _with_length(field.key, _content(field, value, depth))
-        case 0:
-            return varint(field.key) + varint(_integer(field.type, value))
-        case _:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise EncodeError(f"expected a number, not {kind_of(value)}")
-            return varint(field.key) + _DOUBLE.pack(value)
+def _one_writer(field: Field) -> _Write:
+    key = varint(field.key)
+    if field.wire == 2:
+        content = _content_writer(field)
+        return lambda value, depth: _with_length(key, content(value, depth))
+    if field.wire == 0:
+        return lambda value, _: key + varint(_integer(field.type, value))
+
+    def write_double(value: Any, _: int) -> bytes:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise EncodeError(f"expected a number, not {kind_of(value)}")
+        return key + _DOUBLE.pack(value)
+
+    return write_double
 
 
-def _content(field: Field, value: Any, depth: int) -> bytes:
+def _content_writer(field: Field) -> _Write:
     """What comes with a length."""
     if field.type == Scalar.STRING:
-        if not isinstance(value, str):
-            raise EncodeError(f"expected a string, not {kind_of(value)}")
-        return value.encode()
-    if field.message is not None:
-        if value is None:
-            value = field.message.empty()
-        return write_message(field.message, value, depth + 1)
-    return b"" if value is None else base64.b64decode(value, validate=True)
+        return _write_text
+    inner = field.message
+    if inner is None:
+        return lambda value, _: b"" if value is None else base64.b64decode(value, validate=True)
+    if inner.is_object:
+        # Not looked up before it is needed: messages hold one another.
+        return lambda value, depth: _write_fields(inner, inner.empty() if value is None else value, depth + 1)
+    return lambda value, depth: _writer(inner)(inner.empty() if value is None else value, depth + 1)
 
 
-def _with_length(key: int, content: bytes) -> bytes:
+def _write_text(value: Any, _: int) -> bytes:
+    if not isinstance(value, str):
+        raise EncodeError(f"expected a string, not {kind_of(value)}")
+    return value.encode()
+
+
+def _with_length(key: bytes, content: bytes) -> bytes:
     size = len(content)
-    if key < 128 and size < 128:
-        return bytes((key, size)) + content
-    return varint(key) + varint(size) + content
+    return key + (_SIZES[size] if size < 2048 else varint(size)) + content
 
 
 def _integer(kind: int, value: Any) -> int:
