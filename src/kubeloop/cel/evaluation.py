@@ -10,8 +10,8 @@ from typing import Any
 
 from kubeloop.cel.checker import TYPE_NAMES, Checked
 from kubeloop.cel.faults import CostExceeded, EvalError
-from kubeloop.cel.functions.operators import index_of_map
 from kubeloop.cel.functions.optionals import select
+from kubeloop.cel.macros import ACCUMULATORS
 from kubeloop.cel.metering import LIST, MAP, CallCost, Meter, call_cost
 from kubeloop.cel.overloads import FUNCTIONS, Overload, resolve
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select
@@ -61,8 +61,8 @@ class _Planner:
 
         def step(scope: Scope, meter: Meter) -> Any:
             value = operand(scope, meter)
-            meter.add(1)
-            if type(value) is dict:
+            meter.cost += 1
+            if isinstance(value, dict):
                 try:
                     return value[name]
                 except KeyError:
@@ -105,9 +105,13 @@ class _Planner:
         return step
 
     def _fold(self, node: Comprehension) -> Step:
-        over, initial = self.step(node.over), self.step(node.initial)
-        condition, step, result = self.step(node.condition), self.step(node.step), self.step(node.result)
         one, two, accumulator = node.variable, node.variable2, node.accumulator
+        over = self.step(node.over)
+        quantified = None if two else _quantifier(node)
+        if quantified is not None:
+            return _quantify(over, one, self.step(quantified[0]), quantified[1], quantified[2])
+        initial, condition = self.step(node.initial), self.step(node.condition)
+        step, result = self.step(node.step), self.step(node.result)
 
         def fold(scope: Scope, meter: Meter) -> Any:
             items = over(scope, meter)
@@ -122,6 +126,67 @@ class _Planner:
             return _raised(result(inner, meter))
 
         return fold
+
+
+#: What the macros ``all`` and ``exists`` add to the cost of each element: their condition, and reading what was found so far.
+_ALL_COST = 3
+_EXISTS_COST = 4
+
+
+def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
+    """The predicate of a comprehension that ``all`` or ``exists`` was expanded to, which value of it decides, and the added cost."""
+    step = node.step
+    if node.accumulator not in ACCUMULATORS or not isinstance(step, Call) or not isinstance(node.initial, Const):
+        return None
+    by_macro = isinstance(step.args[0], Ident) and step.args[0].name == node.accumulator and isinstance(node.result, Ident)
+    waits = isinstance(node.condition, Call) and node.condition.function == "@not_strictly_false"
+    if not by_macro or not waits:
+        return None
+    match step.function, node.initial.value:
+        case "_&&_", True:
+            return step.args[1], False, _ALL_COST
+        case "_||_", False:
+            return step.args[1], True, _EXISTS_COST
+        case _:
+            return None
+
+
+def _quantify(over: Step, variable: str, predicate: Step, decisive: bool, added: int) -> Step:
+    """The same as folding, without folding."""
+
+    def step(scope: Scope, meter: Meter) -> Any:
+        items = over(scope, meter)
+        inner = dict(scope)
+        failed: EvalError | None = None
+        elements = list(keys_of(items)) if isinstance(items, dict) else _items(items)
+        left = len(elements)
+        for item in elements:
+            left -= 1
+            inner[variable] = item
+            meter.add(added)
+            try:
+                found = predicate(inner, meter)
+                if found is decisive:
+                    meter.add(added if left else 1)
+                    return decisive
+                if found is not True and found is not False:
+                    failed = failed or EvalError("no such overload")
+            except CostExceeded:
+                raise
+            except EvalError as exc:
+                failed = failed or exc
+        meter.add(1)
+        if failed is not None:
+            raise failed
+        return not decisive
+
+    return step
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise EvalError("no such overload")
+    return value
 
 
 class _Failure:
@@ -161,26 +226,31 @@ def _constant(value: Any) -> Step:
 
 
 def _variable(name: str) -> Step:
+    if name in ACCUMULATORS:
+        return _accumulated(name)
     known = TYPE_NAMES.get(name)
 
     def step(scope: Scope, meter: Meter) -> Any:
-        meter.add(1)
+        meter.cost += 1
         try:
-            value = scope[name]
+            return scope[name]
         except KeyError:
             if known is None:
                 raise EvalError(f"no such attribute(s): {name}") from None
             return TypeValue(name)
-        if type(value) is _Failure:
-            raise value.error
-        return value
+
+    return step
+
+
+def _accumulated(name: str) -> Step:
+    def step(scope: Scope, meter: Meter) -> Any:
+        meter.cost += 1
+        return _raised(scope[name])
 
     return step
 
 
 def _no_fields(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
-        return index_of_map(value, name)
     if value is None or isinstance(value, list):
         raise EvalError(f"no such key: {name}")
     raise EvalError("no such overload")
@@ -203,8 +273,11 @@ def _bool(value: Any) -> bool:
 def _logic(left: Step, right: Step, *, decisive: bool) -> Step:
     def step(scope: Scope, meter: Meter) -> Any:
         try:
-            if _bool(left(scope, meter)) is decisive:
+            value = left(scope, meter)
+            if value is decisive:
                 return decisive
+            if value is not (not decisive):
+                raise EvalError("no such overload")
         except CostExceeded:
             raise
         except EvalError as exc:
@@ -269,17 +342,32 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
 def _function(name: str, args: list[Step], chosen: Sequence[str]) -> Step:
     """``chosen``: the overloads that the checker left; which of them it is shows when the values are there."""
     among = [one for one in FUNCTIONS[name].overloads if one.id in chosen]
-    found: dict[tuple[type, ...], tuple[Overload, CallCost | None]] = {}
+    found: dict[Any, tuple[Overload, CallCost | None]] = {}
+
+    def look_up(kinds: Any, values: tuple[Any, ...]) -> tuple[Overload, CallCost | None]:
+        overload = resolve(name, among, values)
+        known = found[kinds] = overload, call_cost(name, overload.id)
+        return known
+
+    if len(args) == 2:
+        first, second = args
+
+        def binary(scope: Scope, meter: Meter) -> Any:
+            one, other = first(scope, meter), second(scope, meter)
+            kinds = type(one), type(other)
+            overload, cost = found.get(kinds) or look_up(kinds, (one, other))
+            result = overload.call(one, other)
+            meter.add(1 if cost is None else cost((one, other), result))
+            return result
+
+        return binary
 
     def step(scope: Scope, meter: Meter) -> Any:
         values = tuple([one(scope, meter) for one in args])
         kinds = tuple(map(type, values))
-        known = found.get(kinds)
-        if known is None:
-            overload = resolve(name, among, values)
-            known = found[kinds] = overload, call_cost(name, overload.id)
-        result = known[0].call(*values)
-        meter.add(1 if known[1] is None else known[1](values, result))
+        overload, cost = found.get(kinds) or look_up(kinds, values)
+        result = overload.call(*values)
+        meter.add(1 if cost is None else cost(values, result))
         return result
 
     return step

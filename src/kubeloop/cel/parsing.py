@@ -17,11 +17,20 @@ from kubeloop.cel.macros import expand
 from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral, walk
 from kubeloop.cel.values import UInt
 
-_AROUND = re.compile(r"\AINVALID_ARGUMENT: |  ?\[INVALID_ARGUMENT\]\Z| \[INVALID_ARGUMENT\]\Z")
+_AROUND = re.compile(r"\A(?:INVALID_ARGUMENT|CANCELLED): | {1,2}\[(?:INVALID_ARGUMENT|CANCELLED)\]\Z")
 #: Where cel-go prints an unknown line as -1, the other parser prints it as an unsigned number.
 _UNKNOWN_LINE = "<input>:4294967295:"
 #: Where the two parsers word a fault differently.
 _WORDS = (
+    (re.compile(r"\AExpression recursion limit exceeded\. limit: (\d+)"), r"ERROR: <input>:-1:0: expression recursion limit exceeded: \1"),
+    (
+        re.compile(r"\AERROR: <input>:-1:0: Exceeded max recursion depth of (\d+) when parsing\..*", re.DOTALL),
+        r"ERROR: <input>:-1:0: max recursion depth exceeded: \1",
+    ),
+    (
+        re.compile(r"expression size exceeds codepoint limit\. input size: (\d+), limit: (\d+)"),
+        r"ERROR: <input>:-1:0: expression code point size exceeds limit: size: \1, limit \2",
+    ),
     (re.compile(r"(?:all|exists|exists_one|existsOne)\(\) variable name must be a simple identifier"), "argument must be a simple name"),
     (re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
     (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
@@ -59,7 +68,7 @@ def parse(source: str) -> Parsed:
         ParserMissing: the parser is not installed.
     """
     try:
-        data: bytes = _parser().compile(source, disable_check=True).serialize()
+        data: bytes = _parser().compile(_clean(source), disable_check=True).serialize()
     except RuntimeError as exc:
         if isinstance(exc, ParserMissing):
             raise
@@ -81,6 +90,11 @@ def parse(source: str) -> Parsed:
     parsed = Parsed(source, tree, positions)
     expand(parsed)
     return parsed
+
+
+def _clean(source: str) -> str:
+    """Without halves of surrogate pairs, which are no characters."""
+    return source.encode("utf-8", "replace").decode()
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -124,9 +124,12 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    """The node and everything below it, parents first."""
+    left = [node]
+    while left:
+        one = left.pop()
+        yield one
+        left.extend(reversed(list(children(one))))
 
 
 def qualified_name(node: Node) -> str | None:

@@ -277,6 +277,8 @@ def kind_of(python: type) -> str:
 def equal(one: Any, other: Any) -> bool:
     """CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
     kind, against = type(one), type(other)
+    if kind is str:
+        return against is str and one == other
     if kind is bool or against is bool:
         return kind is against and one is other
     if isinstance(one, int | float):
