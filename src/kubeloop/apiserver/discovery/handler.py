@@ -13,7 +13,8 @@ import msgspec
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import indented
 from kubeloop.apiserver.discovery import documents
-from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, YAML, check_route, negotiate_plain
+from kubeloop.apiserver.discovery.protobuf_form import encode_discovery
+from kubeloop.apiserver.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.yaml_body import dump_yaml
 from kubeloop.meta.kinds import GroupVersion
@@ -125,19 +126,20 @@ class Discovery:
             tree = documents.aggregated(self._registry, core=core)
             body = msgspec.json.encode(tree)
             tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
-            self._kept[name, media_type] = (body if media_type == JSON else dump_yaml(tree), tag)
+            if media_type == PROTOBUF:
+                body = encode_discovery(tree)
+            elif media_type == YAML:
+                body = dump_yaml(tree)
+            self._kept[name, media_type] = body, tag  # the tag is that of the document, in whatever form
         return self._kept[name, media_type]
 
 
 def _aggregated_form(accept: str) -> str:
-    """The media type of the first clause that asks for the aggregated form, whatever plain ones stand before it; empty if none does.
-
-    There is no protobuf form of it here; no known client asks for that.
-    """
+    """The media type of the first clause that asks for the aggregated form, whatever plain ones stand before it; empty if none does."""
     for clause in parse_accept(accept):
         asked = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
         if asked == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
-            found = next((media_type for media_type in (JSON, YAML) if clause.accepts(media_type)), "")
+            found = next((media_type for media_type in MEDIA_TYPES if clause.accepts(media_type)), "")
             if found:
                 return found
     return ""
