@@ -126,6 +126,29 @@ async def test_bindings_and_evictions_are_objects_of_their_own(world: World) -> 
     assert shown == [("", "Binding", "binding", "p", "CREATE"), ("policy", "Eviction", "eviction", "p", "CREATE")]
 
 
+async def test_connections_are_asked_about_by_their_options(world: World) -> None:
+    rules = [rule("pods/*", "CONNECT"), rule("services/*", "CONNECT")]
+    cases: dict[str, tuple[str, str, JSONObject]] = {
+        "pods/p/exec?command=ls&command=-l&stdin=true&container=c": (
+            "exec", "PodExecOptions", {"stdin": True, "container": "c", "command": ["ls", "-l"]},
+        ),
+        "pods/p/attach?stdin=1&stdout=0": ("attach", "PodAttachOptions", {"stdin": True}),
+        "pods/p/portforward?ports=80&ports=90,91": ("portforward", "PodPortForwardOptions", {"ports": [80, 90, 91]}),
+        "pods/p/proxy": ("proxy", "PodProxyOptions", {}),
+        "pods/p:80/proxy/a/b": ("proxy", "PodProxyOptions", {"path": "/a/b"}),
+        "services/s/proxy/": ("proxy", "ServiceProxyOptions", {"path": "/"}),
+    }  # fmt: skip
+    async with world.configured("Validating", world.webhook(world.hook.on("/w", deny(message="no")), rules=rules)):
+        for path in cases:
+            met = await world.refused("POST", f"/api/v1/namespaces/{world.namespace}/{path}")
+            assert met.status.message == 'admission webhook "w.example.com" denied the request: no'
+    shown = asked(world)
+    assert {(one["operation"], one["options"], one["oldObject"]) for one in shown} == {("CONNECT", None, None)}
+    wanted = [(sub, {"kind": kind, "apiVersion": "v1", **options}) for sub, kind, options in cases.values()]
+    assert [(one["subResource"], one["object"]) for one in shown] == wanted
+    assert [one["name"] for one in shown] == ["p", "p", "p", "p", "p:80", "s"]
+
+
 async def test_what_a_webhook_makes_of_a_scale_counts(world: World) -> None:
     controllers = world.path("replicationcontrollers")
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}

@@ -37,26 +37,34 @@ async def _log(exchange: Exchange) -> Reply:
 
 
 async def _exec(exchange: Exchange) -> Reply:
+    from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.streaming import exec_
 
+    await admit(exchange)
     return await exec_(exchange)
 
 
 async def _attach(exchange: Exchange) -> Reply:
+    from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.streaming import attach
 
+    await admit(exchange)
     return await attach(exchange)
 
 
 async def _port_forward(exchange: Exchange) -> Reply:
+    from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.streaming import port_forward
 
+    await admit(exchange)
     return await port_forward(exchange)
 
 
 async def _proxy(exchange: Exchange) -> Reply:
+    from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.proxying import proxy
 
+    await admit(exchange)
     return await proxy(exchange)
 
 

@@ -69,10 +69,13 @@ def _check(value: Any, type_: str, struct: str, path: str) -> None:
     if not isinstance(value, _TYPES[type_]) or (type_ == "int32" and isinstance(value, bool)):
         raise CallFailed(f"json: cannot unmarshal {_go_name(value)} into Go struct field {struct}.{path} of type {type_}")
     if type_ in ("[]string", "map[string]string"):
-        items: list[Any] = list(value.values()) if isinstance(value, dict) else value
-        for one in items:
+        for one in _items(value):
             if not isinstance(one, str | None):
                 raise CallFailed(f"json: cannot unmarshal {_go_name(one)} into Go struct field {struct}.{path} of type string")
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value)
 
 
 def _go_name(value: Any) -> str:

@@ -132,6 +132,8 @@ def _operations(said: Verdict) -> list[Any]:
 
 def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, operations: list[Any]) -> JSONObject:
     """The object after a patch, as its kind has it: unknown fields are gone, defaults are there."""
+    if attributes.operation == "CONNECT":
+        raise refusals.not_implemented(f'changes by admission webhook "{invocation.hook.name}" of how a client is connected')
     try:
         tree = json_patch(obj, operations)
     except PatchError as fault:
