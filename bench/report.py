@@ -58,9 +58,10 @@ def show_starts(console: Console, starts: Mapping[str, float]) -> None:
 
 def show_server(console: Console, rates: Rates) -> None:
     table = Table(title="embedded server (one core, ConfigMaps over TLS)")
-    for column in ("start to first answer, s", "creates per second", "gets per second"):
+    for column in ("start to first answer, s", "creates per second", "gets per second", "creates on disk", "of those in memory"):
         table.add_column(column, justify="right")
-    table.add_row(f"{rates.first_answer_s:.2f}", f"{rates.creates:.0f}", f"{rates.gets:.0f}")
+    row = (f"{rates.first_answer_s:.2f}", f"{rates.creates:.0f}", f"{rates.gets:.0f}", f"{rates.kept_creates:.0f}")
+    table.add_row(*row, f"{rates.kept_share:.2f}")
     console.print(table)
 
 

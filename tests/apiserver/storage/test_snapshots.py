@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ async def test_what_cannot_be_saved_or_restored_is_named_and_nothing_is_written(
     (tmp_path / "bad").write_bytes(content)
     (tmp_path / "other").write_text("my notes")
     (tmp_path / "empty").mkdir()
-    for work, message in (
+    cases: list[tuple[Callable[[], int], str]] = [
         (lambda: save(tmp_path / "empty", tmp_path / "s"), r"/empty holds no store; name the folder that a server was given with --data"),
         (lambda: save(tmp_path / "a", tmp_path / "none" / "s"), r"cannot write .*/none/s: there is no folder .*/none"),
         (lambda: restore(tmp_path / "none", tmp_path / "b"), r"/none: no such file; name one that snapshot save wrote"),
@@ -77,7 +78,8 @@ async def test_what_cannot_be_saved_or_restored_is_named_and_nothing_is_written(
             r"/bad is damaged: the checksum of revision \d+ \(/a/\d+\) is wrong; use an older",
         ),
         (lambda: restore(tmp_path / "good", tmp_path / "a"), r"/a holds a store already, which is left as it is; name an empty folder"),
-    ):
+    ]
+    for work, message in cases:
         with pytest.raises(ConfigError, match=message):
             work()
     assert [one.name for one in (tmp_path / "b").iterdir()] == ["lock"]
