@@ -1,7 +1,8 @@
 """CEL rules as a Kubernetes 1.36 API server answered them: what it said of expressions, of their values, of what they may cost.
 
 ``recorded_expressions.json`` was recorded by writing a definition whose rule is ``false`` and whose messageExpression is the expression,
-then an object of it, so that the object's cause shows the value; ``recorded_rules.json`` holds definitions and their causes. Causes are
+then an object of it, so that the object's cause shows the value; ``recorded_rules.json`` holds definitions
+and their causes, and writes of objects of a definition before and after its rules were tightened. Causes are
 sorted, since upstream's order follows a Go map; the generated name of the type of ``self`` reads ``selfType0``.
 """
 
@@ -78,3 +79,35 @@ def _definitions() -> list[Any]:
 @pytest.mark.parametrize("recorded", _definitions())
 def test_definition(recorded: JSONObject) -> None:
     assert _causes(validation.check_create(_definition(copy.deepcopy(recorded["schema"])))) == sorted(recorded["causes"])
+
+
+def _writes() -> list[Any]:
+    return [pytest.param(one, id=f"{one['verb']}, as recorded: {one['name']}") for one in _recorded("rules")["writes"]]
+
+
+@cache
+def _strategy(stage: str) -> CustomStrategy:
+    schema = _recorded("rules")["schemas"][stage]
+    version = {"name": "v1", "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
+    return CustomStrategy(version, GroupResource("cel.example.com", "tgates"))
+
+
+@pytest.mark.parametrize("recorded", _writes())
+def test_write(recorded: JSONObject) -> None:
+    """``old`` and ``new`` as the server stored and got them; a write that it took has no causes."""
+    strategy, context = _strategy(recorded["stage"]), RequestContext()
+    new, old = copy.deepcopy(recorded["new"]), copy.deepcopy(recorded["old"])
+    unknown = strategy.conform(new)
+    match recorded["verb"]:
+        case "create":
+            strategy.prepare_create(context, new)
+            faults = strategy.validate_create(context, new)
+        case "update":
+            strategy.prepare_update(context, new, old)
+            faults = strategy.validate_update(context, new, old)
+        case _:
+            strategy.prepare_status_update(context, new, old)
+            faults = strategy.validate_status_update(context, new, old)
+    assert _causes(faults) == sorted(recorded["causes"])
+    warnings = [f'unknown field "{path}"' for path in unknown] + context.warnings
+    assert sorted(f"299 - {json.dumps(text, ensure_ascii=False)}" for text in warnings) == recorded["warnings"]
