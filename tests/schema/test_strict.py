@@ -89,5 +89,14 @@ def test_writes_as_go(name: str) -> None:
     assert conform(found.obj, gvk).obj == found.obj
 
 
+def test_maps_are_written_by_key_and_structs_in_the_order_of_their_type() -> None:
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "1", "a": "2"}, "metadata": {"labels": {"z": "", "y": ""}, "name": "x"}}
+    found = conform(obj, _kind("v1", "ConfigMap")).obj
+    assert list(found) == ["apiVersion", "kind", "metadata", "data"]
+    assert list(found["metadata"]) == ["name", "labels"]
+    assert list(found["data"]) == ["a", "b"]
+    assert list(found["metadata"]["labels"]) == ["y", "z"]
+
+
 def test_a_status_that_go_always_writes() -> None:
     assert zero(GroupVersionKind("", "v1", "Service"), "status") == {"loadBalancer": {}}

@@ -103,8 +103,8 @@ def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
     """``obj`` as a typed server would hold and write it: a new tree; ``obj`` stays as it is.
 
     Guarantees
-        Known fields only, in Go's order; nulls, empty lists and maps, and zero values left out where Go leaves them out, and written where
-        Go writes them (``status: {}``); quantities canonical, times in UTC. Conforming twice changes nothing.
+        Known fields only, in Go's order, maps by key; nulls, empty lists and maps, and zero values left out where Go leaves them out,
+        and written where Go writes them (``status: {}``); quantities canonical, times in UTC. Conforming twice changes nothing.
 
     Not guaranteed
         Defaults and validity.
@@ -254,7 +254,8 @@ def _map(kind: WireType) -> Decode:
             state.step(key)
             result[key] = element(one, state) if one is not None else null
             del state.path[depth:]
-        return result or None
+        # Go writes maps by key; messages that quote a value do, too.
+        return {key: result[key] for key in sorted(result)} if len(result) > 1 else result or None
 
     return decode
 
