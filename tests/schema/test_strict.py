@@ -92,7 +92,7 @@ def test_writes_as_go(name: str) -> None:
 def test_maps_are_written_by_key_and_structs_in_the_order_of_their_type() -> None:
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "1", "a": "2"}, "metadata": {"labels": {"z": "", "y": ""}, "name": "x"}}
     found = conform(obj, _kind("v1", "ConfigMap")).obj
-    assert list(found) == ["apiVersion", "kind", "metadata", "data"]
+    assert list(found) == ["kind", "apiVersion", "metadata", "data"]
     assert list(found["metadata"]) == ["name", "labels"]
     assert list(found["data"]) == ["a", "b"]
     assert list(found["metadata"]["labels"]) == ["y", "z"]
