@@ -20,6 +20,9 @@ DIAL_TIMEOUT = 30.0
 #: OpenSSL's X509_V_ERR_* codes for a chain that ends nowhere (openssl/x509_vfy.h).
 _UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 
+#: Characters that Go leaves as they are in a path.
+SAFE = "/$&+,:;=@-_.~"
+
 #: What a backend's connection raises for reasons outside this program.
 FAULTS = (OSError, ConnectionEndedError, ProtocolError)
 
@@ -49,8 +52,13 @@ class Place:
 
     async def connect(self) -> Wire:
         """Raises one of ``FAULTS``."""
-        async with asyncio.timeout(DIAL_TIMEOUT):
-            return await open_wire(self.host, self.port, self.tls, self.host)
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT):
+                return await open_wire(self.host, self.port, self.tls, self.host)
+        except OSError:  # among them certificates that are not trusted, which are ValueErrors as well
+            raise
+        except (ValueError, OverflowError) as fault:  # no name and no port that there could be, as a node's status may hold
+            raise OSError(str(fault)) from None
 
 
 class WireBytes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import html
 import posixpath
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from kubeloop.apiserver.kubelet.backends import Place
+from kubeloop.apiserver.kubelet.backends import SAFE, Place
+from kubeloop.apiserver.kubelet.html_tags import start_tags
 
 _ATTRIBUTES: dict[str, frozenset[str]] = {
     tag: frozenset(names.split())
@@ -43,7 +43,6 @@ _ATTRIBUTES: dict[str, frozenset[str]] = {
         "video": "poster src",
     }.items()
 }
-_SAFE = "/$&+,:;=@-_.~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,43 +77,20 @@ class Links:
             slash = path.endswith("/")
             path = posixpath.normpath(f"{self.prefix}/{path}")
             path += "/" if slash and not path.endswith("/") else ""
-        return urlunsplit(("", "", quote(path, safe=_SAFE), parts.query, parts.fragment))
+        return urlunsplit(("", "", quote(path, safe=SAFE, errors="surrogateescape"), parts.query, parts.fragment))
 
     def page(self, text: str, host: str) -> str:
         """A page with all its links rewritten; everything else stays as it is."""
-        parser = _Page(self, host, text)
-        parser.feed(text)
-        parser.close()
-        return parser.result()
-
-
-class _Page(HTMLParser):
-    """Finds start tags with links, by position, so that what lies between is copied and never written anew."""
-
-    def __init__(self, links: Links, host: str, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._links = links
-        self._host = host
-        self._text = text
-        self._lines = [0]
-        while at := text.find("\n", self._lines[-1]) + 1:
-            self._lines.append(at)
-        self._parts: list[str] = []
-        self._copied = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = _ATTRIBUTES.get(tag)
-        raw = self.get_starttag_text()
-        if names is None or raw is None or not any(name in names for name, _ in attrs):
-            return
-        line, column = self.getpos()
-        at = self._lines[line - 1] + column
-        written = [tag]
-        for name, value in attrs:
-            link = value or ""
-            written.append(f'{name}="{html.escape(self._links.rewritten(link, self._host) if name in names else link)}"')
-        self._parts += [self._text[self._copied : at], "<", " ".join(written), "/>" if raw.endswith("/>") else ">"]
-        self._copied = at + len(raw)
-
-    def result(self) -> str:
-        return "".join([*self._parts, self._text[self._copied :]])
+        parts: list[str] = []
+        copied = 0
+        for tag in start_tags(text):
+            names = _ATTRIBUTES.get(tag.name)
+            if names is None or not any(name in names for name, _ in tag.attributes):
+                continue
+            words = [tag.name]
+            for name, value in tag.attributes:
+                written = self.rewritten(value, host) if name in names else value
+                words.append(f'{name}="{html.escape(written)}"')
+            parts += [text[copied : tag.start], "<", " ".join(words), "/>" if tag.closed else ">"]
+            copied = tag.end
+        return "".join([*parts, text[copied:]])

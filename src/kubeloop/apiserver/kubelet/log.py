@@ -14,7 +14,7 @@ from urllib.parse import quote
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, Frames, Reply
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
+from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
 from kubeloop.apiserver.kubelet.nodes import kubelet_of
 from kubeloop.apiserver.kubelet.objects import container_of, pod_of
 from kubeloop.apiserver.kubelet.options import encoded, log_parameters, truth
@@ -64,7 +64,7 @@ async def log(exchange: Exchange) -> Reply:
     kubelet = await kubelet_of(exchange, node)
     credentials = exchange.parts.kubelets
     tls = credentials.unverified if truth(exchange.request, "insecureSkipTLSVerifyBackend") else credentials.context
-    path = quote(f"/containerLogs/{exchange.namespace}/{name}/{container}", safe="/$&+,:;=@-_.~")
+    path = quote(f"/containerLogs/{exchange.namespace}/{name}/{container}", safe=SAFE)
     place = Place(kubelet.host, kubelet.port, tls, path, encoded(parameters))
     wire, status = await _ask(place)
     if not 200 <= status <= 206:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Reply
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.kubelet.backends import Place
+from kubeloop.apiserver.kubelet.backends import SAFE, Place
 from kubeloop.apiserver.kubelet.nodes import kubelet_of
 from kubeloop.apiserver.kubelet.objects import JSONObject, find, pod_of
 from kubeloop.apiserver.kubelet.reverse import reverse
@@ -83,7 +83,7 @@ def _path(rest: tuple[str, ...], *, slash: bool) -> str:
 
 
 def _escaped(path: str) -> str:
-    return quote(path, safe="/$&+,:;=@-_.~")
+    return quote(path, safe=SAFE, errors="surrogateescape")
 
 
 async def _node(exchange: Exchange, scheme: str, name: str, port: str) -> Place:
@@ -162,7 +162,7 @@ async def _check_host(host: str) -> None:
     """Raises BadRequest."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, ValueError):
         raise refusals.bad_request(f"lookup {host}: no such host") from None
     if not all(_is_reachable(str(address[0])) for *_, address in found):
         raise refusals.bad_request("address not allowed")

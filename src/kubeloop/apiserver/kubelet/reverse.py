@@ -5,6 +5,7 @@ Source: RFC 9110 section 7.6 (message forwarding); k8s.io/apimachinery pkg/util/
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, Frames, Reply
-from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head, whole
+from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head, whole
 from kubeloop.apiserver.kubelet.links import Links
 from kubeloop.apiserver.kubelet.upgrading import forwarded_headers, pairs
 from kubeloop.serving.answer import BrokenOff
@@ -38,6 +39,8 @@ _HOP_BY_HOP = frozenset(
 _CORS = frozenset(f"access-control-allow-{name}" for name in ("credentials", "headers", "methods", "origin"))
 #: Bytes of a page whose links are rewritten; larger ones go through as they are.
 _PAGE = 8 << 20
+#: Characters of a page that are rewritten at once; for more of them the event loop does not wait.
+_AT_ONCE = 1 << 16
 
 
 async def reverse(request: Request, place: Place) -> Reply:
@@ -49,7 +52,7 @@ async def reverse(request: Request, place: Place) -> Reply:
     if not place.path and request.method in ("GET", "HEAD"):
         # Relative links on the page would miss the last part of the path otherwise (kubernetes issue 4958).
         query = f"?{place.query}" if place.query else ""
-        return Answer(301, body=b"", headers=[("Location", quote(request.path, safe="/$&+,:;=@-_.~") + "/" + query)])
+        return Answer(301, body=b"", headers=[("Location", quote(request.path, safe=SAFE, errors="surrogateescape") + "/" + query)])
     links = Links.through(request.path, place)
     wire = None
     try:
@@ -136,7 +139,9 @@ async def _page(wire: Wire, status: int, headers: Headers, passed: list[tuple[st
     page = bytes(body)
     if coding:
         page = _unpacked(page)
-    page = links.page(page.decode("utf-8", "surrogateescape"), request.header("Host")).encode("utf-8", "surrogateescape")
+    text, host = page.decode("utf-8", "surrogateescape"), request.header("Host")
+    rewritten = await asyncio.to_thread(links.page, text, host) if len(text) > _AT_ONCE else links.page(text, host)
+    page = rewritten.encode("utf-8", "surrogateescape")
     if coding:
         page = gzip.compress(page)
     return whole(status, page, headers.get("Content-Type", ""), passed)

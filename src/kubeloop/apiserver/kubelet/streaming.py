@@ -13,7 +13,7 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Reply
 from kubeloop.apiserver.authorization import authorize
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.kubelet.backends import Place
+from kubeloop.apiserver.kubelet.backends import SAFE, Place
 from kubeloop.apiserver.kubelet.nodes import kubelet_of
 from kubeloop.apiserver.kubelet.objects import container_of, pod_of
 from kubeloop.apiserver.kubelet.options import Parameters, encoded, port_parameters, stream_parameters
@@ -78,7 +78,7 @@ async def _wanted(exchange: Exchange, action: str, container: str, parameters: P
         raise refusals.bad_request(f"pod {name} does not have a host assigned")
     kubelet = await kubelet_of(exchange, node)
     parts = ["", action, exchange.namespace, name, *([container] if container else [])]
-    path = quote("/".join(parts), safe="/$&+,:;=@-_.~")
+    path = quote("/".join(parts), safe=SAFE)
     place = Place(kubelet.host, kubelet.port, exchange.parts.kubelets.context, path, encoded(parameters))
     return _Wanted(place, kubelet.websockets, parameters)
 

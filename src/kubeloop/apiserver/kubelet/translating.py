@@ -31,6 +31,8 @@ _WITH_STATUS = _PROTOCOLS[:2]
 _WITH_RESIZE = _PROTOCOLS[:3]
 #: Seconds between pings, which keep what stands between from taking a silent command for a dead connection.
 _PING_PERIOD = 5.0
+#: Bytes of an error stream that are read.
+_ERROR_SIZE = 1 << 20
 #: Seconds in which a kubelet must have taken the streams.
 _OPEN_TIME = 30.0
 _NON_ZERO = "NonZeroExitCode"
@@ -196,11 +198,12 @@ async def _pings(connection: Connection) -> None:
 
 async def _all_of(errors: Stream) -> bytes:
     """What the error stream says. A kubelet that dies has said nothing, which is a success: kube-apiserver reads it so."""
-    parts = []
+    found = bytearray()
     with contextlib.suppress(ConnectionOver):
         while part := await errors.read():
-            parts.append(part)
-    return b"".join(parts)
+            if len(found) < _ERROR_SIZE:
+                found += part
+    return bytes(found)
 
 
 def _outcome(message: bytes, protocol: str) -> Status:
@@ -228,14 +231,15 @@ def _exit_status(told: dict[str, Any]) -> Status:
     details = told.get("details")
     if not isinstance(details, dict):
         return refusals.internal_error("error stream protocol error: details must be set").status
-    for cause in details.get("causes") or ():
+    causes = details.get("causes")
+    for cause in causes if isinstance(causes, list) else ():
         if isinstance(cause, dict) and cause.get("reason") == _EXIT_CODE:
             code = str(cause.get("message", ""))
             if not (code.isascii() and code.isdigit() and int(code) < 256):
                 return refusals.internal_error(f"error stream protocol error: invalid exit code value {json.dumps(code)}").status
             words = f"command terminated with non-zero exit code: command terminated with exit code {int(code)}"
-            causes = [StatusCause(reason=_EXIT_CODE, message=str(int(code)))]
-            return Status(status="Failure", reason=_NON_ZERO, message=words, details=StatusDetails(causes=causes))
+            only = [StatusCause(reason=_EXIT_CODE, message=str(int(code)))]
+            return Status(status="Failure", reason=_NON_ZERO, message=words, details=StatusDetails(causes=only))
     return refusals.internal_error(f"error stream protocol error: no {_EXIT_CODE} cause given").status
 
 

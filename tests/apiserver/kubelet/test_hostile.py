@@ -1,0 +1,153 @@
+"""What stands behind the server is a stranger: whatever it answers, and wherever a node says it is, the server has an answer of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubeloop.apiserver.kubelet.backends import Place
+from kubeloop.apiserver.kubelet.reverse import reverse
+from kubeloop.apiserver.kubelet.translating import _outcome
+from kubeloop.apiserver.kubelet.upgrading import pass_on
+from kubeloop.meta.errors import ApiError
+from kubeloop.serving.answer import Answer, BrokenOff, Frames, Takeover
+from kubeloop.serving.request import Request
+from tests.apiserver.kubelet.scripted import V5
+
+_OPENINGS = [
+    b"",
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    b"HTTP/1.1 403 No\r\nContent-Type: text/html\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n",
+    b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+]
+
+
+@asynccontextmanager
+async def answering(data: bytes) -> AsyncIterator[int]:
+    """Sends that to whoever asks, and ends."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(data)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def _read(limit: int) -> bytes:
+    return b""
+
+
+def _request(**headers: str) -> Request:
+    return Request("GET", "/api/v1/nodes/n/proxy/x", "", {"Host": "api", **headers}, _read, remote="127.0.0.1")
+
+
+@given(opening=st.sampled_from(_OPENINGS), rest=st.one_of(st.binary(max_size=60), st.text(alphabet="\r\n:0123456789abc", max_size=40)))
+@settings(max_examples=60)
+def test_whatever_a_backend_answers_is_answered(opening: bytes, rest: bytes | str) -> None:
+    data = opening + (rest if isinstance(rest, bytes) else rest.encode())
+
+    async def ask() -> None:
+        async with answering(data) as port, asyncio.timeout(5):
+            place = Place("127.0.0.1", port, None, "/x")
+            for one in (reverse(_request(), place), pass_on(_request(Connection="Upgrade", Upgrade="x"), place)):
+                try:
+                    reply = await one
+                except ApiError as refusal:
+                    codes.add(refusal.status.code)
+                    continue
+                if isinstance(reply, Takeover):
+                    reply.close()
+                elif isinstance(reply, Frames):
+                    try:
+                        async for _ in reply.chunks:
+                            pass
+                    except BrokenOff:
+                        pass
+                else:
+                    assert isinstance(reply, Answer)
+
+    codes: set[int] = set()
+    asyncio.run(ask())
+    assert codes <= {500, 503}
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3), max_leaves=5
+)
+_TOLD = st.fixed_dictionaries(
+    {},
+    optional={
+        "status": st.sampled_from(["Success", "Failure", "x", None, 3]),
+        "reason": st.sampled_from(["NonZeroExitCode", "x", None, []]),
+        "message": _JSON,
+        "details": st.one_of(
+            _JSON, st.fixed_dictionaries({"causes": st.one_of(_JSON, st.lists(st.just({"reason": "ExitCode"}), max_size=1))})
+        ),
+    },
+)
+
+
+@given(message=st.one_of(st.binary(max_size=30), _TOLD), protocol=st.sampled_from([V5, "v2.channel.k8s.io", ""]))
+@settings(max_examples=100)
+def test_whatever_an_error_stream_says_is_an_outcome(message: bytes | dict[str, Any], protocol: str) -> None:
+    import json
+
+    told = message if isinstance(message, bytes) else json.dumps(message).encode()
+    assert _outcome(told, protocol).status in ("Success", "Failure")
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [
+        pytest.param("127.0.0.1", 70_000, id="a port that there is not"),
+        pytest.param("x" * 300, 1, id="a name that is too long"),
+        pytest.param("a..b", 1, id="a name with an empty part"),
+        pytest.param(".", 1, id="no name at all"),
+        pytest.param("::1%zone", 1, id="an address with a zone"),
+    ],
+)
+@pytest.mark.parametrize("secure", [True, False])
+async def test_wherever_a_node_says_it_is(host: str, port: int, secure: bool, tmp_path: Path) -> None:
+    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+
+    place = Place(host, port, KubeletCredentials().context if secure else None, "/x")
+    with pytest.raises(ApiError) as refused:
+        await reverse(_request(), place)
+    assert refused.value.status.message.startswith("error trying to reach service: ")
+
+
+async def test_a_client_that_sends_nonsense_as_a_websocket_ends_it(tmp_path: Path) -> None:
+    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+    from tests.apiserver.kubelet.scripted import ScriptedKubelet
+    from tests.apiserver.kubelet.test_credentials import cluster_with
+
+    async with ScriptedKubelet() as kubelet, cluster_with(KubeletCredentials(), tmp_path) as cluster:
+        pod = await cluster.pod("web", await cluster.node(kubelet))
+        for message in (b"\xff", b"\xff\x09", b"\xff\x00\x00", b"\x01x", b"\x07x", b""):
+            async with cluster.session.ws_connect(f"{pod}/exec?command=cat&stdin=1&stdout=1", protocols=[V5]) as socket:
+                assert (await socket.receive()).data == b"\x01"
+                await socket.send_bytes(message)
+                await socket.send_bytes(b"\xff\x00")
+                async with asyncio.timeout(5):
+                    while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                        pass
