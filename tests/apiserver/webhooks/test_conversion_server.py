@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.meta.errors import ApiError, NotFound
+from kubeloop.meta.errors import ApiError, NotFound, TooManyRequests
 from tests.apiserver.webhooks.conftest import World
 from tests.apiserver.webhooks.scripted import Raw, Script
 
@@ -93,7 +93,7 @@ class Things:
                     try:
                         await self.world("GET", self.path(version))
                         break
-                    except NotFound:
+                    except (NotFound, TooManyRequests):
                         await asyncio.sleep(0.02)
 
     @property
@@ -327,4 +327,41 @@ async def test_instances_go_with_their_definition(world: World) -> None:
                 await world("GET", f"{CRDS}/{things.name}")
             except NotFound:
                 break
+            await asyncio.sleep(0.02)
+
+
+async def test_a_definition_whose_webhook_cannot_be_trusted_is_not_established_until_it_can(world: World) -> None:
+    things = Things(world)
+    path, tree = f"{CRDS}/{things.name}", things.definition()
+    client = tree["spec"]["conversion"]["webhook"]["clientConfig"]
+    good, client["caBundle"] = client["caBundle"], "enp6"
+    await world("POST", CRDS, tree)
+    try:
+        found = await _established(world, path, "False")
+        assert found["reason"] == "InvalidCABundle"
+        client["caBundle"] = good
+        await world("PATCH", path, {"spec": tree["spec"]}, "application/merge-patch+json")
+        await _established(world, path, "True")
+        await things.served()
+        await things.create("v2", "a", 3)
+        client["caBundle"] = "enp6"
+        met = await world.refused("PATCH", path, {"spec": tree["spec"]}, "application/merge-patch+json")
+        assert [(cause.field, cause.message) for cause in met.causes] == [
+            (
+                "spec.conversion.webhookClientConfig.caBundle",
+                'Invalid value: "enp6": unable to load root certificates: unable to parse bytes as PEM block',
+            )
+        ]
+    finally:
+        await world("DELETE", path)
+
+
+async def _established(world: World, path: str, status: str) -> JSONObject:
+    """The condition, once it has ``status``."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            conditions = (await world("GET", path))["status"].get("conditions") or []
+            found: JSONObject | None = next((one for one in conditions if one["type"] == "Established"), None)
+            if found is not None and found["status"] == status:
+                return found
             await asyncio.sleep(0.02)

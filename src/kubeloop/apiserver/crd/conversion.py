@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubeloop.apiserver.crd.definition import JSONObject
+from kubeloop.apiserver.crd.definition import JSONObject, is_true
+from kubeloop.apiserver.webhooks.failure import NotCallable
+from kubeloop.apiserver.webhooks.target import trust
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain
 
 _REVIEWS: Final = ("v1", "v1beta1")
 _CLIENT: Final = "spec.conversion.webhookClientConfig"
 _VERSIONS: Final = "spec.conversion.conversionReviewVersions"
+
+
+def bundle_fault(crd: JSONObject) -> str:
+    """What is wrong with the certificates that a conversion webhook's server is to be known by; empty when nothing is."""
+    client = ((crd["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
+    if not client.get("caBundle"):
+        return ""
+    try:
+        trust(base64.b64decode(client["caBundle"]))
+    except (NotCallable, ValueError) as fault:
+        return str(fault)
+    return ""
+
+
+def check_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+    """A definition that is in use must not lose its webhook; before that, and where it was wrong already, nothing is said."""
+    fault = bundle_fault(crd)
+    if fault and is_true(old, "Established") and not bundle_fault(old):
+        bundle = crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+        yield invalid(f"{_CLIENT}.caBundle", bundle, fault)
 
 
 def check_conversion(spec: JSONObject) -> Iterator[FieldError]:

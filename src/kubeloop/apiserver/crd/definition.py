@@ -79,8 +79,10 @@ def set_condition(crd: JSONObject, type_: str, status: str, reason: str, message
 
 
 def is_served(crd: JSONObject) -> bool:
-    """Whether requests for its objects are answered: once its names were accepted."""
-    return is_true(crd, "Established") or is_true(crd, "NamesAccepted")
+    """Whether requests for its objects are answered: once its names were accepted, unless its webhook cannot be trusted."""
+    if is_true(crd, "Established"):
+        return True
+    return is_true(crd, "NamesAccepted") and (condition(crd, "Established") or {}).get("reason") != "InvalidCABundle"
 
 
 def shared(crd: JSONObject, read: Callable[[JSONObject], Any]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from kubeloop.apiserver.crd.conversion import bundle_fault
 from kubeloop.apiserver.crd.definition import APPROVAL_ANNOTATION, JSONObject, accepted_names, condition, group_of, names_of, set_condition
 
 
@@ -52,6 +53,8 @@ def settle(crd: JSONObject, taken: Taken, now: datetime) -> JSONObject | None:
     if established is None or established.get("status") != "True":
         if reason:
             set_condition(after, "Established", "False", "NotAccepted", "not all names are accepted", now)
+        elif bundle_fault(crd):
+            set_condition(after, "Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid", now)
         else:
             set_condition(after, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now)
     if is_protected(group_of(crd)):

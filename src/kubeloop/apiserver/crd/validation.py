@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.conversion import check_conversion
+from kubeloop.apiserver.crd.conversion import check_bundle, check_conversion
 from kubeloop.apiserver.crd.definition import (
     APPROVAL_ANNOTATION,
     JSONObject,
@@ -25,7 +25,6 @@ from kubeloop.apiserver.crd.definition import (
     versions_of,
 )
 from kubeloop.apiserver.crd.naming import approval, is_protected
-from kubeloop.apiserver.crd.rule_checks import check_rules
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain
 from kubeloop.schema.crd_rules import check_schema
@@ -48,7 +47,7 @@ def check_create(crd: JSONObject) -> list[FieldError]:
 
 def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
     """With what must not change: group and plural never, scope and kind once established."""
-    faults = list(_spec(crd))
+    faults = [*_spec(crd), *check_bundle(crd, old)]
     names, before = names_of(crd), names_of(old)
     if is_true(old, "Established"):
         faults.extend(_immutable(crd["spec"].get("scope"), old["spec"].get("scope"), "spec.scope"))
@@ -151,7 +150,17 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
 def _schema(schema: JSONObject, path: str, *, has_status: bool) -> Iterator[FieldError]:
     faults = check_schema(schema, path, has_status=has_status)
     yield from faults
-    yield from check_rules(schema, path, faults)
+    if _mentions_rules(schema):
+        # CEL takes a while to load, and most definitions have no rules.
+        from kubeloop.apiserver.crd.rule_checks import check_rules
+
+        yield from check_rules(schema, path, faults)
+
+
+def _mentions_rules(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return bool(schema.get("x-kubernetes-validations")) or any(map(_mentions_rules, schema.values()))
+    return isinstance(schema, list) and any(map(_mentions_rules, schema))
 
 
 def _shared_parts(crd: JSONObject, version: JSONObject) -> Iterator[FieldError]:

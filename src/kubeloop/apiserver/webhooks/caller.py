@@ -13,7 +13,7 @@ from typing import Any
 
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable, why_no_answer, why_refused
-from kubeloop.apiserver.webhooks.target import ServiceName, Target, target_of
+from kubeloop.apiserver.webhooks.target import ServiceName, Target, target_of, trust
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
 from kubeloop.transport.dial import Dialer, ProxyRefusedError, open_wire
@@ -150,7 +150,7 @@ class Caller:
     def _context(self, target: Target) -> ssl.SSLContext:
         context = self._contexts.get(target.ca)
         if context is None:
-            context = self._contexts[target.ca] = target.context()
+            context = self._contexts[target.ca] = trust(target.ca)
             if len(self._contexts) > _MOST_TARGETS:
                 self._contexts.popitem(last=False)
         else:

@@ -43,22 +43,23 @@ class Target:
     def url(self) -> str:
         return f"https://{self.authority}{self.path}"
 
-    def context(self) -> ssl.SSLContext:
-        """Whom to trust. Loads certificates: keep it.
 
-        Raises:
-            NotCallable: the bundle holds no certificate.
-        """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if not self.ca:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-            return context
-        try:
-            context.load_verify_locations(cadata=self.ca.decode("ascii", "replace"))
-        except ssl.SSLError:
-            raise NotCallable("unable to load root certificates: unable to parse bytes as PEM block") from None
+def trust(bundle: bytes) -> ssl.SSLContext:
+    """A context that trusts the authorities of a PEM bundle, or the system's if it is empty. Loads certificates: keep it.
+
+    Raises:
+        NotCallable: the bundle holds no certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not bundle:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return context
+    try:
+        context.load_verify_locations(cadata=bundle.decode("ascii", "replace"))
+    except (ssl.SSLError, ValueError):
+        raise NotCallable("unable to load root certificates: unable to parse bytes as PEM block") from None
+    return context
 
 
 def target_of(config: JSONObject) -> Target:
