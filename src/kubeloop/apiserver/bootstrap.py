@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.apiserver.authentication import MASTERS, User
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.object_meta import fill_new
 from kubeloop.apiserver.objects import Objects, StaleWrite
 from kubeloop.apiserver.ownership import SERVER
@@ -23,8 +24,6 @@ from kubeloop.meta.kinds import GroupVersionResource
 JSONObject = dict[str, Any]
 
 SYSTEM = User("system:apiserver", (MASTERS,))
-SERVICE_IP = "10.0.0.1"
-SERVICE_CIDR = "10.0.0.0/24"
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 _PRIORITIES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
@@ -36,23 +35,23 @@ _MOVABLE = "Used for system critical pods that must run in the cluster, but can 
 _FIXED = "Used for system critical pods that must not be moved from their current node."
 
 
-async def bootstrap(registry: Registry, writer: Writer, host: str, port: int) -> None:
+async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, host: str, port: int) -> None:
     """Create what is missing; what is there already stays as it is."""
-    await provide(registry, writer.objects, writer.owners, writer.clock, SERVICE_CIDR)
+    await provide(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
     for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
         await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": why})
-    await _create(registry, writer, _SERVICES, "default", _service(port))
+    await _create(registry, writer, _SERVICES, "default", _service(ranges.own_address, port))
     await _publish(registry, writer, host, port)
 
 
-def _service(port: int) -> JSONObject:
+def _service(address: str, port: int) -> JSONObject:
     return {
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
-            "clusterIP": SERVICE_IP,
-            "clusterIPs": [SERVICE_IP],
+            "clusterIP": address,
+            "clusterIPs": [address],
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "type": "ClusterIP",

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
 from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
 from kubeloop.apiserver.authorization import CONTROLLERS
-from kubeloop.apiserver.bootstrap import SERVICE_IP, SYSTEM, bootstrap
+from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap
 from kubeloop.apiserver.builtin.admission import builtin_plugins
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.compaction import PATH as COMPACTION_PATH
@@ -67,6 +68,7 @@ class ServerOptions:
     history_revisions: int = 0
     authority: CertificateAuthority | None = None
     resume: bool = False
+    services: ServiceRanges = field(default_factory=ServiceRanges)
     kubelets: KubeletCredentials = field(default_factory=KubeletCredentials)
 
 
@@ -94,7 +96,13 @@ class ApiServer:
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
         self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock)
-        plugins = builtin_plugins(self.registry, self.objects, default_account_may_lack=True, webhooks=self._webhooks.plugins)
+        plugins = builtin_plugins(
+            self.registry,
+            self.objects,
+            default_account_may_lack=True,
+            webhooks=self._webhooks.plugins,
+            ranges=self.options.services,
+        )
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock)
         self.deleter = Deleter(self.writer)
@@ -127,7 +135,7 @@ class ApiServer:
         self.options.kubelets.check()
         await self._listener.bind()
         await self.cache.start(history=self.options.resume)
-        await bootstrap(self.registry, self.writer, HOST, self._listener.port)
+        await bootstrap(self.registry, self.writer, self.options.services, HOST, self._listener.port)
         await self._definitions.start()
         self.compactor.start()
         discovery = Discovery(self.registry, f"{HOST}:{self._listener.port}")
@@ -170,7 +178,7 @@ class ApiServer:
 
     def _context(self) -> ssl.SSLContext:
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-        own = self._authority.issue("kube-apiserver", dns_names=names, ip_addresses=(HOST, SERVICE_IP), server=True)
+        own = self._authority.issue("kube-apiserver", dns_names=names, ip_addresses=(HOST, self.options.services.own_address), server=True)
         return server_context(own.certificate, own.key, self._authority.certificate)
 
     def _on_change(self, change: Change) -> None:

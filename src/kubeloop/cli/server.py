@@ -54,6 +54,8 @@ _SWITCH_INTERVAL = 0.0005
 )
 @click.option("--kubeconfig", type=_FILE, help="Where to write an administrator's kubeconfig (mode 0600). Default: a temporary file.")
 @click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
+@click.option("--service-cluster-ip-range", default="", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24.")
+@click.option("--service-node-port-range", default="", metavar="PORTS", help="Node ports of services. Default: 30000-32767.")
 @click.option("--token-auth-file", type=_FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
 @click.option("--data", type=_FOLDER, help="Keep all objects in this folder, on disk: they outlive the server. Default: in memory.")
 @click.option(
@@ -86,6 +88,8 @@ def server(
     port: int,
     kubeconfig: Path | None,
     no_controllers: bool,
+    service_cluster_ip_range: str,
+    service_node_port_range: str,
     token_auth_file: Path | None,
     data: Path | None,
     cert_dir: Path | None,
@@ -122,6 +126,7 @@ def server(
             port=port,
             kubeconfig=kubeconfig,
             controllers=not no_controllers,
+            services=(service_cluster_ip_range, service_node_port_range),
             tokens=token_auth_file,
             data=data,
             cert_dir=cert_dir,
@@ -162,6 +167,7 @@ class _Settings:
     port: int
     kubeconfig: Path
     controllers: bool
+    services: tuple[str, str]
     tokens: Path | None
     data: Path | None
     cert_dir: Path | None
@@ -175,12 +181,14 @@ async def _run(settings: _Settings) -> int:
     ending = _ending(settings.exit_with_stdin)  # before the imports, which take most of the start: whatever is made is cleaned up
 
     from kubeloop.apiserver.authentication import read_tokens
+    from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
     from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
     from kubeloop.cli.kubeconfig_file import writable_target
     from kubeloop.pki.files import kept_authority, write_secret
 
+    services = ServiceRanges.parse(*settings.services)
     kubeconfig = settings.kubeconfig
     target = writable_target(kubeconfig)
     if settings.data:
@@ -195,6 +203,7 @@ async def _run(settings: _Settings) -> int:
         history_revisions=settings.history_revisions,
         authority=authority,
         resume=storage is not None,
+        services=services,
         kubelets=KubeletCredentials(*settings.kubelets),
     )
     api = ApiServer(options, storage)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.kubeconfig import kubeconfig_text
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
@@ -33,6 +34,7 @@ class InLoopServer:
         tokens: Mapping[str, User] | None = None,
         history_revisions: int = 0,
         data: Path | None = None,
+        services: ServiceRanges | None = None,
     ) -> None:
         self._data = data
         self.faults = Faults()
@@ -41,6 +43,7 @@ class InLoopServer:
             clock=clock or SystemClock(),
             wrap=self.faults.wrap,
             history_revisions=history_revisions,
+            services=services or ServiceRanges(),
             authority=CertificateAuthority.create("kubeloop-ca"),
         )
         self.api = ApiServer(self._options)

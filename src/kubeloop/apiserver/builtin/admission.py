@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.builtin.pods.admission import DefaultTolerations, Priority, ServiceAccounts
 from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
@@ -87,7 +88,12 @@ class DefaultIngressClass:
 
 
 def builtin_plugins(
-    registry: Registry, objects: Objects, *, default_account_may_lack: bool = False, webhooks: Sequence[Plugin] = ()
+    registry: Registry,
+    objects: Objects,
+    *,
+    default_account_may_lack: bool = False,
+    webhooks: Sequence[Plugin] = (),
+    ranges: ServiceRanges | None = None,
 ) -> list[Plugin]:
     """What comes after the namespace lifecycle. ``ServiceAddresses`` is no plug-in upstream: it comes when all have spoken."""
     return [
@@ -98,5 +104,5 @@ def builtin_plugins(
         StorageProtection(),
         DefaultIngressClass(registry, objects),
         *webhooks,
-        ServiceAddresses(registry, objects),
+        ServiceAddresses(registry, objects, ranges or ServiceRanges()),
     ]

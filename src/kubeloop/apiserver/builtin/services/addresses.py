@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import random
 from typing import Any
 
@@ -21,6 +22,7 @@ from kubeloop.apiserver.builtin.services.facts import (
     node_ports,
 )
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.storage.protocol import prefix_end
@@ -31,8 +33,6 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 JSONObject = dict[str, Any]
 
 SERVICES = GroupResource("", "services")
-#: What a dry run is given: an address that is nobody's, and ports above the range.
-_DRY_ADDRESS = "10.0.0.0"
 
 
 class ServiceAddresses:
@@ -48,18 +48,11 @@ class ServiceAddresses:
         Invalid: what is asked for is taken, or out of range. InternalError: nothing is free.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        objects: Objects,
-        *,
-        cluster_ips: str = "10.0.0.0/24",
-        ports: range = range(30000, 32768),
-    ) -> None:
+    def __init__(self, registry: Registry, objects: Objects, ranges: ServiceRanges) -> None:
         self._registry = registry
         self._objects = objects
-        self._network = ipaddress.IPv4Network(cluster_ips)
-        self._ports = ports
+        self._network = ranges.cluster_ips
+        self._ports = ranges.node_ports
         #: Of services on their way through the server, which storage does not show yet.
         self._held: dict[str | int, _Request] = {}
         self._giving = asyncio.Lock()
@@ -113,11 +106,15 @@ class ServiceAddresses:
 
     def free_address(self, taken: dict[str | int, str]) -> str | None:
         """From the upper part of the range, so that the lower part stays for those who ask for an address (KEP-3070)."""
-        hosts = [str(one) for one in self._network.hosts()]
-        static = min(max(16, self._network.num_addresses // 16), 256)
-        for part in (hosts[static:], hosts[:static]):
-            if free := [one for one in part if one not in taken]:
-                return random.choice(free)
+        last = self._network.num_addresses - 1
+        upper = min(min(max(16, self._network.num_addresses // 16), 256) + 1, last)
+        for part in (range(upper, last), range(1, upper)):
+            if part:
+                begin = random.randrange(len(part))
+                for offset in itertools.chain(part[begin:], part[:begin]):
+                    address = str(self._network[offset])
+                    if address not in taken:
+                        return address
         return None
 
     def free_port(self, taken: dict[str | int, str]) -> int | None:
@@ -127,6 +124,11 @@ class ServiceAddresses:
     @property
     def network(self) -> str:
         return str(self._network)
+
+    @property
+    def dry_address(self) -> str:
+        """What a dry run is given: nobody's."""
+        return str(self._network.network_address)
 
     @property
     def ports(self) -> range:
@@ -141,7 +143,7 @@ class _Request:
     ) -> None:
         self.owner, self.obj, self.old, self.taken, self.dry_run = owner, obj, old, taken, dry_run
         self.name = _owner(obj)
-        self._dry_port = owner.ports.stop
+        self._dry_port = owner.ports.stop  # a dry run is given ports above the range
 
     def give(self) -> None:
         self._give_address()
@@ -159,7 +161,7 @@ class _Request:
             self._check_address(asked)
             address = asked
         else:
-            address = _DRY_ADDRESS if self.dry_run else self._next_address()
+            address = self.owner.dry_address if self.dry_run else self._next_address()
         self._take(address)
         spec["clusterIP"], spec["clusterIPs"] = address, [address, *(spec.get("clusterIPs") or [])[1:]]
 

@@ -1,0 +1,66 @@
+"""The ranges that services get their addresses and node ports from, as kube-apiserver's flags write them.
+
+Source: kube-apiserver --service-cluster-ip-range and --service-node-port-range; k8s.io/apimachinery pkg/util/net PortRange.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Network, ip_network
+from typing import Self
+
+from kubeloop.meta.errors import ConfigError
+
+#: Addresses of the smallest range that kube-apiserver takes.
+_LEAST = 8
+_ADDRESSES = IPv4Network("10.0.0.0/24")
+_PORTS = re.compile(r"(\d+)(?:([-+])(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRanges:
+    """``node_ports`` are all that may be given. The range's own address and its last are nobody's."""
+
+    cluster_ips: IPv4Network = _ADDRESSES
+    node_ports: range = range(30000, 32768)
+
+    @classmethod
+    def parse(cls, cluster_ips: str = "", node_ports: str = "") -> Self:
+        """Of flags: ``10.0.0.0/24``, and ``30000-32767`` or ``30000+2767``; an empty one is the default.
+
+        Raises:
+            ConfigError: one of them is no range, or one that this server cannot use.
+        """
+        default = cls()
+        return cls(_network(cluster_ips) if cluster_ips else default.cluster_ips, _ports(node_ports) if node_ports else default.node_ports)
+
+    @property
+    def own_address(self) -> str:
+        """Of the service ``kubernetes``: the first of the range."""
+        return str(self.cluster_ips[1])
+
+
+def _network(text: str) -> IPv4Network:
+    flag = f"--service-cluster-ip-range={text}"
+    try:
+        found = ip_network(text, strict=False)
+    except ValueError:
+        raise ConfigError(f"{flag}: not a range; write one as 10.0.0.0/24 (two, for dual stack, are not implemented)") from None
+    if not isinstance(found, IPv4Network):
+        raise ConfigError(f"{flag}: IPv6 is not implemented; write a range as 10.0.0.0/24")
+    if found.num_addresses < _LEAST:
+        raise ConfigError(f"{flag}: {found.num_addresses} addresses are too few; take {_LEAST} at least, as in 10.0.0.0/29")
+    return found
+
+
+def _ports(text: str) -> range:
+    flag = f"--service-node-port-range={text}"
+    found = _PORTS.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{flag}: not a range; write one as 30000-32767")
+    first, sign, second = int(found[1]), found[2], int(found[3] or 0)
+    last = first if not sign else second if sign == "-" else first + second
+    if not 1 <= first <= last <= 65535:
+        raise ConfigError(f"{flag}: ports go from 1 to 65535, the lower one first")
+    return range(first, last + 1)
