@@ -45,6 +45,19 @@ class Hook:
     seen: dict[str, list[JSONObject]] = field(default_factory=dict)
     queries: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    #: Connections seen so far, by the client's port.
+    _peers: dict[int, web.BaseRequest] = field(default_factory=dict)
+
+    @property
+    def connections(self) -> int:
+        return len(self._peers)
+
+    async def drop_connections(self) -> None:
+        """Close what is open, as a server does with what was idle for long."""
+        for request in self._peers.values():
+            if request.transport is not None:
+                request.transport.close()
+        await asyncio.sleep(0.02)
 
     def client_config(self, path: str) -> JSONObject:
         return {"url": f"https://127.0.0.1:{self.port}{path}", "caBundle": base64.b64encode(self.ca).decode()}
@@ -54,8 +67,10 @@ class Hook:
         self.scripts[path] = script
         return self.client_config(path)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         review = json.loads(await request.read())
+        if request.transport is not None:
+            self._peers[request.transport.get_extra_info("peername")[1]] = request
         self.seen.setdefault(request.path, []).append(copy.deepcopy(review))
         self.queries.append(request.query_string)
         self.headers.append(dict(request.headers))
@@ -100,7 +115,7 @@ async def scripted_hook(names: tuple[str, ...] = (), *, ip: str = "127.0.0.1", d
         chain.write_bytes(own.certificate + own.key)
         context.load_cert_chain(chain)
     hook = Hook(0, authority.certificate)
-    runner = web.ServerRunner(web.Server(hook.answer), shutdown_timeout=0.1)  # type: ignore[arg-type]  # a handler of BaseRequest is wanted
+    runner = web.ServerRunner(web.Server(hook.answer), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
