@@ -122,7 +122,7 @@ async def test_an_eviction_within_the_budget_is_counted_and_tells_the_pod_why(ap
     assert ("DisruptionTarget", "EvictionByEvictionAPI") in [(one["type"], one.get("reason")) for one in gone["status"]["conditions"]]
 
 
-@pytest.mark.parametrize("sub", ["log", "exec", "portforward"])
+@pytest.mark.parametrize("sub", ["resize", "ephemeralcontainers"])
 async def test_a_subresource_that_only_kubernetes_has_says_so(api: Api, sub: str) -> None:
     answer = await api("GET", f"{await pod(api)}/{sub}")
     assert (answer.status, answer.body["reason"]) == (501, "NotImplemented")
