@@ -4,9 +4,7 @@
 Source: https://kubernetes.io/docs/reference/using-api/cel/, https://github.com/google/cel-spec.
 """
 
-from kubeloop.cel.faults import CompileError, CostExceeded, EvalError
-from kubeloop.cel.instantiating import InstantiationError
-from kubeloop.cel.parsing import ParserMissing
+from kubeloop.cel.faults import CompileError, CostExceeded, EvalError, InstantiationError, ParserMissing
 from kubeloop.cel.program import PER_CALL_LIMIT, Environment, Outcome, Program, compile_expression
 
 __all__ = [

@@ -13,6 +13,14 @@ class CompileError(ValueError):
     """An expression that cannot be parsed or whose types do not fit. The text names each place with the line and a mark below it."""
 
 
+class InstantiationError(CompileError):
+    """The expression is well-typed and can still never be evaluated."""
+
+
+class ParserMissing(RuntimeError):
+    """The library that parses CEL is not installed."""
+
+
 class EvalError(ValueError):
     """An expression that has no value here: ``no such key: a``, ``division by zero``."""
 

@@ -6,16 +6,12 @@ Source: cel-go interpreter/decorators.go (conversions), k8s.io/apiserver pkg/cel
 from __future__ import annotations
 
 from kubeloop.cel.checker import Checked, literal
-from kubeloop.cel.faults import CompileError, EvalError
+from kubeloop.cel.faults import EvalError, InstantiationError
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.syntax import Call, Const, walk
 from kubeloop.schema.regular import PatternError, compile_go
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
-
-
-class InstantiationError(CompileError):
-    """The expression is well-typed and can still never be evaluated."""
 
 
 def check_constants(checked: Checked) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from kubeloop.cel.faults import CompileError, Issue, render
+from kubeloop.cel.faults import CompileError, Issue, ParserMissing, render
 from kubeloop.cel.macros import expand
 from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral, walk
 from kubeloop.cel.values import UInt
@@ -44,10 +44,6 @@ _BLANKED = re.compile(
 
 def _blank(found: re.Match[str]) -> str:
     return " " * len(found[0])
-
-
-class ParserMissing(RuntimeError):
-    """The library that parses CEL is not installed."""
 
 
 @cache

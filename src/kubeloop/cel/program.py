@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.cel.checker import Checked, check
-from kubeloop.cel.estimate import SizeOf, estimate
-from kubeloop.cel.evaluation import Step, plan
 from kubeloop.cel.faults import EvalError
-from kubeloop.cel.instantiating import check_constants
-from kubeloop.cel.literals import check_literals
-from kubeloop.cel.metering import Meter
-from kubeloop.cel.parsing import parse
 from kubeloop.cel.types import Type
+
+if TYPE_CHECKING:
+    from kubeloop.cel.checker import Checked
+    from kubeloop.cel.estimate import SizeOf
 
 #: What one evaluation may cost (k8s.io/apiserver pkg/apis/cel PerCallLimit).
 PER_CALL_LIMIT: Final = 1_000_000
@@ -50,8 +47,10 @@ class Program:
     __slots__ = ("_checked", "_step", "limit")
 
     def __init__(self, checked: Checked, limit: int = PER_CALL_LIMIT) -> None:
+        from kubeloop.cel.evaluation import plan
+
         self._checked = checked
-        self._step: Step = plan(checked)
+        self._step = plan(checked)
         self.limit = limit
 
     @property
@@ -64,10 +63,14 @@ class Program:
 
     def most_cost(self, size_of: SizeOf) -> int:
         """The most that an evaluation can cost; ``size_of`` tells how large the value at a path (``("self", "spec", "@items")``) can be."""
+        from kubeloop.cel.estimate import estimate
+
         return estimate(self._checked, size_of).high
 
     def run(self, values: Mapping[str, Any], limit: int | None = None) -> Outcome:
         """Evaluate, and say what it cost. ``limit`` lowers or raises what it may cost."""
+        from kubeloop.cel.metering import Meter
+
         meter = Meter(self.limit if limit is None else limit)
         try:
             value = self._step(dict(values), meter)
@@ -98,6 +101,12 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
         InstantiationError: it is well-typed, and some constant in it can still never be evaluated.
         ParserMissing: the package that parses CEL is not installed.
     """
+    # Functions and parser take tens of milliseconds to load, and few servers and proxies ever compile an expression.
+    from kubeloop.cel.checker import check
+    from kubeloop.cel.instantiating import check_constants
+    from kubeloop.cel.literals import check_literals
+    from kubeloop.cel.parsing import parse
+
     checked = check(parse(expression), environment.variables, environment.fields)
     check_literals(checked)
     check_constants(checked)

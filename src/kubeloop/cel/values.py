@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import SplitResult
+
+import msgspec
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.meta.quantity import Quantity
@@ -25,30 +26,44 @@ class UInt(int):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Timestamp:
-    """Nanoseconds since 1970, UTC; ``offset`` is how far from it (seconds) the moment is printed."""
+class Timestamp(msgspec.Struct, frozen=True, eq=False):
+    """Nanoseconds since 1970, UTC; ``offset`` is how far from it (seconds) the moment is printed, and does not matter to comparisons."""
 
     nanos: int
-    offset: int = field(default=0, compare=False)
+    offset: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+    def __lt__(self, other: Timestamp) -> bool:
+        return self.nanos < other.nanos
+
+    def __le__(self, other: Timestamp) -> bool:
+        return self.nanos <= other.nanos
+
+    def __gt__(self, other: Timestamp) -> bool:
+        return self.nanos > other.nanos
+
+    def __ge__(self, other: Timestamp) -> bool:
+        return self.nanos >= other.nanos
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(msgspec.Struct, frozen=True, order=True):
     """Nanoseconds."""
 
     nanos: int
 
 
-@dataclass(frozen=True, slots=True)
-class TypeValue:
+class TypeValue(msgspec.Struct, frozen=True):
     """What ``type(x)`` yields."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Optional:
+class Optional(msgspec.Struct, frozen=True):
     """A value that may be missing; ``NONE`` is the missing one."""
 
     value: Any
@@ -58,8 +73,7 @@ class Optional:
 NONE: Final = Optional(None, present=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Cidr:
+class Cidr(msgspec.Struct, frozen=True):
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
     prefix: int
 
@@ -71,18 +85,22 @@ class Cidr:
         return f"{self.address}/{self.prefix}"
 
 
-@dataclass(frozen=True, slots=True)
-class Url:
+class Url(msgspec.Struct, frozen=True):
     text: str
     parts: SplitResult
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True, eq=False):
     """A quantity as expressions have it. ``scale``: the power of ten in which upstream keeps it; None where it needs a big number."""
 
     quantity: Quantity
-    scale: int | None = field(default=None, compare=False)
+    scale: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Amount) and self.quantity == other.quantity
+
+    def __hash__(self) -> int:
+        return hash(self.quantity)
 
     @property
     def is_integer(self) -> bool:
@@ -103,8 +121,7 @@ class Amount:
         return min(self.scale, other.scale) if self.quantity else other.scale
 
 
-@dataclass(frozen=True, slots=True)
-class Semver:
+class Semver(msgspec.Struct, frozen=True):
     major: int
     minor: int
     patch: int
@@ -118,8 +135,7 @@ class Semver:
         return self.major, self.minor, self.patch, not self.pre, identifiers
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """A named format: yields messages about what is wrong with a text. ``weight`` is the size of its pattern, for costs."""
 
     name: str
@@ -156,8 +172,7 @@ class MapList(list[Any]):
         return tuple(item.get(name) for name in self.keys) if isinstance(item, dict) else (item,)
 
 
-@dataclass(frozen=True, slots=True)
-class BoolKey:
+class BoolKey(msgspec.Struct, frozen=True):
     """A bool as the key of a map; to Python, True is also 1."""
 
     value: bool
@@ -180,8 +195,7 @@ def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
     return map(from_key, mapping)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What an authorizer said."""
 
     allowed: bool
@@ -189,16 +203,14 @@ class Decision:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Authorizer:
+class Authorizer(msgspec.Struct, frozen=True):
     """The variable ``authorizer``: ``decide`` answers questions, about the requester or the service account named."""
 
     decide: Callable[[AccessQuestion, str], Decision]
     service_account: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessQuestion:
+class AccessQuestion(msgspec.Struct, frozen=True):
     """May somebody do something to a resource, or to a path that is none? Empty parts are not asked about."""
 
     by: Authorizer
@@ -215,18 +227,15 @@ class AccessQuestion:
         return self.by.decide(self, verb)
 
 
-@dataclass(frozen=True, slots=True)
-class PathCheck:
+class PathCheck(msgspec.Struct, frozen=True):
     question: AccessQuestion
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCheck:
+class GroupCheck(msgspec.Struct, frozen=True):
     question: AccessQuestion
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceCheck:
+class ResourceCheck(msgspec.Struct, frozen=True):
     question: AccessQuestion
 
 

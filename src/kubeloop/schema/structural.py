@@ -81,6 +81,12 @@ def as_resource(schema: TypeSchema) -> TypeSchema:
     return schema if schema.embedded_resource else msgspec.structs.replace(schema, embedded_resource=True)
 
 
+def has_rules(schema: TypeSchema) -> bool:
+    """Whether the schema or a part of it carries CEL rules (``x-kubernetes-validations``)."""
+    below = [*schema.properties.values(), *schema.all_of, *(one for one in (schema.items, schema.values) if one is not None)]
+    return bool(schema.validations) or any(map(has_rules, below))
+
+
 def default_of(schema: TypeSchema | None) -> Any:
     """A default that is not null, or UNSET: to these rules a null default is none."""
     if schema is None or schema.default is None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.crd import paths
 from kubeloop.apiserver.crd.definition import JSONObject, has_status_subresource, scale_subresource, schema_of
-from kubeloop.apiserver.crd.rules import Rules
 from kubeloop.apiserver.resource import ScalePaths
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError, invalid
@@ -25,8 +24,11 @@ from kubeloop.schema.defaulting import apply_defaults
 from kubeloop.schema.embedded import check_metadata, coerce_metadata
 from kubeloop.schema.list_types import check_lists
 from kubeloop.schema.pruning import drop_nulls, prune
-from kubeloop.schema.structural import parse
+from kubeloop.schema.structural import has_rules, parse
 from kubeloop.schema.validation import validate
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.crd.rules import Rules
 
 _MOST_REPLICAS: Final = 2**31 - 1
 _STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
@@ -49,7 +51,7 @@ class CustomStrategy(Strategy):
         self.schema: TypeSchema = parse(source)
         self.has_status = has_status_subresource(version)
         self.scale = _scale(version)
-        self.rules = Rules(self.schema)
+        self._rules = _rules(self.schema)
         self._selectable = {field["jsonPath"].removeprefix("."): field["jsonPath"] for field in version.get("selectableFields") or []}
         self.field_labels = tuple(self._selectable)
         self._status_schema = self.schema.properties.get("status")
@@ -78,7 +80,7 @@ class CustomStrategy(Strategy):
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
         faults.extend(check_metadata(obj, self.schema))
         faults.extend(check_lists(obj, self.schema))
-        faults.extend(self.rules.check(obj, None, faults, context.warnings))
+        faults.extend(self._broken_rules(context, obj, None, faults))
         return faults
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
@@ -86,7 +88,7 @@ class CustomStrategy(Strategy):
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
         faults.extend(check_metadata(obj, self.schema))
         faults.extend(self._list_faults(obj, old))
-        faults.extend(self.rules.check(obj, old, faults, context.warnings))
+        faults.extend(self._broken_rules(context, obj, old, faults))
         return faults
 
     def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
@@ -112,8 +114,11 @@ class CustomStrategy(Strategy):
             faults.extend(validate(obj["status"], self._status_schema, at="status", **before))
         faults.extend(_scale_faults(obj, self.scale, ("status",)))
         faults.extend(self._list_faults(obj, old))
-        faults.extend(self.rules.check(obj, old, faults, context.warnings))
+        faults.extend(self._broken_rules(context, obj, old, faults))
         return faults
+
+    def _broken_rules(self, context: RequestContext, obj: JSONObject, old: JSONObject | None, faults: list[FieldError]) -> list[FieldError]:
+        return [] if self._rules is None else self._rules.check(obj, old, faults, context.warnings)
 
     def counts_for_generation(self, obj: JSONObject) -> object:
         """Everything outside of metadata; the status only where it has no subresource of its own."""
@@ -129,6 +134,15 @@ class CustomStrategy(Strategy):
         """Duplicates that were there before are let through, as upstream does."""
         faults = check_lists(obj, self.schema)
         return faults if faults and not check_lists(old, self.schema) else []
+
+
+def _rules(schema: TypeSchema) -> Rules | None:
+    if not has_rules(schema):
+        return None
+    # CEL takes a while to load, and most definitions have no rules.
+    from kubeloop.apiserver.crd.rules import Rules
+
+    return Rules(schema)
 
 
 def _scale(version: JSONObject) -> ScalePaths | None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
-from kubeloop.apiserver.crd.rules import Rules, has_rules
+from kubeloop.apiserver.crd.rules import Rules
 from kubeloop.cel.declared import Declared, declare
 from kubeloop.cel.estimate import UNBOUNDED
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.schema.internal_form import rule_form
-from kubeloop.schema.structural import parse
+from kubeloop.schema.structural import has_rules, parse
 
 JSONObject = dict[str, Any]
 
@@ -27,7 +27,7 @@ _ADVICE: Final = "try simplifying the rule, or adding maxItems, maxProperties, a
 
 def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list[FieldError]:
     """What is wrong with the rules of a schema whose other faults are ``faults``; parts that have some are not looked at."""
-    if not _mentions_rules(schema) or any(_forbids_types(fault, path) for fault in faults):
+    if any(_forbids_types(fault, path) for fault in faults):
         return []
     wrong = list(_defaults(schema, path, is_root=True))
     if wrong:
@@ -40,12 +40,6 @@ def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list
         what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         found.append(forbidden(path, _too_dear(what, total.cost, _TOTAL_LIMIT)))
     return found
-
-
-def _mentions_rules(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        return bool(schema.get("x-kubernetes-validations")) or any(map(_mentions_rules, schema.values()))
-    return isinstance(schema, list) and any(map(_mentions_rules, schema))
 
 
 def _forbids_types(fault: FieldError, path: str) -> bool:

@@ -37,11 +37,6 @@ _NOT_CHECKED: Final = (
 _NO_FIELD: Final = "<nil>"
 
 
-def has_rules(schema: TypeSchema) -> bool:
-    below = [*schema.properties.values(), *(one for one in (schema.items, schema.values) if one is not None)]
-    return bool(schema.validations) or any(map(has_rules, below))
-
-
 class Rules:
     """All rules of a resource's schema, compiled when they are first needed."""
 
@@ -49,13 +44,10 @@ class Rules:
         """``is_root``: of whole objects, with metadata."""
         self._schema = schema
         self._is_root = is_root
-        self._any = has_rules(schema)
         self._root: _Node | None = None
 
     def check(self, obj: JSONObject, old: JSONObject | None, faults: Iterable[FieldError], warnings: list[str]) -> list[FieldError]:
         """What rules find wrong, after ``faults`` of the schema itself. Faults of unchanged parts become ``warnings``."""
-        if not self._any:
-            return []
         if any(fault.type in _BLOCKING for fault in faults):
             return [invalid(_NO_FIELD, None, _NOT_CHECKED)]
         run = _Run(warnings)

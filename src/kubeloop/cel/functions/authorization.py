@@ -5,7 +5,7 @@ Source: k8s.io/apiserver pkg/cel/library/authz.go. Who decides is given with the
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kubeloop.cel.overloads import member
 from kubeloop.cel.values import AccessQuestion, Authorizer, Decision, GroupCheck, PathCheck, ResourceCheck
