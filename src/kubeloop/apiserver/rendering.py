@@ -13,7 +13,7 @@ from kubeloop.apiserver.objects import Objects, StoredObject
 from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.tables import INCLUDE_OBJECT, partial_list, partial_object, table
-from kubeloop.apiserver.watching import Form
+from kubeloop.apiserver.watching import Form, FormMissing
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
@@ -121,9 +121,7 @@ class Renderer:
             case "PartialObjectMetadata":
                 return Form(name, lambda obj, _: _versioned(partial_object(obj), accepted), pack)
             case "PartialObjectMetadataList":
-                raise refusals.unacceptable_form(
-                    f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
-                )
+                return Form(name, _no_list, pack)
         if pack is None:
             return Form(name)
         return Form(name, lambda obj, _: obj, pack, lambda type_, kv: self._protobuf.event(type_, resource, kv))
@@ -140,6 +138,11 @@ class Renderer:
     ) -> JSONObject:
         now = self._clock.wall().timestamp()
         return _versioned(table(resource, trees, metadata, now=now, include=include, headers=headers), accepted)
+
+
+def _no_list(*_: object) -> JSONObject:
+    """An event holds no list."""
+    raise FormMissing
 
 
 def protobuf_event(type_: str, obj: JSONObject) -> bytes:

@@ -30,13 +30,17 @@ _BOOKMARK_BEFORE_END = 2.0
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
+class FormMissing(Exception):
+    """An event has no form that was asked for: the watch ends without a word, as upstream's does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """How objects of a watch go out.
 
     ``name`` keys what watchers share. ``render`` makes the object that is sent, and is told whether it is the first of this watch; None
-    sends objects as they are. ``pack`` makes a frame of type and object; None packs JSON. ``stored`` makes a frame of type and what storage
-    holds, where that saves making the object.
+    sends objects as they are; it may raise FormMissing. ``pack`` makes a frame of type and object; None packs JSON. ``stored`` makes a
+    frame of type and what storage holds, where that saves making the object.
     """
 
     name: str = ""
@@ -76,6 +80,8 @@ class Watcher:
         try:
             async for frame in self._frames(subscription):
                 yield frame
+        except FormMissing:
+            return
         except WindowPassed as passed:
             yield self._error(refusals.too_old(passed.revision, passed.oldest))
         except ApiError as refusal:
