@@ -46,7 +46,7 @@ class Wire:
         self.session = session
         self.namespace = namespace
 
-    async def __call__(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+    async def __call__(self, method: str, path: str, body: bytes | None = None, /, **headers: str) -> Reply:
         """``content_type="x"`` is sent as ``Content-Type: x``. A header given twice comes back with its values joined by commas."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         skipped = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
