@@ -76,7 +76,7 @@ async def read_configuration(exchange: Exchange) -> Configuration:
 
 
 async def apply(exchange: Exchange, *, status: bool) -> Outcome:
-    """Apply to the resource itself, or through ``/status``, which creates nothing.
+    """Apply to the resource itself, or through ``/status``, which creates only what any update creates (Services, for one).
 
     Raises:
         BadRequest, Conflict, NotFound, Invalid; whatever admission raises.
@@ -109,8 +109,7 @@ async def apply(exchange: Exchange, *, status: bool) -> Outcome:
         return obj
 
     call = exchange.call(dry_run=options.dry_run)
-    create_ = None if status else create
-    return await exchange.parts.writer.update(call, change, status=status, retry=True, create=create_, create_always=True)
+    return await exchange.parts.writer.update(call, change, status=status, retry=True, create=create, create_always=not status)
 
 
 def unconvertible(config: JSONObject, scope: Scope) -> Callable[[str], ApiError]:

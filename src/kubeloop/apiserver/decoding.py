@@ -96,8 +96,8 @@ def conform(
     if _nests_deeper(decoded.obj, DEEPEST):
         raise refuse(f"exceeded max depth of {DEEPEST}")
     metadata = tree.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") == []:
-        # No owners at all asks for a reset; no word about owners does not.
+    if isinstance(metadata, dict) and metadata.get("managedFields") == [] and not (resource.custom and wanted == resource.gvk):
+        # No owners at all asks for a reset; no word about owners does not. Upstream's way to custom objects loses the difference.
         decoded.obj["metadata"]["managedFields"] = []
     return decoded
 

@@ -129,6 +129,9 @@ class Objects:
             # As whoever reads it next sees it: what its way to the stored version and back left of it.
             (shown,) = await self.presented(resource, [written.current])
             return StoredObject(shown, self.tree(resource, shown), written.current)
+        if not (resource.custom or self._is_storage(resource)):
+            # With the defaults of the stored version, as whoever reads it next sees it.
+            return StoredObject(written.current, self.tree(resource, written.current))
         metadata["resourceVersion"] = str(written.current.mod_revision)
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
@@ -216,6 +219,8 @@ class Objects:
         obj = object_form(kv.value, kv.mod_revision)
         if not self.is_plain(resource) and not isinstance(kv.value, Converted):
             if obj.get("apiVersion") != resource.gvk.api_version:
+                if not resource.custom and resource.storage is not None and resource.storage.group == resource.gvr.group:
+                    resource.strategy.default(obj)
                 obj = converted(resource, obj, resource.gvk)
                 if resource.custom:
                     return obj  # its defaults are those of the version it was stored in

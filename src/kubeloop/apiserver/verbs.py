@@ -73,8 +73,7 @@ async def update(exchange: Exchange, *, status: bool = False) -> Answer:
         return copy.deepcopy(decoded.obj)
 
     call = exchange.call(dry_run=options.dry_run, manager=exchange.manager(options))
-    create_ = None if status else lambda: decoded.obj
-    outcome = await exchange.parts.writer.update(call, change, status=status, check_uid=True, create=create_)
+    outcome = await exchange.parts.writer.update(call, change, status=status, check_uid=True, create=lambda: decoded.obj)
     return _outcome(exchange, outcome, 201 if outcome.created else 200)
 
 
@@ -124,7 +123,7 @@ async def delete_collection(exchange: Exchange) -> Answer:
     for kv in page.items:
         metadata = exchange.parts.objects.tree(exchange.resource, kv)["metadata"]
         call = exchange.call(name=metadata["name"], dry_run=how.dry_run)
-        call.namespace = metadata.get("namespace", "")
+        call.namespace, call.of_collection = metadata.get("namespace", ""), True
         try:
             await exchange.parts.deleter.delete(call, how)
         except NotFound:

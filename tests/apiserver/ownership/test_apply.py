@@ -164,6 +164,12 @@ async def test_what_is_not_there_has_no_status_to_apply(managers: Managers) -> N
     assert (await managers.apply("one", "resourcequotas/q/status", quota)).status == 404
 
 
+async def test_a_service_is_created_even_through_its_status(managers: Managers) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "labels": {"a": "b"}}, "spec": {"ports": [{"port": 80}]}}
+    made = await managers.apply("one", "services/s/status", service)
+    assert (made.status, made.owners) == (201, {"Apply one status": [".metadata.labels.a"]})
+
+
 async def test_a_status_is_applied_through_its_path(managers: Managers) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
     await managers.apply("one", "resourcequotas/q", quota)

@@ -18,6 +18,13 @@ _SCALE_UP: JSONObject = {
 _SCALE_DOWN: JSONObject = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
 
 
+def _first_autoscaler(found: JSONObject) -> None:
+    spec = found["spec"]
+    spec.setdefault("minReplicas", 1)
+    if "autoscaling.alpha.kubernetes.io/metrics" not in (found["metadata"].get("annotations") or {}):
+        spec.setdefault("targetCPUUtilizationPercentage", 80)
+
+
 def _autoscaler(found: JSONObject) -> None:
     spec = found["spec"]
     spec.setdefault("minReplicas", 1)
@@ -114,7 +121,7 @@ def _not_zero(**values: int) -> Rule:
 
 
 OTHERS: dict[str, Rule] = {
-    "autoscaling/v1/HorizontalPodAutoscaler": lambda found: found["spec"].setdefault("minReplicas", 1),
+    "autoscaling/v1/HorizontalPodAutoscaler": _first_autoscaler,
     "autoscaling/v2/HorizontalPodAutoscaler": _autoscaler,
     "v1.NetworkPolicyPort": missing(protocol="TCP"),
     "networking.k8s.io/v1/NetworkPolicy": _network_policy,

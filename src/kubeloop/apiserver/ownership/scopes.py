@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,9 +11,10 @@ from kubeloop.apiserver.objects import converted
 from kubeloop.apiserver.ownership.reset_fields import reset_fields
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, builtin_types, custom_type
+from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, TypeMismatch, builtin_types, custom_type
 from kubeloop.merge.fields.filters import Filter, excluding
 from kubeloop.merge.fields.managing import Versions
+from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 
@@ -63,8 +63,9 @@ class Scopes:
         filters: dict[str, Filter] = {}
         if paths := reset_fields(resource, subresource):
             keep = excluding(FieldSet.of(*(tuple(f"f:{name}" for name in path) for path in paths)))
-            # Upstream knows them in all versions of a built-in kind, and only in the request's version of a custom one.
-            filters = dict.fromkeys((resource.gvk.api_version,) if resource.custom else versions, keep)
+            # Upstream knows them in all versions, except on the main path of a custom resource: there in the request's version alone.
+            alone = resource.custom and not subresource
+            filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions, keep)
         return Scope(resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom))
 
 
@@ -89,11 +90,14 @@ class _Resources:
         if target.custom and target.convert is not None:
             # Relabelled, not pruned: an object with fields that another version lacks has no owners in it, as upstream.
             return {**obj, "apiVersion": api_version, "kind": target.kind}
-        # Converters may touch what they are given.
-        moved = converted(self._served(at), copy.deepcopy(obj), target.gvk)
-        if not target.custom:
-            target.strategy.default(moved)
-        return moved
+        source = self._served(at)
+        if target.custom:
+            return converted(source, obj, target.gvk)
+        # Through the Go type, since pruning leaves nulls. Nothing is defaulted: what a version lacks must stay lacking in another.
+        try:
+            return converted(source, strict.conform(obj, source.gvk).obj, target.gvk)
+        except DecodeError as fault:
+            raise TypeMismatch(f"failed to convert object: {fault}") from None
 
     def _served(self, api_version: str) -> ServedResource:
         found = self._versions.get(api_version)

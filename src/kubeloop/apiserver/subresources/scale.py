@@ -106,8 +106,16 @@ class _ReplicaOwners:
         return self.carried_back(old, scale)
 
     def applied(self, old: JSONObject, config: JSONObject, *, force: bool) -> JSONObject:
-        """The Scale after ``config`` was applied to it. Raises as ``Owners.applied``."""
-        return self._owners.applied(scale_scope(), self._live(old), config, self._manager, force=force)
+        """The Scale after ``config`` was applied to it.
+
+        Raises:
+            ApiError: as ``Owners.applied``; InternalError where upstream cannot convert the Scale of a custom resource.
+        """
+        live = self._live(old)
+        scale = self._owners.applied(scale_scope(), live, config, self._manager, force=force)
+        if self._resource.custom:
+            _check_convertible(live, scale, config)
+        return scale
 
     def carried_back(self, old: JSONObject, scale: JSONObject) -> JSONObject:
         """The object with the replicas and owners of its Scale."""
@@ -135,6 +143,26 @@ class _ReplicaOwners:
         if entries:
             scale["metadata"]["managedFields"] = entries
         return scale
+
+
+def _check_convertible(live: JSONObject, scale: JSONObject, config: JSONObject) -> None:
+    """Upstream's converter of custom resources does not know Scale: who applies one gets through only where nothing changes.
+
+    Raises:
+        InternalError
+    """
+    why = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+    if not live["metadata"].get("managedFields"):
+        named = "/; autoscaling/v1, Kind=Scale"
+        raise refusals.internal(f"failed to create manager for existing fields: failed to convert live object ({named}) {why}")
+    if any(scale.get(part) != live.get(part) for part in ("spec", "status")) or _plain(scale) != _plain(live):
+        metadata = metadata_of(config)
+        named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; autoscaling/v1, Kind=Scale"
+        raise refusals.internal(f"failed to convert new object ({named}) {why}")
+
+
+def _plain(scale: JSONObject) -> JSONObject:
+    return {name: value for name, value in scale["metadata"].items() if name != "managedFields"}
 
 
 def _replica_paths(exchange: Exchange) -> dict[str, Path | None]:
