@@ -57,9 +57,11 @@ class Call:
     options: JSONObject = field(default_factory=dict)
     #: What admission sees of an update, where that is not the object itself.
     view: View | None = None
+    #: One of many that a request deletes: admission is told no name.
+    of_collection: bool = False
 
     def attributes(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
-        where = self.resource, self.subresource, self.namespace, self.name
+        where = self.resource, self.subresource, self.namespace, "" if self.of_collection else self.name
         options = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **self.options}
         return Attributes(operation, *where, obj, old, self.user, self.dry_run, self.after, options, warnings=self.context.warnings)
 

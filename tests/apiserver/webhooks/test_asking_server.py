@@ -90,8 +90,24 @@ async def test_a_collection_is_deleted_object_by_object(world: World) -> None:
         await world("POST", world.path(), {"metadata": {"name": name}})
     async with world.configured("Validating", world.webhook(world.hook.on("/w", allow()))):
         await world("DELETE", world.path())
-    names = {one["oldObject"]["metadata"]["name"] for one in asked(world)}
-    assert {"a", "b"} <= names
+    requests = asked(world)
+    assert {"a", "b"} <= {one["oldObject"]["metadata"]["name"] for one in requests}
+    assert not any("name" in one for one in requests), "the request named none"
+
+
+async def test_what_is_applied_is_created_or_updated(world: World) -> None:
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    async with world.configured("Mutating", world.webhook(world.hook.on("/w", allow()))):
+        for value in ("1", "2"):
+            body = {**applied, "data": {"x": value}}
+            await world("PATCH", world.path(name="a"), body, "application/apply-patch+yaml", fieldManager="me", force=True)
+    created, updated = asked(world)
+    shown = [
+        (one["operation"], one["options"]["kind"], one["options"]["fieldManager"], one["object"]["data"]) for one in (created, updated)
+    ]
+    assert shown == [("CREATE", "CreateOptions", "me", {"x": "1"}), ("UPDATE", "UpdateOptions", "me", {"x": "2"})]
+    assert (created["oldObject"], updated["oldObject"]["data"]) == (None, {"x": "1"})
+    assert set(created["options"]) == {"kind", "apiVersion", "fieldManager"}
 
 
 async def test_a_status_is_a_subresource_and_a_scale_an_object_of_its_own(world: World) -> None:

@@ -190,6 +190,8 @@ def denial(name: str, given: JSONObject | None) -> ApiError:
     except msgspec.ValidationError:
         status = Status(message=str((given or {}).get("message") or ""))
     status.kind, status.api_version, status.status = "Status", "v1", "Failure"
+    # What is no HTTP status cannot be sent.
+    status.code = status.code if status.code <= 599 else 500
     status.code = max(status.code, 400)
     why = status.message or status.reason
     who = f'admission webhook "{name}" denied the request'
