@@ -16,6 +16,7 @@ import pytest
 
 from kubeloop.apiserver.storage import Compacted, Event, StorageFailed
 from kubeloop.apiserver.storage.sqlite import Damaged, SqliteStorage
+from kubeloop.apiserver.storage.sqlite.snapshot import save
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, FakeClock
 
@@ -221,6 +222,47 @@ async def test_damage_is_named_and_nothing_is_served(tmp_path: Path, harm: Calla
             await SqliteStorage.open(tmp_path)
         assert str(fault.value).startswith(f"{path} is damaged: ")
         assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to begin anew")
+
+
+async def crashed(folder: Path, into: Path) -> Path:
+    """A store as ``kill -9`` leaves it, with twenty transactions in its log; the log."""
+    async with opened(folder) as storage:
+        for number in range(20):
+            await storage.write(f"/a/{number}", b"v" * 600, expected=0)
+        for one in ("store.db", "store.db-wal"):
+            (into / one).write_bytes((folder / one).read_bytes())
+    return into / "store.db-wal"
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        pytest.param(0.5, r"its write-ahead log is broken after frame \d+, and \d+ transactions come after", id="a byte in the middle"),
+        pytest.param(0, "the head of its write-ahead log is wrong", id="a byte of its head"),
+    ],
+)
+async def test_a_damaged_log_is_named_before_sqlite_drops_what_comes_after(tmp_path: Path, at: float, message: str) -> None:
+    (tmp_path / "crashed").mkdir()
+    log = await crashed(tmp_path / "data", tmp_path / "crashed")
+    content = bytearray(log.read_bytes())
+    content[int(len(content) * at) + 20] ^= 1
+    log.write_bytes(content)
+    for _ in range(2):  # and stays as it is
+        with pytest.raises(Damaged, match=message):
+            await SqliteStorage.open(tmp_path / "crashed")
+        with pytest.raises(ConfigError, match=message):
+            save(tmp_path / "crashed", tmp_path / "snapshot")
+        assert log.read_bytes() == content
+
+
+@pytest.mark.parametrize("lost", [1, 5000])
+async def test_a_last_transaction_that_was_torn_was_never_acknowledged(tmp_path: Path, lost: int) -> None:
+    (tmp_path / "crashed").mkdir()
+    log = await crashed(tmp_path / "data", tmp_path / "crashed")
+    log.write_bytes(log.read_bytes()[:-lost])
+    async with opened(tmp_path / "crashed") as storage:
+        assert await storage.revision() == 20
+    assert sorted(one.name for one in log.parent.iterdir()) == ["lock", "store.db"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kubeloop.apiserver.storage.protocol import StorageFailed
+from kubeloop.apiserver.storage.sqlite.log import Log, examined
 from kubeloop.apiserver.storage.sqlite.records import Record, number_checksum
 from kubeloop.meta.errors import ConfigError
 
@@ -76,23 +77,23 @@ class Ledger:
         self.path = path
         self._broken = ""
         self._oldest = self._last = self._staged = 0
-        try:
-            # The file exists, so that one that vanished is not silently begun anew.
-            self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as fault:
-            raise ConfigError(f"cannot open {path}: {fault}") from None
-        try:
-            self._prepare()
-        except sqlite3.Error as fault:
-            self._connection.close()
-            if fault.sqlite_errorcode & 0xFF in _DAMAGE:
-                raise Damaged(path, str(fault)) from None
-            raise ConfigError(f"cannot open {path}: {fault}") from None
-        except BaseException:
-            self._connection.close()
-            raise
+        with examined(path.with_name(f"{path.name}-wal")) as log:
+            try:
+                # The file exists, so that one that vanished is not silently begun anew.
+                uri = f"{path.absolute().as_uri()}?mode=rw"
+                self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            except sqlite3.Error as fault:
+                raise ConfigError(f"cannot open {path}: {fault}") from None
+            try:
+                self._prepare(log)
+            except sqlite3.Error as fault:
+                self._connection.close()
+                if fault.sqlite_errorcode & 0xFF in _DAMAGE:
+                    raise Damaged(path, str(fault)) from None
+                raise ConfigError(f"cannot open {path}: {fault}") from None
+            except BaseException:
+                self._connection.close()
+                raise
 
     @property
     def oldest(self) -> int:
@@ -167,7 +168,7 @@ class Ledger:
         """Afterwards everything is in the one file ``path``."""
         self._connection.close()
 
-    def _prepare(self) -> None:
+    def _prepare(self, log: Log) -> None:
         # Connections that find a log of a crash recover it here; before, numbers in the file's head may be old.
         found = self._connection.execute("PRAGMA application_id").fetchone()[0]
         if found != APPLICATION:
@@ -178,6 +179,9 @@ class Ledger:
         if self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise ConfigError(f"{self.path}: its file system cannot hold a write-ahead log; name a folder on a local disk")
         self._connection.execute("PRAGMA synchronous = FULL")
+        _, frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if fault := log.fault(frames):
+            raise Damaged(self.path, fault)
         self._connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG}")
         for (fault,) in self._connection.execute("PRAGMA quick_check(1)"):
             if fault != "ok":

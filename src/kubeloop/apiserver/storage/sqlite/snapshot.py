@@ -25,6 +25,7 @@ def save(folder: Path, file: Path) -> int:
         raise ConfigError(f"{folder} holds no store; name the folder that a server was given with --data")
     if not file.absolute().parent.is_dir():
         raise ConfigError(f"cannot write {file}: there is no folder {file.parent}")
+    _check_left(folder, store)
     with new_file(file) as temporary:
         try:
             with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
@@ -55,6 +56,18 @@ def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
         with new_file(store) as temporary:
             shutil.copyfile(file, temporary)
             return _checked(temporary, file, bump)
+    finally:
+        lock.release()
+
+
+def _check_left(folder: Path, store: Path) -> None:
+    """What no server has open, a crash may have left: looked at as a server that starts would."""
+    try:
+        lock = Lock(folder)
+    except ConfigError:
+        return
+    try:
+        Ledger(store).close()
     finally:
         lock.release()
 
