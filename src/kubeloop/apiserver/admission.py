@@ -120,6 +120,7 @@ def _viewed(attributes: Attributes, view: View) -> Attributes:
 
 
 NAMESPACES = GroupResource("", "namespaces")
+_REVIEWS = GroupResource("authorization.k8s.io", "localsubjectaccessreviews")
 _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -138,6 +139,8 @@ class NamespaceLifecycle:
             return
         if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
             return
+        if attributes.resource.gvr.group_resource == _REVIEWS:
+            return  # whether somebody may do something can be asked of any namespace
         namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
         if namespaces is None:
             return

@@ -10,6 +10,7 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
+from kubeloop.apiserver.asking_admission import ask_admission
 from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.authorization import PUBLIC_PATHS, authorize
 from kubeloop.apiserver.decoding import decode_object, media_type_of
@@ -119,6 +120,7 @@ async def _decode(exchange: Exchange) -> JSONObject:
     owners = exchange.parts.writer.owners
     scope = owners.scope(exchange.resource, "")
     owners.updated(scope, scope.empty, obj, exchange.manager(options))
+    await ask_admission(exchange, obj, name=metadata_of(obj).get("name") or "", dry_run=options.dry_run)
     return obj
 
 

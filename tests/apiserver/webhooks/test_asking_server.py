@@ -142,6 +142,16 @@ async def test_bindings_and_evictions_are_objects_of_their_own(world: World) -> 
     assert shown == [("", "Binding", "binding", "p", "CREATE"), ("policy", "Eviction", "eviction", "p", "CREATE")]
 
 
+async def test_reviews_are_asked_about_like_anything_created(world: World) -> None:
+    reviews = rule("selfsubjectaccessreviews", "CREATE", group="authorization.k8s.io")
+    conditions = [{"name": "own", "expression": f"object.spec.resourceAttributes.namespace == '{world.namespace}'"}]
+    hook = world.webhook(world.hook.on("/w", deny(message="no")), rules=[reviews], matchConditions=conditions)
+    body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": world.namespace}}}
+    async with world.configured("Validating", hook):
+        met = await world.refused("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    assert met.status.message == 'admission webhook "w.example.com" denied the request: no'
+
+
 async def test_connections_are_asked_about_by_their_options(world: World) -> None:
     rules = [rule("pods/*", "CONNECT"), rule("services/*", "CONNECT")]
     cases: dict[str, tuple[str, str, JSONObject]] = {

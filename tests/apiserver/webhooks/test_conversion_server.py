@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.meta.errors import ApiError, NotFound, TooManyRequests
+from kubeloop.meta.errors import ApiError, Conflict, NotFound, TooManyRequests
 from tests.apiserver.webhooks.conftest import World
 from tests.apiserver.webhooks.scripted import Raw, Script
 
@@ -211,6 +211,26 @@ async def test_a_watch_shows_its_own_version(things: Things, world: World) -> No
     shown = [(one["type"], one["object"]["apiVersion"], one["object"]["spec"]) for one in events]
     v2 = f"{things.group}/v2"
     assert shown == [("ADDED", v2, {"count": 4}), ("MODIFIED", v2, {"count": 5}), ("DELETED", v2, {"count": 5})]
+
+
+async def test_owners_in_one_version_meet_owners_in_another(things: Things, world: World) -> None:
+    async def apply(version: str, manager: str, number: int, **query: Any) -> JSONObject:
+        spec = {_FIELDS[version]: number}
+        body = {"apiVersion": f"{things.group}/{version}", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec}
+        made: JSONObject = await world(
+            "PATCH", things.path(version, "a"), body, "application/apply-patch+yaml", fieldManager=manager, **query
+        )
+        return made
+
+    await apply("v1", "one", 3)
+    with pytest.raises(Conflict) as met:
+        await apply("v2", "two", 4)
+    assert [(cause.field, cause.message) for cause in met.value.causes] == [(".spec.size", 'conflict with "one"')]
+    made = await apply("v2", "two", 4, force=True)
+    owned = {one["manager"]: (one["apiVersion"].rpartition("/")[2], one["fieldsV1"]) for one in made["metadata"]["managedFields"]}
+    assert made["spec"]["count"] == 4
+    assert owned["two"] == ("v2", {"f:spec": {"f:count": {}}})
+    assert "one" not in owned
 
 
 async def test_the_stored_version_may_change_and_is_remembered(things: Things, world: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kubeloop.apiserver.asking_admission import ask_admission
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.options import truth
 from kubeloop.meta.integers import decimal
@@ -32,14 +33,7 @@ async def admit(exchange: Exchange) -> None:
     info = exchange.info
     kind = GroupVersionKind("", "v1", _KINDS[info.resource, info.subresource])
     obj = {"kind": kind.kind, "apiVersion": "v1", **_options(exchange.request, info.subresource)}
-    call, admission = exchange.call(), exchange.parts.writer.admission
-    try:
-        for step in (admission.mutate, admission.validate):
-            attributes = call.attributes("CONNECT", obj, None)
-            attributes.kind, attributes.options = kind, None
-            await step(attributes)
-    finally:
-        call.finish()
+    await ask_admission(exchange, obj, kind=kind)
 
 
 def _options(request: Request, subresource: str) -> JSONObject:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, success
+from kubeloop.apiserver.asking_admission import ask_admission
 from kubeloop.apiserver.decoding import decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, set_namespace, timestamp
@@ -116,14 +117,7 @@ async def evict(exchange: Exchange) -> Answer:
 async def _admit(exchange: Exchange, obj: JSONObject, kind: GroupVersionKind, name: str, *, dry_run: bool) -> None:
     """What is created is the Binding or Eviction, as far as admission is concerned. It may be changed."""
     set_namespace(metadata_of(obj), exchange.namespace)
-    call, admission = exchange.call(name=name, dry_run=dry_run), exchange.parts.writer.admission
-    try:
-        for step in (admission.mutate, admission.validate):
-            attributes = call.attributes("CREATE", obj, None)
-            attributes.kind = kind
-            await step(attributes)
-    finally:
-        call.finish()
+    await ask_admission(exchange, obj, kind=kind, name=name, dry_run=dry_run)
 
 
 def _ignores_budgets(pod: JSONObject) -> bool:

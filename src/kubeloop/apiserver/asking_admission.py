@@ -1,0 +1,33 @@
+"""Admission of what is never stored as such: reviews, Bindings, Evictions, and connections seen as their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.meta.kinds import GroupVersionKind
+
+JSONObject = dict[str, Any]
+
+
+async def ask_admission(
+    exchange: Exchange, obj: JSONObject, *, kind: GroupVersionKind | None = None, name: str = "", dry_run: bool = False
+) -> None:
+    """Have plug-ins change and judge ``obj``, which is to be created, or (``kind`` ends in ``Options``) says how to connect.
+
+    ``kind`` None: the resource's own.
+
+    Raises:
+        ApiError: whatever admission raises.
+    """
+    call, admission = exchange.call(name=name, dry_run=dry_run), exchange.parts.writer.admission
+    connects = kind is not None and kind.kind.endswith("Options")
+    try:
+        for step in (admission.mutate, admission.validate):
+            attributes = call.attributes("CONNECT" if connects else "CREATE", obj, None)
+            attributes.kind = kind
+            if connects:
+                attributes.options = None
+            await step(attributes)
+    finally:
+        call.finish()
