@@ -115,5 +115,5 @@ class Pipeline:
 
 def _quoted(text: str) -> str:
     """A warning's text as a quoted string of RFC 9110, without line breaks."""
-    clean = " ".join(text.split())
+    clean = " ".join(text.splitlines())
     return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -30,6 +30,9 @@ def _pod(**container: Any) -> dict[str, Any]:
         ("host:5000/nginx:1", "IfNotPresent"),
         (f"nginx@sha256:{'0' * 64}", "IfNotPresent"),
         (f"nginx:latest@sha256:{'0' * 64}", "Always"),
+        pytest.param("a" * 247, "Always", id="a path of 255 letters, library included, is the longest"),
+        pytest.param("a" * 248, "IfNotPresent", id="a longer path is no reference"),
+        pytest.param(f"x.io/{'b' * 256}", "IfNotPresent", id="a longer path is none in whatever registry"),
     ],
 )
 def test_only_latest_images_are_always_pulled(image: str, policy: str) -> None:
@@ -142,3 +145,15 @@ def test_warns_of_what_is_deprecated_or_odd() -> None:
 
 def test_a_difference_shows_what_changed() -> None:
     assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == '@@ -1,4 +1,4 @@\n {\n  "a": 1,\n- "b": 2\n+ "b": 3\n }'
+
+
+def test_warns_of_fractions_of_a_byte_in_claims() -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1500m"}}}
+    claims = "/api/v1/namespaces/n/persistentvolumeclaims"
+    text = 'resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer'
+    assert create(claims, {"metadata": {"name": "a"}, "spec": spec}).warnings == [f"spec.{text}"]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    sets: dict[str, Any] = {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    sets["volumeClaimTemplates"] = [{"metadata": {"name": "v"}, "spec": spec}]
+    found = create("/apis/apps/v1/namespaces/n/statefulsets", {"metadata": {"name": "a"}, "spec": sets})
+    assert found.warnings == [f"spec.volumeClaimTemplates[0].{text}"]

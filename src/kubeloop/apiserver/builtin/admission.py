@@ -18,6 +18,7 @@ from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 _PROTECTED = {
     GroupResource("", "persistentvolumes"): "kubernetes.io/pv-protection",
     GroupResource("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
+    GroupResource("storage.k8s.io", "volumeattributesclasses"): "kubernetes.io/vac-protection",
 }
 _INGRESSES = GroupResource("networking.k8s.io", "ingresses")
 _CLASS_ANNOTATION = "kubernetes.io/ingress.class"

@@ -72,3 +72,12 @@ def _source(path: str, source: JSONObject, any_group: bool) -> Iterator[FieldErr
         yield from each(f"{path}.apiGroup", group, dns1123_subdomain(group))
     if source.get("namespace"):
         yield from each(f"{path}.namespace", source["namespace"], dns1123_label(source["namespace"]))
+
+
+def claim_warnings(path: str, spec: JSONObject) -> Iterator[str]:
+    """Fractions of a byte. Source: GetWarningsForPersistentVolumeClaimSpec."""
+    resources = spec.get("resources") or {}
+    for part in ("requests", "limits"):
+        size = (resources.get(part) or {}).get("storage", "0")
+        if quantity(size).milli_value() % 1000:
+            yield f'{path}.resources.{part}[storage]: fractional byte value "{size}" is invalid, must be an integer'

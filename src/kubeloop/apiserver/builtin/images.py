@@ -11,6 +11,9 @@ _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}
 _REFERENCE = re.compile(
     rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?", re.ASCII
 )
+#: Registries whose images of one component stand below "library".
+_HUBS = ("", "docker.io", "index.docker.io")
+_LONGEST_PATH = 255
 _IDENTIFIER = re.compile("[a-f0-9]{64}")
 
 
@@ -20,8 +23,13 @@ def image_tag(image: str) -> str:
     if slash and not (set(".:") & set(first) or first == "localhost" or first.lower() != first):
         first, rest = "", image
     name = (rest if slash else image).partition(":")[0]
+    path = name.partition("@")[0]
     found = _REFERENCE.fullmatch(image)
-    if found is None or _IDENTIFIER.fullmatch(image) or name.partition("@")[0] != name.partition("@")[0].lower():
+    if found is None or _IDENTIFIER.fullmatch(image) or path != path.lower():
+        return ""
+    if (first if slash else "") in _HUBS and "/" not in path:
+        path = f"library/{path}"
+    if len(path) > _LONGEST_PATH:
         return ""
     if found["tag"]:
         return found["tag"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,11 @@ _MOST_MILLI = (2**63 - 1) // 1000
 
 class LimitRangeStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create",)
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        super().prepare_create(context, obj)
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = str(uuid.uuid4())
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_limits(obj["spec"].get("limits") or []))

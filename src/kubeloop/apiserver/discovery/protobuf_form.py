@@ -52,11 +52,11 @@ def encode_discovery(tree: JSONObject) -> bytes:
 def _message(name: str, tree: JSONObject) -> bytes:
     parts = []
     for number, field, form in _MESSAGES[name]:
-        key, inner = varint(number << 3 | _BYTES), form.strip("[]")
-        values = tree.get(field) or () if form.startswith("[") else [tree.get(field) or ("" if form == "text" else {})]
+        inner = form.strip("[]")
+        values: list[Any] = tree.get(field) or [] if form.startswith("[") else [tree.get(field) or ("" if form == "text" else {})]
         for value in values:
-            content = value.encode() if inner == "text" else _message(inner, value)
-            parts += [key, varint(len(content)), content]
+            content: bytes = value.encode() if inner == "text" else _message(inner, value)
+            parts += [varint(number << 3 | _BYTES), varint(len(content)), content]
     if name == "ObjectMeta":
         parts.append(_NO_TIME)
     return b"".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.apps.template import (
@@ -14,7 +15,7 @@ from kubeloop.apiserver.builtin.apps.template import (
     selects_template,
     template_options,
 )
-from kubeloop.apiserver.builtin.claim_spec import claim_spec
+from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template
@@ -66,11 +67,19 @@ class StatefulSetStrategy(TemplateStrategy):
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*_status(obj.get("status") or {}), *collisions(obj.get("status") or {}, old.get("status") or {})]
 
-    def template_warnings(self, obj: JSONObject) -> list[str]:
-        found = super().template_warnings(obj)
-        if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
-            found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
-        return found
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        return [*super().warnings(context, obj), *_warnings(obj["spec"], "")]
+
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        return [*super().warnings_on_update(context, obj, old), *_warnings(obj["spec"], ".Spec")]
+
+
+def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
+    """``claims``: what upstream adds to the path of a claim's template."""
+    for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from claim_warnings(f"spec.volumeClaimTemplates[{at}]{claims}", claim.get("spec") or {})
+    if (spec.get("revisionHistoryLimit") or 0) < 0:
+        yield "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
 
 
 def _drop_max_unavailable(obj: JSONObject, old: JSONObject | None) -> None:

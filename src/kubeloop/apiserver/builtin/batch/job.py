@@ -39,8 +39,13 @@ class JobStrategy(TemplateStrategy):
         super().prepare_create(context, obj)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
-        # What was stored is defaulted once more when it is read, and then the template has labels.
-        self.default(obj)
+
+    def errors_on_create(self, context: RequestContext, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
+        found = super().errors_on_create(context, obj, namespaced=namespaced)
+        if not found:
+            # What was stored is defaulted once more when it is read, and then the template has labels.
+            self.default(obj)
+        return found
 
     def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
         return [] if policy_named else [_PODS_STAY]

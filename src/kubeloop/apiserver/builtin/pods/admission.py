@@ -29,7 +29,7 @@ def _is_pod_write(attributes: Attributes, *operations: str) -> bool:
 
 def _refused(attributes: Attributes, why: str) -> ApiError:
     name = attributes.name or (attributes.obj or {}).get("metadata", {}).get("name", "")
-    return refusals.forbidden(PODS, name, why)
+    return refusals.forbidden(PODS, name or "Unknown", why)
 
 
 class DefaultTolerations:

@@ -59,7 +59,8 @@ def parameters(found: dict[str, str]) -> Errors:
 
 
 def _topologies(terms: list[JSONObject]) -> Errors:
-    seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
+    # Upstream compares each term with as many empty ones as there are terms, and with those before it.
+    seen: list[frozenset[tuple[str, frozenset[str]]]] = [frozenset()] * len(terms)
     for at, term in enumerate(terms):
         here = f"allowedTopologies[{at}].matchLabelExpressions"
         keys: dict[str, frozenset[str]] = {}
@@ -77,6 +78,6 @@ def _topologies(terms: list[JSONObject]) -> Errors:
                 yield duplicate(f"{path}.key", key)
             keys[key] = frozenset(known)
         whole = frozenset(keys.items())
-        if whole in seen:
+        for _ in range(seen.count(whole)):
             yield duplicate(here, "")
-        seen.add(whole)
+        seen.append(whole)
