@@ -36,7 +36,7 @@ from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.chain import Webhooks
-from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.apiserver.writing import EVENT_TTL, Call, Writer
 from kubeloop.meta.errors import NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin
@@ -46,7 +46,7 @@ from kubeloop.timing import Clock, SystemClock
 _LOG = logging.getLogger(__name__)
 
 #: Seconds that a watch without timeoutSeconds lasts at least; at most twice that (kube-apiserver --min-request-timeout).
-_WATCH_TIMEOUT = 1800.0
+MIN_REQUEST_TIMEOUT = 1800.0
 
 HOST = "127.0.0.1"
 
@@ -58,6 +58,7 @@ class ServerOptions:
     ``history`` (seconds) and ``history_revisions`` (a number, 0: any) say what watches and lists can go back to; beyond it is 410.
     ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
     ``resume``: watches may go on from before the start, as far as the storage's history reaches; a kube-apiserver answers those with 410.
+    ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names.
     """
 
     port: int = 0
@@ -69,6 +70,8 @@ class ServerOptions:
     authority: CertificateAuthority | None = None
     resume: bool = False
     services: ServiceRanges = field(default_factory=ServiceRanges)
+    event_ttl: float = EVENT_TTL
+    min_request_timeout: float = MIN_REQUEST_TIMEOUT
     kubelets: KubeletCredentials = field(default_factory=KubeletCredentials)
 
 
@@ -104,13 +107,14 @@ class ApiServer:
             ranges=self.options.services,
         )
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
-        self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock)
+        self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock, self.options.event_ttl)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(
             self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.caller.post
         )
         self._health = Health()
+        self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
         self._authority = self.options.authority or CertificateAuthority.create("kubeloop-ca")
         parts = Parts(
             schemas=schemas,
@@ -123,7 +127,7 @@ class ApiServer:
             renderer=Renderer(self.objects, clock),
             authenticator=Authenticator(self.options.tokens),
             clock=clock,
-            default_timeout=lambda: _WATCH_TIMEOUT * (1 + random.random()),
+            default_timeout=lambda: self.options.min_request_timeout * (1 + random.random()),
             kubelets=self.options.kubelets,
         )
         self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer})

@@ -32,9 +32,8 @@ JSONObject = dict[str, Any]
 
 #: Attempts at a name that ``generateName`` asks for, as upstream's default.
 _NAME_ATTEMPTS = 8
-#: Seconds that an Event is kept (kube-apiserver's --event-ttl), and how far apart leases are opened for them.
-_EVENT_TTL = 3600
-_LEASE_SPACING = 60
+#: Seconds that an Event is kept unless told (kube-apiserver's --event-ttl).
+EVENT_TTL = 3600.0
 _EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
 
 
@@ -86,11 +85,14 @@ Change = Callable[[JSONObject], Awaitable[JSONObject]]
 class Writer:
     """Creates and updates objects of any resource. One for a server; keeps nothing of a request."""
 
-    def __init__(self, objects: Objects, admission: Admission, owners: Owners, clock: Clock) -> None:
+    def __init__(self, objects: Objects, admission: Admission, owners: Owners, clock: Clock, event_ttl: float = EVENT_TTL) -> None:
         self.objects = objects
         self.admission = admission
         self.owners = owners
         self.clock = clock
+        self._event_ttl = event_ttl
+        #: How far apart leases are opened for Events; so much longer some of them are kept. Upstream's etcd3 leaseManager.
+        self._lease_spacing = min(60.0, event_ttl / 20)
         self._lease = 0
         self._lease_since = 0.0
 
@@ -305,8 +307,8 @@ class Writer:
         if resource.gvr.group_resource not in _EVENTS:
             return 0
         now = self.clock.now()
-        if not self._lease or now - self._lease_since > _LEASE_SPACING:
-            self._lease = await self.objects.storage.grant(_EVENT_TTL + _LEASE_SPACING)
+        if not self._lease or now - self._lease_since > self._lease_spacing:
+            self._lease = await self.objects.storage.grant(self._event_ttl + self._lease_spacing)
             self._lease_since = now
         return self._lease
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubeloop.cli.durations import Duration
 from kubeloop.cli.server_compact import compact
 from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
@@ -66,10 +67,11 @@ _SWITCH_INTERVAL = 0.0005
 )
 @click.option(
     "--history",
-    type=click.FloatRange(min=0.0, min_open=True),
+    "--etcd-compaction-interval",
+    type=Duration(),
     default=300.0,
     show_default=True,
-    help="Seconds of history that watches and lists can go back to; what is older is answered with 410 Expired.",
+    help="Seconds (or as in 5m) of history that watches and lists can go back to; what is older is answered with 410 Expired.",
 )
 @click.option(
     "--history-revisions",
@@ -80,6 +82,14 @@ _SWITCH_INTERVAL = 0.0005
 @click.option("--kubelet-client-certificate", type=_FILE, help="Certificate for calls of kubelets (logs, exec ...), PEM.")
 @click.option("--kubelet-client-key", type=_FILE, help="Its key, PEM.")
 @click.option("--kubelet-certificate-authority", type=_FILE, help="Who signs kubelets' certificates, PEM. Default: they are not verified.")
+@click.option("--event-ttl", type=Duration(), default=3600.0, show_default=True, help="Seconds (or as in 1h) that Events are kept.")
+@click.option(
+    "--min-request-timeout",
+    type=Duration(),
+    default=1800.0,
+    show_default=True,
+    help="Seconds that a watch lasts at least unless it says for how long; at most twice that.",
+)
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
 @click.pass_context
@@ -95,6 +105,8 @@ def server(
     cert_dir: Path | None,
     history: float,
     history_revisions: int,
+    event_ttl: float,
+    min_request_timeout: float,
     kubelet_client_certificate: Path | None,
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
@@ -132,6 +144,8 @@ def server(
             cert_dir=cert_dir,
             history=history,
             history_revisions=history_revisions,
+            event_ttl=event_ttl,
+            min_request_timeout=min_request_timeout,
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
         )
@@ -173,6 +187,8 @@ class _Settings:
     cert_dir: Path | None
     history: float
     history_revisions: int
+    event_ttl: float
+    min_request_timeout: float
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
 
@@ -201,6 +217,8 @@ async def _run(settings: _Settings) -> int:
         tokens=read_tokens(settings.tokens) if settings.tokens else {},
         history=settings.history,
         history_revisions=settings.history_revisions,
+        event_ttl=settings.event_ttl,
+        min_request_timeout=settings.min_request_timeout,
         authority=authority,
         resume=storage is not None,
         services=services,

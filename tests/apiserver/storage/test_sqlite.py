@@ -335,5 +335,7 @@ async def test_after_a_fault_of_the_disk_nothing_is_written_until_it_is_opened_a
                 await storage.write("/a/y", b"1", expected=0)
             connection.execute("PRAGMA query_only = OFF")
         assert [kv.value for kv in (await storage.range("/", "0")).items] == [b"1"]
+        assert "readonly database" in storage.fault
     async with opened(tmp_path) as storage:
         assert (await storage.write("/a/y", b"1", expected=0)).revision == first + 1
+        assert storage.fault == ""

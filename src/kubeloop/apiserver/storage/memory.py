@@ -17,6 +17,10 @@ class MemoryStorage:
         self._streams = Streams(self._history)
         self._leases = Leases(clock or SystemClock(), self._expire)
 
+    @property
+    def fault(self) -> str:
+        return ""
+
     async def revision(self) -> int:
         return self._history.revision
 

@@ -93,6 +93,10 @@ class Storage(Protocol):
         A watch delivers every change of its keys from its first revision on, once, in order, with no gap.
     """
 
+    @property
+    def fault(self) -> str:
+        """Why nothing can be written any more, until it is opened again; empty while all is well."""
+
     async def revision(self) -> int:
         """The current revision: 1 for an empty store, as etcd's."""
 

@@ -75,7 +75,8 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._broken = ""
+        #: Why everything is refused; empty while all is well.
+        self.fault = ""
         self._oldest = self._last = self._staged = 0
         with examined(path.with_name(f"{path.name}-wal")) as log:
             try:
@@ -196,8 +197,8 @@ class Ledger:
         return max(self._oldest, self._connection.execute("SELECT max(revision) FROM changes").fetchone()[0] or 0)
 
     def _check(self) -> None:
-        if self._broken:
-            raise StorageFailed(self._broken)
+        if self.fault:
+            raise StorageFailed(self.fault)
 
     def _failed(self, fault: sqlite3.Error) -> StorageFailed:
         """What to tell, with the transaction undone."""
@@ -210,8 +211,8 @@ class Ledger:
             full = False
         if full:
             return StorageFailed(f"cannot write {self.path}: the disk is full; reads go on, and so do writes when there is room again")
-        self._broken = f"cannot write {self.path}: {fault}; the server writes nothing more until it is started again"
-        return StorageFailed(self._broken)
+        self.fault = f"cannot write {self.path}: {fault}; the server writes nothing more until it is started again"
+        return StorageFailed(self.fault)
 
 
 def _migrate(connection: sqlite3.Connection, version: int) -> None:

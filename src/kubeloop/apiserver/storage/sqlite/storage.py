@@ -92,6 +92,10 @@ class SqliteStorage:
         made._resume_leases(loaded.expires, clock)
         return made
 
+    @property
+    def fault(self) -> str:
+        return self._ledger.fault
+
     async def revision(self) -> int:
         return self._history.revision
 
