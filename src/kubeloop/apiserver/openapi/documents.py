@@ -92,13 +92,13 @@ class Documents:
         if known:
             _narrow(schemas, name)
         info = {"title": "Kubernetes", "version": builtin().version} if known else {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
-        components = {"schemas": schemas, **(_BEARER if known else {})}
+        components = {**({"schemas": schemas} if schemas else {}), **(_BEARER if known else {})}
         return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
 
 
 def _components(encoded: bytes) -> dict[str, JSONObject]:
     """All built-in definitions that a document needs."""
-    return {name: v3(builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
+    return {name: v3(name, builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
 
 
 def _name(group_version: GroupVersion) -> str:

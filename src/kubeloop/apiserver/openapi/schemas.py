@@ -23,17 +23,26 @@ _BELOW: Final = ("items", "additionalProperties", "not")
 _JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
 
 
-def v3(node: TypeSchema) -> JSONObject:
+#: Fields that upstream does not describe, by definition: their references stand alone.
+_UNDESCRIBED: Final = {
+    "io.k8s.api.networking.v1.IngressRule": frozenset({"http"}),
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps": frozenset(
+        {"additionalItems", "additionalProperties", "example", "externalDocs", "items", "not"}
+    ),
+}
+
+
+def v3(name: str, node: TypeSchema) -> JSONObject:
     """A built-in definition in OpenAPI version 3."""
     tree: JSONObject = msgspec.to_builtins(node)
-    return _v3(tree)
+    return _v3(tree, _UNDESCRIBED.get(name, frozenset()))
 
 
-def _v3(tree: JSONObject) -> JSONObject:
+def _v3(tree: JSONObject, undescribed: frozenset[str] = frozenset()) -> JSONObject:
     tree = _each(tree, _v3)
     for field, below in tree.get("properties", {}).items():
-        if "$ref" in below:
-            tree["properties"][field] = {"allOf": [below]}  # as upstream writes fields, which have descriptions there
+        if "$ref" in below and field not in undescribed:
+            tree["properties"][field] = {"allOf": [below]}  # a reference may have no siblings, and a description is one
     if tree.get("format") == "int-or-string":
         return {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
     if tree.get("format") == "quantity":

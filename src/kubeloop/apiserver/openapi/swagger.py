@@ -16,7 +16,15 @@ from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 
 JSONObject = dict[str, Any]
 
-_MEDIA: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+#: Media types in the order in which upstream lists them; what a client sends and what it gets are lists of their own.
+_PRODUCED: Final = ("text/plain", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_CONSUMED: Final = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+_OPENID: Final = ("/.well-known/", "/openid/")
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _NOT_IN_V2: Final = ("allOf", "anyOf", "oneOf", "not", "nullable", "default", "x-kubernetes-selectable-fields")
 
@@ -26,12 +34,12 @@ def swagger(registry: Registry) -> JSONObject:
     schemas = builtin()
     paths: JSONObject = {}
     for name in openapi_paths():
-        paths |= {path: _path(item) for path, item in openapi_paths_of(name).items()}
+        paths |= {path: _path(path, item) for path, item in openapi_paths_of(name).items()}
     used = [name for document in openapi_paths().values() for name in referenced(bytes(document))]
     definitions = {name: v2(schemas.definition(name)) for name in closed(schemas, used)}
     for one in registry.resources():
         if one.custom:
-            paths |= {path: _path(item) for path, item in custom.paths(one).items()}
+            paths |= {path: _path(path, item) for path, item in custom.paths(one).items()}
             made = custom.definitions(one, schema_of(one.extra.get("version", {})))
             definitions |= {name: _published(schema) for name, schema in made.items()}
     bearer = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}
@@ -45,11 +53,11 @@ def swagger(registry: Registry) -> JSONObject:
     }
 
 
-def _path(item: JSONObject) -> JSONObject:
+def _path(path: str, item: JSONObject) -> JSONObject:
     made: JSONObject = {}
     for name, value in item.items():
         if name in _METHODS:
-            made[name] = _operation(value)
+            made[name] = _operation(value, path)
         elif name == "parameters":
             made[name] = [_parameter(one) for one in value]
         else:
@@ -57,13 +65,13 @@ def _path(item: JSONObject) -> JSONObject:
     return made
 
 
-def _operation(operation: JSONObject) -> JSONObject:
+def _operation(operation: JSONObject, path: str) -> JSONObject:
     made = {name: value for name, value in operation.items() if name not in ("parameters", "requestBody", "responses")}
     body = operation.get("requestBody")
     parameters = [_parameter(one) for one in operation.get("parameters", [])]
     if body is not None:
         content = body["content"]
-        made["consumes"] = list(content)
+        made["consumes"] = sorted(content, key=lambda one: _rank(one, _CONSUMED))
         required = {"required": True} if body.get("required") else {}
         schema = next(iter(content.values())).get("schema", {})
         parameters.insert(0, {"name": "body", "in": "body", **required, "schema": _moved(schema)})
@@ -76,17 +84,20 @@ def _operation(operation: JSONObject) -> JSONObject:
         schema = next((one["schema"] for one in response.get("content", {}).values() if "schema" in one), None)
         shown = {"description": response.get("description") or ("Unauthorized" if code == "401" else "OK")}
         made["responses"][code] = shown if schema is None else {**shown, "schema": _moved(schema)}
-    made.setdefault("consumes", ["*/*"])
     if produced:
-        made["produces"] = sorted(produced, key=_media_rank)
+        made["produces"] = sorted(produced, key=lambda one: _rank(one, _PRODUCED))
+    if not path.endswith("/"):
+        made.setdefault("consumes", ["*/*"])
+    elif not path.startswith(_OPENID):
+        made["consumes"] = made.get("produces", [])  # documents about the API say of both what they are
     made["schemes"] = ["https"]
     return made
 
 
-def _media_rank(media_type: str) -> tuple[bool, int]:
-    """As upstream lists them: plain before streams, JSON before YAML before protobuf."""
+def _rank(media_type: str, order: tuple[str, ...]) -> tuple[bool, int]:
+    """Plain types before streams."""
     plain = media_type.partition(";")[0]
-    return ";" in media_type, _MEDIA.index(plain) if plain in _MEDIA else len(_MEDIA)
+    return ";" in media_type, order.index(plain) if plain in order else len(order)
 
 
 def _parameter(parameter: JSONObject) -> JSONObject:
