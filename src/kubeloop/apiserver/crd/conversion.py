@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import urlsplit
 
 from kubeloop.apiserver.crd.definition import JSONObject, is_true
+from kubeloop.apiserver.validation.webhook_client import client_config
 from kubeloop.apiserver.webhooks.failure import NotCallable
 from kubeloop.apiserver.webhooks.target import trust
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
-from kubeloop.meta.names import dns1035_label, dns1123_subdomain
+from kubeloop.meta.names import dns1035_label
 
 _REVIEWS: Final = ("v1", "v1beta1")
 _CLIENT: Final = "spec.conversion.webhookClientConfig"
@@ -54,7 +54,7 @@ def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
         if client is None:
             yield required(_CLIENT, "required when strategy is set to Webhook")
         else:
-            yield from _client(client)
+            yield from client_config(_CLIENT, client)
         yield from _reviews(reviews)
         return
     detail = "should not be set when strategy is not set to Webhook"
@@ -62,53 +62,6 @@ def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
         yield forbidden(_CLIENT, detail)
     if reviews:
         yield forbidden(_VERSIONS, detail)
-
-
-def _client(client: JSONObject) -> Iterator[FieldError]:
-    url, service = client.get("url"), client.get("service")
-    if (url is None) == (service is None):
-        yield required(_CLIENT, "exactly one of url or service is required")
-    elif url is not None:
-        yield from _url(url, f"{_CLIENT}.url")
-    elif service is not None:
-        for name in ("name", "namespace"):
-            if not service.get(name):
-                yield required(f"{_CLIENT}.service.{name}")
-        port = service.get("port")
-        if port is not None and not 1 <= port <= 65535:
-            yield invalid(f"{_CLIENT}.service.port", port, f"port is not valid: {_PORT}")
-        yield from _path(service.get("path") or "", f"{_CLIENT}.service.path")
-
-
-def _path(text: str, path: str) -> Iterator[FieldError]:
-    if text in ("", "/"):
-        return
-    if not text.startswith("/"):
-        yield invalid(path, text, "must start with a '/'")
-    for index, segment in enumerate(text[1:].removesuffix("/").split("/")):
-        if not segment:
-            yield invalid(path, text, f"segment[{index}] may not be empty")
-            return
-        for message in dns1123_subdomain(segment, False):
-            yield invalid(path, text, f"segment[{index}]: {message}")
-
-
-_PORT: Final = "must be between 1 and 65535, inclusive"
-
-
-def _url(url: str, path: str) -> Iterator[FieldError]:
-    form = "desired format: https://host[/path]"
-    parts = urlsplit(url)
-    if parts.scheme != "https":
-        yield invalid(path, parts.scheme, f"'https' is the only allowed URL scheme; {form}")
-    if not parts.netloc:
-        yield invalid(path, parts.netloc, f"host must be specified; {form}")
-    if parts.username is not None:
-        yield invalid(path, parts.username, "user information is not permitted in the URL")
-    if parts.fragment:
-        yield invalid(path, parts.fragment, "fragments are not permitted in the URL")
-    if parts.query:
-        yield invalid(path, parts.query, "query parameters are not permitted in the URL")
 
 
 def _reviews(versions: list[str]) -> Iterator[FieldError]:
