@@ -35,3 +35,16 @@ async def test_a_full_disk_is_told_to_writers_readers_go_on_and_it_passes(tmp_pa
         ]
         connection.execute("PRAGMA max_page_count = 1000000")
         await client.create(config_map("b", 100_000))
+
+
+async def test_a_server_whose_store_is_broken_is_no_longer_ready(tmp_path: Path) -> None:
+    async with InLoopServer(data=tmp_path / "data") as server, Client(Transport(server.config)) as client:
+        assert (await client.transport.request("GET", "/readyz/etcd")).body == b"ok"
+        assert isinstance(server.api.storage, SqliteStorage)
+        server.api.storage._ledger._connection.execute("PRAGMA query_only = ON")  # any fault but a full disk
+        for _ in range(2):
+            with pytest.raises(InternalError, match="readonly database; the server writes nothing more until it is started again"):
+                await client.create(config_map("a"))
+        for path in ("/readyz", "/livez/etcd"):
+            with pytest.raises(InternalError):
+                await client.transport.request("GET", path)

@@ -1,0 +1,84 @@
+"""Flags of ``kubeloop server`` that bear kube-apiserver's names: what each does to what clients see."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubeloop.config import load_config
+
+pytestmark = pytest.mark.embedded
+
+EVENTS = "/api/v1/namespaces/default/events"
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+class Server:
+    def __init__(self, kubeconfig: Path) -> None:
+        self._config = load_config(kubeconfig)
+        certificate, key = self._config.credentials.client_certificate, self._config.credentials.client_key
+        assert certificate is not None
+        assert key is not None
+        self._context = self._config.ssl_context((certificate.read(), key.read()))
+
+    def __call__(self, method: str, path: str, body: Any = None) -> str:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._config.server}{path}", data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
+            text: str = answer.read().decode()
+            return text
+
+
+@contextmanager
+def running(folder: Path, *flags: str) -> Iterator[Server]:
+    command = [sys.executable, "-m", "kubeloop", "server", "--no-controllers", "--kubeconfig", str(folder / "kubeconfig"), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        try:
+            yield Server(folder / "kubeconfig")
+        finally:
+            process.terminate()
+
+
+def test_events_end_and_watches_that_name_no_end_as_the_flags_say(tmp_path: Path) -> None:
+    with running(tmp_path, "--event-ttl=300ms", "--min-request-timeout", "1s") as server:
+        event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+        made = json.loads(server("POST", EVENTS, event))
+        # This ends by itself, within two seconds, and an Event ends before that.
+        watched = server("GET", f"{EVENTS}?watch=1&resourceVersion={made['metadata']['resourceVersion']}")
+        assert [json.loads(line)["type"] for line in watched.splitlines()] == ["DELETED"]
+        assert json.loads(server("GET", EVENTS))["items"] == []
+
+
+def test_services_get_addresses_and_ports_of_the_ranges_of_the_flags(tmp_path: Path) -> None:
+    with running(tmp_path, "--service-cluster-ip-range=10.3.0.0/16", "--service-node-port-range=4000-4000", "--secure-port=0") as server:
+        spec = {"type": "NodePort", "ports": [{"port": 80}]}
+        made = json.loads(server("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec}))["spec"]
+        assert (made["clusterIP"].startswith("10.3."), made["ports"][0]["nodePort"]) == (True, 4000)
+        assert json.loads(server("GET", f"{SERVICES}/kubernetes"))["spec"]["clusterIP"] == "10.3.0.1"
+        ranges = json.loads(server("GET", "/apis/networking.k8s.io/v1/servicecidrs"))["items"]
+        assert [one["spec"]["cidrs"] for one in ranges] == [["10.3.0.0/16"]]
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        pytest.param("--service-cluster-ip-range=x", "Error: --service-cluster-ip-range=x: not a range; write", id="address"),
+        pytest.param("--service-node-port-range=x", "Error: --service-node-port-range=x: not a range; write", id="ports"),
+        pytest.param("--event-ttl=x", "Invalid value for '--event-ttl': 'x' is no duration; write seconds, or one like 5m", id="duration"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_named(flag: str, message: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "kubeloop", "server", flag], capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert message in done.stderr
