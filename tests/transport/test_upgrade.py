@@ -20,7 +20,12 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def wire_to(serve: Serve) -> AsyncIterator[Wire]:
+    serving: set[asyncio.Task[None]] = set()
+
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
         try:
             await reader.readuntil(b"\r\n\r\n")
             await serve(reader, writer)
@@ -36,6 +41,7 @@ async def wire_to(serve: Serve) -> AsyncIterator[Wire]:
         wire.abort()
         await wire.wait_closed()
         server.close()
+        await asyncio.gather(*serving, return_exceptions=True)
         await server.wait_closed()
 
 

@@ -154,7 +154,12 @@ async def node(request: pytest.FixtureRequest, cluster: Cluster, kubelet: Script
 async def echo_server() -> AsyncIterator[int]:
     """Sends back what it gets, in upper case, until the other side ends; its port."""
 
+    serving: set[asyncio.Task[Any]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
         while data := await reader.read(1 << 16):
             writer.write(data.upper())
             await writer.drain()
@@ -165,4 +170,6 @@ async def echo_server() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*serving, return_exceptions=True)
         await server.wait_closed()

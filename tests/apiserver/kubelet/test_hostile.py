@@ -34,14 +34,20 @@ _OPENINGS = [
 
 
 @asynccontextmanager
-async def answering(data: bytes) -> AsyncIterator[int]:
-    """Sends that to whoever asks, and ends."""
+async def answering(data: bytes, seen: bytearray | None = None) -> AsyncIterator[int]:
+    """Sends that to whoever asks, and ends; ``seen`` gets everything that is sent to it until the client ends."""
+    serving: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
         try:
-            await reader.readuntil(b"\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
             writer.write(data)
             await writer.drain()
+            if seen is not None:
+                seen.extend(head + await reader.read())
         finally:
             writer.close()
 
@@ -50,6 +56,7 @@ async def answering(data: bytes) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        await asyncio.gather(*serving, return_exceptions=True)
         await server.wait_closed()
 
 
@@ -151,3 +158,16 @@ async def test_a_client_that_sends_nonsense_as_a_websocket_ends_it(tmp_path: Pat
                 async with asyncio.timeout(5):
                     while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                         pass
+
+
+async def test_bytes_behind_an_upgrade_request_reach_the_backend_only_after_it_agreed() -> None:
+    """Else a client could send requests of its own over the server's connection (as in CVE-2018-1002105)."""
+    seen = bytearray()
+    async with answering(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", seen) as port:
+        request = _request(Connection="Upgrade", Upgrade="x", **{"Content-Length": "50", "Transfer-Encoding": "chunked"})
+        reply = await pass_on(request, Place("127.0.0.1", port, None, "/x"))
+        assert isinstance(reply, Frames)
+        assert reply.status == 403
+    assert seen.endswith(b"\r\n\r\n")
+    assert b"content-length" not in seen.lower()
+    assert b"transfer-encoding" not in seen.lower()

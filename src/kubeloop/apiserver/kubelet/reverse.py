@@ -73,8 +73,9 @@ async def reverse(request: Request, place: Place) -> Reply:
 
 def _headers(request: Request) -> list[tuple[str, str]]:
     named = {one.strip().lower() for one in request.header("Connection").split(",") if one.strip()}
-    found = forwarded_headers(request, without=_HOP_BY_HOP | named)
-    if _is_chunked(request):
+    chunked = _is_chunked(request)
+    found = forwarded_headers(request, without=_HOP_BY_HOP | named | ({"content-length"} if chunked else set()))
+    if chunked:
         found.append(("Transfer-Encoding", "chunked"))
     elif request.method in ("POST", "PUT", "PATCH") and not request.header("Content-Length"):
         found.append(("Content-Length", "0"))
@@ -82,7 +83,7 @@ def _headers(request: Request) -> list[tuple[str, str]]:
 
 
 def _is_chunked(request: Request) -> bool:
-    return request.header("Transfer-Encoding").strip().lower() == "chunked"
+    return bool(request.header("Transfer-Encoding").strip())
 
 
 def _body(request: Request) -> AsyncIterator[bytes] | None:

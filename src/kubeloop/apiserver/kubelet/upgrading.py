@@ -63,8 +63,9 @@ async def pass_on(request: Request, place: Place) -> Reply:
     Raises:
         ApiError: 500 without a reason: no answer, or one that is neither.
     """
-    headers = forwarded_headers(request)
-    if request.method == "POST" and "Content-Length" not in request.headers:
+    # No body goes with it: what the client sends must never be read by the backend as anything but the protocol that it agreed to.
+    headers = forwarded_headers(request, without=("content-length", "transfer-encoding"))
+    if request.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", "0"))
     answer = await upgrade(place, request.method, headers)
     if isinstance(answer, Frames):
