@@ -22,6 +22,7 @@ _AROUND = re.compile(r"\A(?:INVALID_ARGUMENT|CANCELLED): | {1,2}\[(?:INVALID_ARG
 _UNKNOWN_LINE = "<input>:4294967295:"
 #: Where the two parsers word a fault differently.
 _WORDS = (
+    (re.compile(r"(?<=\n)ERROR: <input>:-1:0: <<nil>> parsetree\Z"), ""),
     (re.compile(r"\AExpression recursion limit exceeded\. limit: (\d+)"), r"ERROR: <input>:-1:0: expression recursion limit exceeded: \1"),
     (
         re.compile(r"\AERROR: <input>:-1:0: Exceeded max recursion depth of (\d+) when parsing\..*", re.DOTALL),
@@ -71,7 +72,7 @@ def parse(source: str) -> Parsed:
         text = _AROUND.sub("", str(exc)).replace(_UNKNOWN_LINE, "<input>:-1:")
         for theirs, ours in _WORDS:
             text = theirs.sub(ours, text)
-        raise CompileError(text) from None
+        raise CompileError(text.rstrip("\n")) from None
     if (tick := _BLANKED.sub(_blank, source).find("`")) >= 0:
         raise CompileError(render(source, [Issue(tick, "unsupported syntax: '`'")]))
     message = _message(_message(data)[2][0])

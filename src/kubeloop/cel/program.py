@@ -41,7 +41,7 @@ class Program:
         Evaluating never changes the values it is given, and stops with ``CostExceeded`` beyond its limit.
 
     Not guaranteed
-        Linear time of regular expressions: they are run by Python's ``re``.
+        That ``find`` and ``findAll`` take linear time, as ``matches`` does.
     """
 
     __slots__ = ("_checked", "_step", "limit")

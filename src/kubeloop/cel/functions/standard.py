@@ -9,9 +9,9 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.operators import integer, unsigned
 from kubeloop.cel.overloads import function, member
+from kubeloop.cel.patterns import matcher
 from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, TypeValue, UInt, type_name
 from kubeloop.meta.field_error import go_number
-from kubeloop.schema.regular import PatternError, compile_go
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NATURAL = re.compile(r"[0-9]+")
@@ -104,7 +104,4 @@ member("endsWith", "string, string -> bool", "ends_with_string")(lambda text, pa
 @function("matches", "string, string -> bool", "matches")
 @member("matches", "string, string -> bool", "matches_string")
 def _matches(text: str, pattern: str) -> bool:
-    try:
-        return compile_go(pattern).search(text) is not None
-    except PatternError as exc:
-        raise EvalError(str(exc)) from None
+    return matcher(pattern)(text)
