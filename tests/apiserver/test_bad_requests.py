@@ -72,6 +72,7 @@ async def test_a_body_over_three_mebibytes_is_too_large(api: Api) -> None:
         pytest.param("PATCH", CONFIGMAPS, 405, id="PATCH of a collection"),
         pytest.param("OPTIONS", CONFIGMAPS, 405, id="OPTIONS"),
         pytest.param("HEAD", f"{CONFIGMAPS}/a", 405, id="HEAD"),
+        pytest.param("PUT", "/api/v1/watch/pods", 405, id="PUT to the old path of a watch"),
         pytest.param("DELETE", "/api/v1/namespaces", 405, id="DELETE of all namespaces"),
         pytest.param("DELETE", "/api/v1/configmaps", 405, id="DELETE across namespaces"),
         pytest.param("POST", "/api/v1/configmaps", 405, id="POST without a namespace"),
@@ -251,6 +252,11 @@ async def test_a_patch_that_does_not_fit_shows_what_it_gave_with_the_names_sorte
     assert answer.status == 422
     assert json.dumps(shown)[1:-1] in answer.message
     assert "json: cannot unmarshal number into Go struct field" in answer.message
+
+
+async def test_a_warning_about_a_name_that_no_header_may_hold_shows_it_as_go_does(api: Api) -> None:
+    answer = await api("POST", CONFIGMAPS, '{"metadata":{"name":"odd"},"a\\u007f\\nb":1}')
+    assert (answer.status, answer.warnings) == (201, [r'299 - "unknown field \"a\\x7f\\nb\""'])
 
 
 async def test_what_nobody_expected_is_an_internal_error_without_a_traceback(

@@ -5,7 +5,6 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/en
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.errors import ApiError, DecodeError
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 from kubeloop.schema.strict_scalars import number_text
@@ -153,7 +153,7 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
         if name not in obj:
             obj[name] = plain(value)
     if not applied:
-        problems += [f"unknown field {json.dumps(path)}" for path in resource.strategy.conform(obj)]
+        problems += [f"unknown field {go_quoted(path)}" for path in resource.strategy.conform(obj)]
     return Decoded(obj, problems, tree)
 
 
@@ -161,7 +161,7 @@ def _repeated(value: Any, path: str) -> list[str]:
     """What strict decoding says of repeated keys, outside of metadata."""
     found: list[str] = []
     if isinstance(value, dict):
-        found += [f"duplicate field {json.dumps(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
+        found += [f"duplicate field {go_quoted(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
         for name, one in value.items():
             if path or name != "metadata":
                 found += _repeated(one, f"{path}.{name}" if path else name)

@@ -114,6 +114,6 @@ class Pipeline:
 
 
 def _quoted(text: str) -> str:
-    """A warning's text as a quoted string of RFC 9110, without line breaks."""
-    clean = " ".join(text.splitlines())
+    """A warning's text as a quoted string of RFC 9110, without line breaks and other controls, which no header may hold."""
+    clean = "".join(each if each.isprintable() else " " for each in " ".join(text.splitlines()))
     return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -68,6 +68,8 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     if info.rest:
         raise refusals.no_such_resource()
     verb = info.verb
+    if verb == "watch" and method != "GET":  # of the old paths, /api/v1/watch/pods: a path makes it a watch, whatever the method
+        raise refusals.method_not_allowed()
     if info.name_in_path:
         if not {"get", "update", "patch", "delete"} & set(resource.verbs):
             raise refusals.no_such_resource()

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
 from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text
@@ -167,7 +168,7 @@ class _State:
     def problem(self, what: str, name: str) -> None:
         if not self.lenient and len(self.problems) < _MOST_PROBLEMS:
             whole = "".join(self.path) + "." + name if self.path else name
-            self.problems[f"{what} field {json.dumps(whole, ensure_ascii=False)}"] = None
+            self.problems[f"{what} field {go_quoted(whole)}"] = None
 
     def step(self, name: str) -> None:
         self.path.append(f".{name}" if self.path else name)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.ownership.entries import UPDATE, manager_named
 from kubeloop.merge.fields import Conflict
-from kubeloop.merge.fields.elements import go_quoted
 from kubeloop.meta.errors import ApiError
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause, StatusDetails
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubeloop.merge.fields.elements import ElementError, element_text, go_quoted
+from kubeloop.merge.fields.elements import ElementError, element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, FieldType, ListType, MapType, ScalarType, shape
 from kubeloop.merge.go_text import go_text, go_type
+from kubeloop.meta.go_quote import go_quoted
 
 JSONObject = dict[str, Any]
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kubeloop.merge.go_text import go_text
+from kubeloop.meta.go_quote import go_quoted
 
 Scalar = str | int | float | bool | None
 #: From the root down; the empty path is the whole object, which nobody owns.
@@ -170,27 +171,6 @@ def _shown(value: Any, stored: bool) -> str:
         # Upstream reads every number of a FieldsV1 as a floating one.
         return go_text(float(value))
     return "null" if value is None else go_text(value)
-
-
-_QUOTED: Final = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
-
-
-def go_quoted(text: str) -> str:
-    """Go's ``%q``."""
-    return (
-        '"' + "".join(character if character.isprintable() and character not in '"\\' else _quoted(character) for character in text) + '"'
-    )
-
-
-def _quoted(character: str) -> str:
-    if short := _QUOTED.get(character):
-        return short
-    point = ord(character)
-    if point < 0x80:
-        return f"\\x{point:02x}"
-    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
 @lru_cache(maxsize=8192)
