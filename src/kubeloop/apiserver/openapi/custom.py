@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any, Final
 
 from kubeloop.apiserver.openapi.schemas import COMPONENTS
@@ -40,9 +41,6 @@ def definitions(resource: ServedResource, published: JSONObject | None) -> dict[
     _fill_metadata(schema)
     _publish(schema)
     schema["x-kubernetes-group-version-kind"] = [_kind(resource, resource.kind)]
-    selectable = resource.extra.get("version", {}).get("selectableFields")
-    if selectable:
-        schema["x-kubernetes-selectable-fields"] = [{"fieldPath": one["jsonPath"].removeprefix(".")} for one in selectable]
     items = {"type": "array", "items": {"$ref": COMPONENTS + name}}
     metadata = {"allOf": [{"$ref": f"{COMPONENTS}{_META}.ListMeta"}]}
     listed = {
@@ -51,6 +49,10 @@ def definitions(resource: ServedResource, published: JSONObject | None) -> dict[
         "properties": {"apiVersion": {"type": "string"}, "items": items, "kind": {"type": "string"}, "metadata": metadata},
         "x-kubernetes-group-version-kind": [_kind(resource, resource.list_kind)],
     }
+    selectable = resource.extra.get("version", {}).get("selectableFields")
+    if selectable:
+        for one in (schema, listed):
+            one["x-kubernetes-selectable-fields"] = [{"fieldPath": field["jsonPath"].removeprefix(".")} for field in selectable]
     return {name: schema, list_name(resource): listed}
 
 
@@ -87,9 +89,9 @@ class _Paths:
         self.resource = resource
         self.reference = {"$ref": COMPONENTS + definition_name(resource)}
         self.list_reference = {"$ref": COMPONENTS + list_name(resource)}
-        words = [*resource.gvr.group.split("."), resource.gvr.version]
-        self.group = "".join(word[:1].upper() + word[1:] for word in words)
-        self.tag = self.group[:1].lower() + self.group.removesuffix(words[-1].capitalize())[1:] + f"_{words[-1]}"
+        group, version = "".join(word[:1].upper() + word[1:] for word in re.split(r"[.-]", resource.gvr.group)), resource.gvr.version
+        self.group = group + version[:1].upper() + version[1:]
+        self.tag = f"{group[:1].lower()}{group[1:]}_{version}"
         self.scope = "Namespaced" if resource.namespaced else ""
 
     def all(self) -> dict[str, JSONObject]:

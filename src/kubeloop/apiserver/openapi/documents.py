@@ -22,6 +22,8 @@ from kubeloop.timing import Clock
 JSONObject = dict[str, Any]
 
 _BEARER: Final = {"securitySchemes": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}}
+#: Groups of webhooks and of upstream's other servers.
+_ELSEWHERE: Final = frozenset({"admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io"})
 _TEXTS: Final = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
 
 
@@ -89,8 +91,7 @@ class Documents:
             paths |= custom.paths(one)
         encoded = msgspec.json.encode([paths, own])
         schemas = dict(sorted({**_components(encoded), **own}.items()))
-        if known:
-            _narrow(schemas, name)
+        _narrow(schemas, name)
         info = {"title": "Kubernetes", "version": builtin().version} if known else {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
         components = {**({"schemas": schemas} if schemas else {}), **(_BEARER if known else {})}
         return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
@@ -106,13 +107,19 @@ def _name(group_version: GroupVersion) -> str:
 
 
 def _narrow(schemas: dict[str, JSONObject], name: str) -> None:
-    """Kinds that all groups share (DeleteOptions) are shown for the core group and the document's own; in place."""
+    """Kinds that all groups share (DeleteOptions) are shown for the core group and the document's own; in place.
+
+    Documents of custom resources show those of all groups that upstream's main server registers.
+    """
     parts = name.split("/")
     own = {("", "v1"), (parts[-2] if len(parts) == 3 else "", parts[-1])}
+    known = name in openapi_paths()
     for schema in schemas.values():
         kinds = schema.get("x-kubernetes-group-version-kind")
         if kinds and len(kinds) > 1:
-            schema["x-kubernetes-group-version-kind"] = [kind for kind in kinds if (kind["group"], kind["version"]) in own]
+            schema["x-kubernetes-group-version-kind"] = [
+                kind for kind in kinds if ((kind["group"], kind["version"]) in own if known else kind["group"] not in _ELSEWHERE)
+            ]
 
 
 def _described(paths: JSONObject) -> JSONObject:

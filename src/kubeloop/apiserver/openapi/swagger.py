@@ -24,9 +24,12 @@ _CONSUMED: Final = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
+_OF_CUSTOM: Final = ("application/json", "application/yaml")
 _OPENID: Final = ("/.well-known/", "/openid/")
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
-_NOT_IN_V2: Final = ("allOf", "anyOf", "oneOf", "not", "nullable", "default", "x-kubernetes-selectable-fields")
+_NOT_IN_V2: Final = ("allOf", "anyOf", "oneOf", "not", "nullable", "default")
+#: Of a custom resource whose fields are not known this is all that is said.
+_OF_UNKNOWN: Final = ("type", "x-kubernetes-group-version-kind", "x-kubernetes-selectable-fields")
 
 
 def swagger(registry: Registry) -> JSONObject:
@@ -39,9 +42,9 @@ def swagger(registry: Registry) -> JSONObject:
     definitions = {name: v2(schemas.definition(name)) for name in closed(schemas, used)}
     for one in registry.resources():
         if one.custom:
-            paths |= {path: _path(path, item) for path, item in custom.paths(one).items()}
+            paths |= {path: _of_custom(_path(path, item)) for path, item in custom.paths(one).items()}
             made = custom.definitions(one, schema_of(one.extra.get("version", {})))
-            definitions |= {name: _published(schema) for name, schema in made.items()}
+            definitions |= {name: _definition(schema) for name, schema in made.items()}
     bearer = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}
     return {
         "swagger": "2.0",
@@ -114,6 +117,20 @@ def _moved(value: Any) -> Any:
 
 def _target(reference: str) -> str:
     return DEFINITIONS + reference.removeprefix(COMPONENTS)
+
+
+def _of_custom(item: JSONObject) -> JSONObject:
+    """Operations on custom resources say what could be sent even where nothing is; in place."""
+    for operation in item.values():
+        if isinstance(operation, dict) and operation.get("consumes") == ["*/*"]:
+            operation["consumes"] = list(_OF_CUSTOM)
+    return item
+
+
+def _definition(schema: JSONObject) -> JSONObject:
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return {name: schema[name] for name in _OF_UNKNOWN if name in schema}
+    return _published(schema)
 
 
 def _published(schema: JSONObject) -> JSONObject:
