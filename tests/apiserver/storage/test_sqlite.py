@@ -339,3 +339,32 @@ async def test_after_a_fault_of_the_disk_nothing_is_written_until_it_is_opened_a
     async with opened(tmp_path) as storage:
         assert (await storage.write("/a/y", b"1", expected=0)).revision == first + 1
         assert storage.fault == ""
+
+
+async def test_what_is_under_way_when_it_is_closed_is_finished_and_nothing_comes_after(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        writing = [asyncio.ensure_future(storage.write(f"/a/{number}", b"", expected=0)) for number in range(3)]
+        await asyncio.sleep(0)
+        await storage.close()
+        assert [one.revision for one in await asyncio.gather(*writing)] == [2, 3, 4]
+        with pytest.raises(StorageFailed, match="it is closed"):
+            await storage.write("/a/x", b"", expected=0)
+    assert len(rows(tmp_path)) == 3
+
+
+async def test_a_compaction_whose_caller_goes_away_leaves_the_file_to_others_only_when_it_is_done(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        revision = 0
+        for _ in range(5):
+            revision = (await storage.write("/a/x", b"x", expected=revision)).revision
+        for at in range(3, 6):
+            compacting = asyncio.create_task(storage.compact(at))
+            for _ in range(at):
+                await asyncio.sleep(0)
+            compacting.cancel()
+            writing = asyncio.create_task(storage.write(f"/a/{at}", b"", expected=0))
+            await asyncio.wait({compacting, writing})
+            assert (await writing).succeeded
+        assert storage.fault == ""
+    async with opened(tmp_path) as storage:
+        assert [kv.key for kv in (await storage.range("/", "0")).items] == ["/a/3", "/a/4", "/a/5", "/a/x"]

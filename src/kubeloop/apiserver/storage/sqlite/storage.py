@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Callable
@@ -80,8 +81,9 @@ class SqliteStorage:
             ledger = Ledger(ensure_store(folder))
             try:
                 loaded = _Loaded(ledger)
-                for start in range(0, len(loaded.worthless), _REMOVED_AT_ONCE):
-                    ledger.remove(loaded.worthless[start : start + _REMOVED_AT_ONCE])
+                with contextlib.suppress(StorageFailed):  # the disk is full: another time
+                    for start in range(0, len(loaded.worthless), _REMOVED_AT_ONCE):
+                        ledger.remove(loaded.worthless[start : start + _REMOVED_AT_ONCE])
             except BaseException:
                 ledger.close()
                 raise
@@ -109,6 +111,8 @@ class SqliteStorage:
         return self._history.range(start, end, revision, limit)
 
     async def write(self, key: str, value: bytes | None, *, expected: int, lease: int = 0) -> Written:
+        if self._closed:
+            raise StorageFailed(f"cannot write {self._ledger.path}: it is closed")
         ends = self._leases.ends(lease)
         done: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
         self._add(_Write(key, value, expected, lease, ends, done))
@@ -186,7 +190,12 @@ class SqliteStorage:
         while self._waiting:
             async with self._file:
                 batch, self._waiting = self._waiting, []
-                await self._settle(batch)
+                try:
+                    await self._settle(batch)
+                except BaseException:
+                    for write in batch:
+                        write.done.cancel()  # nobody waits for what does not come
+                    raise
 
     async def _settle(self, batch: list[_Write]) -> None:
         plan = _Plan(self._history)
@@ -214,7 +223,13 @@ class SqliteStorage:
                 write.done.set_result(outcome)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """Its outcome. Whoever is cancelled meanwhile waits for its end all the same: until then nobody else may use the file."""
+        working = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            await asyncio.wait({working})
+            raise
 
 
 class _Plan:
