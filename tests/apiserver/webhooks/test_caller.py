@@ -74,6 +74,15 @@ async def test_calls_at_the_same_time_have_connections_of_their_own(hook: Hook, 
     assert (answers, hook.connections) == ([b"{}"] * 5, 5)
 
 
+async def test_a_call_under_way_ends_with_the_caller(hook: Hook, caller: Caller) -> None:
+    hook.scripts["/w"] = lambda _: Raw(b"{}", delay=30)
+    call = asyncio.ensure_future(caller.post(hook.client_config("/w"), {}, timeout=30))
+    while "/w" not in hook.seen:
+        await asyncio.sleep(0.001)
+    await caller.close()
+    assert call.cancelled()
+
+
 async def test_a_webhook_is_told_how_long_it_may_take_and_by_what_name_it_is_called(hook: Hook, caller: Caller) -> None:
     await caller.post(hook.client_config("/w"), {"a": 1}, timeout=7)
     headers = hook.headers[0]

@@ -51,6 +51,7 @@ class Caller:
         self._clock = clock
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
         self._idle: OrderedDict[Target, list[Wire]] = OrderedDict()
+        self._calling: set[asyncio.Task[Any]] = set()
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
         """What the webhook at a ``clientConfig`` answers to ``review``. ``timeout`` in seconds; the webhook is told of it.
@@ -61,11 +62,16 @@ class Caller:
         target = target_of(config)
         context = self._context(target)
         query = f"timeout={timeout}s"
+        task = asyncio.current_task()
+        assert task is not None
+        self._calling.add(task)
         try:
             async with asyncio.timeout(timeout):
                 status, headers, body = await self._exchange(target, context, query, encode(review))
         except TimeoutError:
             raise _failed(target, query, "context deadline exceeded") from None
+        finally:
+            self._calling.discard(task)
         if not 200 <= status < 300:
             raise CallFailed(why_refused(status, headers, body))
         if not body:
@@ -74,7 +80,11 @@ class Caller:
         return body
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Whoever still waits for an answer is cancelled."""
+        calling = list(self._calling)
+        for task in calling:
+            task.cancel()
+        await asyncio.gather(*calling, return_exceptions=True)
         wires = [wire for idle in self._idle.values() for wire in idle]
         self._idle.clear()
         for wire in wires:
