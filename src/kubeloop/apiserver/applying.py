@@ -5,8 +5,9 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go (applyPatcher); Kuberne
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -30,18 +31,28 @@ def is_apply(request: Request) -> bool:
     return request.header("Content-Type").partition(";")[0].strip().lower() == MEDIA_TYPE
 
 
-@dataclass(frozen=True, slots=True)
 class Configuration:
     """The body of an apply, read when it is first needed: whether there is something to apply it to is found out before."""
 
-    data: bytes
-    options: WriteOptions
-    warnings: list[str]
+    def __init__(self, data: bytes, options: WriteOptions, warnings: list[str]) -> None:
+        self.options = options
+        self._data = data
+        self._warnings = warnings
+        self._plain: JSONObject | None = None
 
     def read(self) -> JSONObject:
-        """Raises BadRequest."""
+        """The tree, which must not be changed.
+
+        Raises:
+            BadRequest
+        """
+        if self._plain is None:
+            self._plain = _plain_json(self._data)
+        return self._read_yaml() if self._plain is None else self._plain
+
+    def _read_yaml(self) -> JSONObject:
         try:
-            tree = plain(parse_yaml(self.data))
+            tree = plain(parse_yaml(self._data))
         except DecodeError as fault:
             raise refusals.bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
         if tree is None:
@@ -57,16 +68,44 @@ class Configuration:
         Raises:
             BadRequest
         """
-        if self.options.field_validation == "Ignore":
+        if self._plain is not None or self.options.field_validation == "Ignore":
             return
-        repeated = repeated_keys(self.data)
+        repeated = repeated_keys(self._data)
         if not repeated:
             return
         faults = [f"line {line}: key {name} already set in map" for line, name in repeated]
         if self.options.field_validation == "Strict":
             shown = "".join(f"\n  {fault}" for fault in faults)
             raise refusals.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{shown}")
-        self.warnings.extend(fault for fault in faults if fault not in self.warnings)
+        self._warnings.extend(fault for fault in faults if fault not in self._warnings)
+
+
+def _plain_json(data: bytes) -> JSONObject | None:
+    """A body that reads the same as JSON and as YAML, and so in a tenth of the time; None for any other.
+
+    Repeated keys, fractions and numbers of many digits are YAML's to judge.
+    """
+    if not data.startswith(b"{") or _LONG_NUMBER.search(data) is not None:
+        return None
+    try:
+        tree: JSONObject = json.loads(data.decode(), object_pairs_hook=_distinct, parse_float=_refused, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return None
+    return tree
+
+
+_LONG_NUMBER = re.compile(rb"[0-9]{18}")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> JSONObject:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(text)
 
 
 async def read_configuration(exchange: Exchange) -> Configuration:

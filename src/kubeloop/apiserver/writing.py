@@ -287,7 +287,10 @@ class Writer:
         def is_unchanged() -> bool:
             if owned is not None:
                 obj["metadata"]["managedFields"] = owned
-            return keep_times(current.obj, obj, is_stored) or is_stored()
+            if keep_times(current.obj, obj, lambda: obj == current.obj and is_stored()):
+                return True
+            # What is stored is what was read, but for kinds that change on the way: then only the stored form tells.
+            return (obj == current.obj or not self.objects.is_plain(resource)) and is_stored()
 
         if await self.objects.settled(resource, is_unchanged):
             return Outcome(current.obj, current)

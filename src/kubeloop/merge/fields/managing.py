@@ -104,7 +104,9 @@ def apply(
         if api_version in filters:
             owned = filters[api_version](owned)
         current = {**reconciled, manager: VersionedSet(owned, api_version, True)}
-        new = merged if last is None or not last.set else _Pruning(merged, last, current, versions).run(api_version)
+        # Who says again all that was said last takes nothing back: that is what most applies do.
+        keeps = last is None or not last.set or (last.api_version == api_version and not last.set - owned)
+        new = merged if keeps or last is None else _Pruning(merged, last, current, versions).run(api_version)
         kept, conflicts = _others(_Changes(live, new, api_version, versions, filters), current, manager)
         if conflicts and not force:
             raise ApplyConflict(conflicts)
