@@ -110,9 +110,7 @@ class ApiServer:
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock, self.options.event_ttl)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
-        self._definitions = DefinitionKeeper(
-            self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.caller.post
-        )
+        self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         self._health = Health()
         self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
         self._authority = self.options.authority or CertificateAuthority.create("kubeloop-ca")

@@ -1,33 +1,95 @@
-"""The webhooks of a server put together: what asks them, and the plug-ins of admission that do."""
+"""The webhooks of a server put together: what asks them, and the plug-ins of admission that do.
+
+What asks is imported when there is somebody to be asked: most servers have no webhooks, and all are to start fast.
+"""
 
 from __future__ import annotations
 
-from kubeloop.apiserver.admission import Plugin
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
-from kubeloop.apiserver.webhooks.asking import Asker
-from kubeloop.apiserver.webhooks.caller import Caller
 from kubeloop.apiserver.webhooks.configurations import MUTATING, VALIDATING, Configurations
-from kubeloop.apiserver.webhooks.mutating import MutatingWebhooks
-from kubeloop.apiserver.webhooks.services import ServiceResolver
-from kubeloop.apiserver.webhooks.validating import ValidatingWebhooks
 from kubeloop.timing import Clock
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.webhooks.caller import Caller
+
+JSONObject = dict[str, Any]
 
 
 class Webhooks:
-    """``caller`` asks any webhook; ``plugins`` are those of admission, in order. ``stop`` when no request is left."""
+    """``plugins`` are those of admission, in order; ``post`` asks any webhook. ``stop`` when no request is left."""
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, clock: Clock) -> None:
-        self.caller = Caller(ServiceResolver(registry, objects).resolve, clock)
-        self._configurations = [Configurations(gvr, registry, objects, cache) for gvr in (MUTATING, VALIDATING)]
-        mutating, validating = self._configurations
-        self.plugins: tuple[Plugin, ...] = (
-            MutatingWebhooks(Asker(mutating, registry, objects, self.caller, mutating=True)),
-            ValidatingWebhooks(Asker(validating, registry, objects, self.caller, mutating=False)),
-        )
+        self.registry = registry
+        self.objects = objects
+        self._clock = clock
+        self._caller: Caller | None = None
+        self._mutating = Configurations(MUTATING, registry, objects, cache)
+        self._validating = Configurations(VALIDATING, registry, objects, cache)
+        self.plugins: tuple[Plugin, ...] = (_Mutating(self, self._mutating), _Validating(self, self._validating))
+
+    @property
+    def caller(self) -> Caller:
+        if self._caller is None:
+            from kubeloop.apiserver.webhooks.caller import Caller
+            from kubeloop.apiserver.webhooks.services import ServiceResolver
+
+            self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self._clock)
+        return self._caller
+
+    async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
+        """As ``Caller.post``."""
+        return await self.caller.post(config, review, timeout=timeout)
 
     async def stop(self) -> None:
-        for one in self._configurations:
-            one.stop()
-        await self.caller.close()
+        self._mutating.stop()
+        self._validating.stop()
+        if self._caller is not None:
+            await self._caller.close()
+
+
+class _Mutating:
+    def __init__(self, webhooks: Webhooks, configurations: Configurations) -> None:
+        self._webhooks = webhooks
+        self._configurations = configurations
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if await self._configurations.hooks():
+            await self._plugin.mutate(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    @cached_property
+    def _plugin(self) -> Plugin:
+        from kubeloop.apiserver.webhooks.asking import Asker
+        from kubeloop.apiserver.webhooks.mutating import MutatingWebhooks
+
+        webhooks = self._webhooks
+        return MutatingWebhooks(Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, mutating=True))
+
+
+class _Validating:
+    def __init__(self, webhooks: Webhooks, configurations: Configurations) -> None:
+        self._webhooks = webhooks
+        self._configurations = configurations
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        if await self._configurations.hooks():
+            await self._plugin.validate(attributes)
+
+    @cached_property
+    def _plugin(self) -> Plugin:
+        from kubeloop.apiserver.webhooks.asking import Asker
+        from kubeloop.apiserver.webhooks.validating import ValidatingWebhooks
+
+        webhooks = self._webhooks
+        return ValidatingWebhooks(Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, mutating=False))
