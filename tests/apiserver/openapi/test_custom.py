@@ -106,3 +106,18 @@ def test_a_field_that_nobody_describes_is_a_bare_reference(registry: Registry) -
     document = json.loads(Documents(registry, FakeClock()).body("apis/networking.k8s.io/v1"))
     rule = document["components"]["schemas"]["io.k8s.api.networking.v1.IngressRule"]
     assert rule["properties"]["http"] == {"$ref": "#/components/schemas/io.k8s.api.networking.v1.HTTPIngressRuleValue"}
+
+
+def test_parameters_are_shared_in_version_2(registry: Registry) -> None:
+    document = swagger(registry)
+    listed = document["paths"]["/apis/my-tools.example.com/v1/objs"]["get"]["parameters"]
+    limit = next(one["$ref"] for one in listed if "limit-" in one["$ref"])
+    assert document["parameters"][limit.removeprefix("#/parameters/")]["name"] == "limit"
+    built_in = document["paths"]["/api/v1/nodes"]["get"]["parameters"]
+    assert limit in [one.get("$ref") for one in (*built_in, *document["paths"]["/api/v1/nodes"]["parameters"])]
+
+
+@pytest.mark.parametrize("name", ["dryRun", "fieldValidation", "body"])
+def test_what_clients_look_for_in_an_operation_stays_there(registry: Registry, name: str) -> None:
+    parameters = swagger(registry)["paths"]["/apis/my-tools.example.com/v1/objs"]["post"]["parameters"]
+    assert name in [one.get("name") for one in parameters]

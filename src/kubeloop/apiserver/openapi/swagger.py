@@ -11,6 +11,7 @@ from typing import Any, Final
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
 from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, closed, referenced, v2
+from kubeloop.apiserver.openapi.sharing import share_parameters
 from kubeloop.apiserver.registry import Registry
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 
@@ -45,12 +46,14 @@ def swagger(registry: Registry) -> JSONObject:
             paths |= {path: _of_custom(_path(path, item)) for path, item in custom.paths(one).items()}
             made = custom.definitions(one, schema_of(one.extra.get("version", {})))
             definitions |= {name: _definition(schema) for name, schema in made.items()}
+    parameters = share_parameters(paths)
     bearer = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": schemas.version},
         "paths": dict(sorted(paths.items())),
         "definitions": dict(sorted(definitions.items())),
+        "parameters": parameters,
         "securityDefinitions": bearer,
         "security": [{"BearerToken": []}],
     }
