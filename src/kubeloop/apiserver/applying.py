@@ -83,9 +83,9 @@ class Configuration:
 def _plain_json(data: bytes) -> JSONObject | None:
     """A body that reads the same as JSON and as YAML, and so in a tenth of the time; None for any other.
 
-    Repeated keys, fractions and numbers of many digits are YAML's to judge.
+    Repeated keys, fractions, numbers of many digits and escaped surrogates are YAML's to judge.
     """
-    if not data.startswith(b"{") or _LONG_NUMBER.search(data) is not None:
+    if not data.startswith(b"{") or _DOUBTFUL.search(data) is not None:
         return None
     try:
         tree: JSONObject = json.loads(data.decode(), object_pairs_hook=_distinct, parse_float=_refused, parse_constant=_refused)
@@ -94,7 +94,7 @@ def _plain_json(data: bytes) -> JSONObject | None:
     return tree
 
 
-_LONG_NUMBER = re.compile(rb"[0-9]{18}")
+_DOUBTFUL = re.compile(rb"[0-9]{18}|\\u[dD]")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> JSONObject:

@@ -235,6 +235,12 @@ async def test_what_the_server_makes_of_a_configuration_is_not_a_conflict(manage
             "map[string]interface {}",
             id="a list",
         ),
+        pytest.param(
+            b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "\\ud800"}}',
+            400,
+            "error decoding YAML: error converting YAML to JSON: yaml: ",
+            id="half a surrogate pair",
+        ),
         pytest.param(b"a: [b", 400, "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find", id="broken YAML"),
     ],
 )
