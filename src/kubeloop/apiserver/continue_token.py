@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import posixpath
 from dataclasses import dataclass
 
 from kubeloop.apiserver import refusals
@@ -41,8 +42,9 @@ class ContinueToken:
             raise _refused(f"incorrect encoded start resourceVersion (version {_VERSION})")
         if not isinstance(start, str) or not start:
             raise _refused(f"encoded start key empty (version {_VERSION})")
-        if ".." in start.split("/"):
-            raise _refused(f"incorrect encoded start key (version {_VERSION})")
+        key = f"/{start.removeprefix('/')}"
+        if posixpath.normpath(key) != key:
+            raise _refused(start)  # it could lead out of the list
         return cls(start.removeprefix("/"), revision)
 
 
@@ -50,7 +52,9 @@ def _decode(text: str) -> dict[str, object]:
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        at = next((index for index, char in enumerate(text) if not (char.isascii() and (char.isalnum() or char in "-_"))), len(text))
+        # Where Go stops: at what is none of its letters, or where the last group of four begins.
+        last = len(text) - len(text) % 4
+        at = next((index for index, char in enumerate(text) if not (char.isascii() and (char.isalnum() or char in "-_"))), last)
         raise _refused(f"illegal base64 data at input byte {at}") from None
     try:
         tree = json.loads(data)

@@ -18,6 +18,7 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.integers import decimal, is_digits
 from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.selectors import parse_field_selector, parse_label_selector
 from kubeloop.serving.request import Request
 
 _MATCH = "resourceVersionMatch"
@@ -75,7 +76,8 @@ class DeleteOptions:
 
 
 def list_options(request: Request, *, watch: bool) -> ListOptions:
-    """Raises BadRequest for malformed numbers, Invalid for combinations that make no sense."""
+    """Raises BadRequest for malformed numbers and selectors, Invalid for combinations that make no sense."""
+    timeout = _integer(request, "timeoutSeconds")
     options = ListOptions(
         label_selector=request.parameter("labelSelector"),
         field_selector=request.parameter("fieldSelector"),
@@ -83,15 +85,27 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
         continue_token=request.parameter("continue"),
         resource_version=request.parameter("resourceVersion"),
         resource_version_match=request.parameter(_MATCH),
-        timeout_seconds=_integer(request, "timeoutSeconds"),
+        timeout_seconds=timeout,
         watch=watch,
         allow_bookmarks=bool(_boolean(request, "allowWatchBookmarks")),
         send_initial_events=_boolean(request, "sendInitialEvents"),
     )
+    _check_grammar(options)
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
         raise refusals.invalid_options("ListOptions", errors)
     return options
+
+
+def _check_grammar(options: ListOptions) -> None:
+    """Selectors that cannot be read are told before options that do not go together; fields that a kind does not have, after."""
+    try:
+        if options.label_selector:
+            parse_label_selector(options.label_selector)
+        if options.field_selector:
+            parse_field_selector(options.field_selector)
+    except ValueError as fault:
+        raise refusals.bad_request(str(fault)) from None
 
 
 def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteOptions:
@@ -271,9 +285,10 @@ def _checked(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _integer(request: Request, name: str) -> int | None:
-    text = request.parameter(name)
-    if not text:
+    values = request.query.get(name)
+    if not values:
         return None
+    text = values[0]
     number = decimal(text)
     if number is None:
         why = "value out of range" if is_digits(text.removeprefix("+").removeprefix("-")) else "invalid syntax"

@@ -89,12 +89,12 @@ class Reader:
         """Raises BadRequest (token, version), Expired, Timeout."""
         prefix = self._objects.prefix(resource, namespace)
         start, revision, limit = prefix, 0, max(options.limit, 0)
-        version = self._version(options)
         consistent = True
-        if options.continue_token:
-            token = ContinueToken.parse(options.continue_token)
-            if options.resource_version not in ("", "0"):
-                raise refusals.bad_request("specifying resource version is not allowed when using continue")
+        token = ContinueToken.parse(options.continue_token) if options.continue_token else None
+        if token is not None and options.resource_version not in ("", "0"):
+            raise refusals.bad_request("specifying resource version is not allowed when using continue")
+        version = self._version(options)
+        if token is not None:
             start, consistent = prefix + token.start, token.revision != ANY_REVISION
             revision = token.revision if consistent else 0
         elif options.resource_version == "0":

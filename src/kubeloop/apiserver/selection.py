@@ -26,6 +26,9 @@ class Selection:
             self.fields: FieldSelector = parse_field_selector(field_selector)
         except ValueError as fault:
             raise refusals.bad_request(str(fault)) from None
+        aliases = resource.strategy.field_aliases
+        if aliases:
+            self.fields = self.fields.transformed(lambda name, value: (aliases.get(name, name), value))
         for term in self.fields.terms:
             self._check(term.field)
         self._by_fields = not self.fields.everything

@@ -6,8 +6,9 @@ Modelled on the duties of k8s.io/apiserver pkg/registry/rest RESTCreateStrategy 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from kubeloop.apiserver.validation.metadata import object_meta, object_meta_update, standard_finalizers
@@ -172,3 +173,6 @@ class Strategy:
 
     #: Field selector names that the kind supports besides metadata.name and metadata.namespace.
     field_labels: tuple[str, ...] = ()
+
+    #: Old names of those, which are still understood.
+    field_aliases: Mapping[str, str] = MappingProxyType({})

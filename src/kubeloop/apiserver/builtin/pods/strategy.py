@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import MappingProxyType
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
@@ -45,6 +46,7 @@ class PodStrategy(BuiltinStrategy):
     """Pods: the subresource of a request (``context.subresource``) says what an update may change."""
 
     metadata_checks_on_update = ("update", "create")
+    field_aliases = MappingProxyType({"spec.host": "spec.nodeName"})
 
     def __init__(self, kind: GroupKind) -> None:
         super().__init__(kind)
