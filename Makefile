@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit test-real conformance bench million soak generate lock clean
+.PHONY: help setup demo test lint types layers unit test-real conformance bench million soak fuzz generate lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ million: $(STAMP)  ## an informer with a million pods: memory, time per event
 
 soak: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
 	@$(BIN)/python -m tests.soak $(SOAK)
+
+fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
+	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 generate: $(STAMP)  ## regenerate models and schemas: make generate OPENAPI=DIR
 	@$(BIN)/kubeloop generate models --openapi $(OPENAPI)
