@@ -134,11 +134,14 @@ class DefinitionKeeper:
         group = group_of(stored.obj)
         taken = names_taken(self._definitions[other].obj for other in self._others(key, group))
         after = settle(stored.obj, taken, self._clock.wall())
-        # Registered before the status says so: whoever waits for Established may use the resource at once.
-        self._register(key, after or stored.obj)
-        if after is not None and await self._write(key, after, stored) and accepted_names(after) != accepted_names(stored.obj):
-            for other in self._others(key, group):
-                await self._settle(other)
+        if after is None:
+            self._register(key, stored.obj)
+        elif await self._write(key, after, stored):
+            # At the moment at which the status says so: no sooner, and before anybody who is told of Established can ask for the resource.
+            self._register(key, after)
+            if accepted_names(after) != accepted_names(stored.obj):
+                for other in self._others(key, group):
+                    await self._settle(other)
 
     async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
         """False: somebody wrote first; the change that brings their state is on its way."""
