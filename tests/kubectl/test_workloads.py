@@ -20,6 +20,13 @@ def test_a_pod_is_scheduled_and_becomes_ready(kubectl: Kubectl) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\.\d+", row[5])
 
 
+@pytest.mark.parametrize("command", [("logs", "solo"), ("exec", "solo", "--", "true")], ids=["logs", "exec"])
+def test_what_needs_containers_says_that_the_node_is_simulated(kubectl: Kubectl, command: tuple[str, ...]) -> None:
+    kubectl("apply", "-f", "-", stdin=POD)
+    kubectl("wait", "pod/solo", "--for=condition=Ready", "--timeout=20s")
+    assert "simulated node kubeloop-node, whose pods have no containers" in kubectl.refused(*command)
+
+
 def test_a_rollout_finishes_and_its_status_says_so(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     assert kubectl("rollout", "status", "deployment/web", "--timeout=30s").endswith('deployment "web" successfully rolled out\n')

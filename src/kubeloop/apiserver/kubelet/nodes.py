@@ -19,6 +19,8 @@ _ADDRESS_TYPES = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "Exter
 _DEFAULT_PORT = 10250
 #: Kubelets that declare this speak WebSocket themselves (KEP-4006); for others the server speaks SPDY.
 _WEBSOCKETS = "ExtendWebSocketsToKubelet"
+#: How a node that nothing runs on says so, in ``nodeInfo.containerRuntimeVersion``.
+_SIMULATED = "kubeloop://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,21 @@ async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
 
     Raises:
         NotFound: no such node; named as an object of the request's own resource, as upstream does.
-        ApiError: 500, no address of a type that is used.
+        ApiError: 500, no address of a type that is used; 501, the node is simulated and names no kubelet.
     """
     found = await find(exchange, NODES, "", node)
     if found is None:
         raise refusals.not_found(exchange.resource.gvr.group_resource, node)
     status: dict[str, Any] = found.get("status") or {}
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+    if not port and str((status.get("nodeInfo") or {}).get("containerRuntimeVersion")).startswith(_SIMULATED):
+        raise refusals.not_implemented(
+            f"logs, commands and connections on the simulated node {node}, whose pods have no containers; "
+            "name a kubelet of your own in the node's status.daemonEndpoints"
+        )
     addresses = status.get("addresses") or []
     host = next((one.get("address", "") for kind in _ADDRESS_TYPES for one in addresses if one.get("type") == kind), None)
     if host is None:
         shown = " ".join(f"{{{one.get('type', '')} {one.get('address', '')}}}" for one in addresses)
         raise refusals.internal(f"no preferred addresses found; known addresses: [{shown}]")
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     return Kubelet(host, port if port > 0 else _DEFAULT_PORT, _WEBSOCKETS in (status.get("declaredFeatures") or ()))
