@@ -13,7 +13,7 @@ from typing import Any
 from kubeloop.cel.escaping import escape
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.moments import parse_date, parse_duration, parse_timestamp
-from kubeloop.cel.values import Fields, MapList, SetList
+from kubeloop.cel.values import MapList, SetList
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
@@ -80,9 +80,11 @@ def _object(schema: TypeSchema) -> Convert | None:
         def converted(value: Any) -> dict[str, Any]:
             made = {}
             for name, one in _mapping(value).items():
+                if one is None:
+                    continue  # a nullable field that is null is absent to rules
                 convert = changed.get(name)
                 made[names.get(name, name)] = one if convert is None else convert(one)
-            return Fields(made) if nullable else made
+            return made
 
         return converted
     if schema.values is None or schema.values is ANY_VALUE or schema.values is NO_OTHER:

@@ -15,7 +15,7 @@ from kubeloop.cel.macros import ACCUMULATORS
 from kubeloop.cel.metering import LIST, MAP, CallCost, Meter, call_cost
 from kubeloop.cel.overloads import FUNCTIONS, Overload, resolve
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select
-from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, has_field, keys_of
+from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, keys_of
 
 #: Values of variables by name, and of the loops that are running.
 Scope = dict[str, Any]
@@ -261,7 +261,7 @@ def _has(value: Any, name: str) -> bool:
         return value.present and _has(value.value, name)
     if isinstance(value, list):
         raise EvalError("no such overload")
-    return isinstance(value, dict) and has_field(value, name)
+    return isinstance(value, dict) and name in value
 
 
 def _bool(value: Any) -> bool:

@@ -14,7 +14,11 @@ class CompileError(ValueError):
 
 
 class InstantiationError(CompileError):
-    """The expression is well-typed and can still never be evaluated."""
+    """The expression is well-typed and can still never be evaluated. ``result``: the kind of value that it would have."""
+
+    def __init__(self, text: str, result: str) -> None:
+        super().__init__(text)
+        self.result = result
 
 
 class ParserMissing(RuntimeError):

@@ -23,13 +23,25 @@ def expand(parsed: Parsed) -> None:
     Raises:
         CompileError: a variable is no simple name, or named twice.
     """
-    parsed.root = _Expander(parsed).node(parsed.root)
+    expander = _Expander(parsed)
+    parsed.root = expander.node(parsed.root)
+    if expander.issues:
+        raise CompileError(render(parsed.source, expander.issues))
+
+
+class _BadMacro(Exception):
+    """A call of a macro that cannot be expanded; the others are still looked at."""
+
+    def __init__(self, issue: Issue) -> None:
+        super().__init__(issue.text)
+        self.issue = issue
 
 
 class _Expander:
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
         self.next = max(parsed.positions, default=0) + 1
+        self.issues: list[Issue] = []
 
     def node(self, node: Node) -> Node:
         match node:
@@ -54,12 +66,15 @@ class _Expander:
 
     def _call(self, node: Call, target: Node) -> Node:
         count = len(node.args)
-        if node.function in _QUANTIFIERS and count == 3:
-            return self._quantifier(node, target)
-        if node.function in _TRANSFORMS and count in (3, 4):
-            return self._transform(node, target)
-        if node.function == "sortBy" and count == 2:
-            return self._sort_by(node, target)
+        try:
+            if node.function in _QUANTIFIERS and count == 3:
+                return self._quantifier(node, target)
+            if node.function in _TRANSFORMS and count in (3, 4):
+                return self._transform(node, target)
+            if node.function == "sortBy" and count == 2:
+                return self._sort_by(node, target)
+        except _BadMacro as exc:
+            self.issues.append(exc.issue)
         return node
 
     def _variables(self, node: Call) -> tuple[str, str]:
@@ -75,8 +90,8 @@ class _Expander:
                 raise self._error(one, "iteration variable overwrites accumulator variable")
         return names[0], names[1]
 
-    def _error(self, node: Node, text: str) -> CompileError:
-        return CompileError(render(self.parsed.source, [Issue(self.parsed.positions.get(node.id, 0), text)]))
+    def _error(self, node: Node, text: str) -> _BadMacro:
+        return _BadMacro(Issue(self.parsed.positions.get(node.id, 0), text))
 
     def _id(self, like: Node) -> int:
         number = self.next
@@ -132,6 +147,8 @@ class _Expander:
     def _sort_by(self, node: Call, target: Node) -> Node:
         """``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""
         name, key = node.args
+        if isinstance(target, Const | MapLiteral | StructLiteral):
+            raise self._error(target, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
         if not isinstance(name, Ident):
             raise self._error(name, "argument is not an identifier")
         new = partial(self._id, node)

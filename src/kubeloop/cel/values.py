@@ -143,16 +143,6 @@ class Format(msgspec.Struct, frozen=True):
     weight: int
 
 
-class Fields(dict[str, Any]):
-    """An object some of whose fields may be null; to ``has`` and ``.?`` such a field is absent."""
-
-    __slots__ = ()
-
-
-def has_field(value: dict[Any, Any], name: Any) -> bool:
-    return name in value and not (type(value) is Fields and value[name] is None)
-
-
 class SetList(list[Any]):
     """A list of ``x-kubernetes-list-type: set``: order does not matter to ``==``, ``+`` is a union."""
 
@@ -251,7 +241,6 @@ _NAMES: Final[dict[type, str]] = {
     SetList: "list",
     MapList: "list",
     dict: "map",
-    Fields: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
     TypeValue: "type",

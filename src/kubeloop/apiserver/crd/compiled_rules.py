@@ -15,6 +15,9 @@ from kubeloop.schema.node import TypeSchema
 
 JSONObject = dict[str, Any]
 
+_NOT_BOOL = "cel expression must evaluate to a bool"
+_NOT_STRING = "messageExpression must evaluate to a string"
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
@@ -57,13 +60,13 @@ class RuleCompiler:
         try:
             program = compile_expression(text, where)
         except InstantiationError as exc:
-            return CompiledRule(rule, error=f"program instantiation failed: {exc}")
+            return CompiledRule(rule, error=_NOT_BOOL if exc.result != "bool" else f"program instantiation failed: {exc}")
         except CompileError as exc:
             return CompiledRule(rule, error=f"compilation failed: {exc}")
         except ParserMissing as exc:
             return CompiledRule(rule, error=str(exc))
         if program.result.kind != "bool":
-            return CompiledRule(rule, error="cel expression must evaluate to a bool")
+            return CompiledRule(rule, error=_NOT_BOOL)
         cost = program.most_cost(self._declared.size_of)
         found = program, "", program.uses("oldSelf"), cost
         message, message_error = self._message(rule.get("messageExpression") or "", where)
@@ -81,11 +84,11 @@ class RuleCompiler:
         try:
             program = compile_expression(text, where)
         except InstantiationError as exc:
-            return None, f"messageExpression instantiation failed: {exc}"
+            return None, _NOT_STRING if exc.result != "string" else f"messageExpression instantiation failed: {exc}"
         except CompileError as exc:
             return None, f"messageExpression compilation failed: {exc}"
         if program.result.kind != "string":
-            return None, "messageExpression must evaluate to a string"
+            return None, _NOT_STRING
         return program, ""
 
     def _field(self, rule: JSONObject) -> str:

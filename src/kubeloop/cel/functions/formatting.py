@@ -43,6 +43,10 @@ _VERBS = {
 }  # fmt: skip
 
 
+#: Where a type is called otherwise at run time.
+_RUNTIME_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp", "null": "null_type"}
+
+
 def clauses(text: str) -> Iterator[str]:
     """The verbs of a format string, in order.
 
@@ -70,7 +74,7 @@ def fits(verb: str, of: Type) -> str:
     known = _VERBS[verb.lower()]
     if of.is_dyn or of.kind in known.takes:
         return ""
-    return f"{known.fault}, was given {of.name}"
+    return f"{known.fault}, was given {_RUNTIME_NAMES.get(of.kind, of.name)}"
 
 
 def format_text(text: str, args: list[Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.values import NONE, Optional, UInt, as_key, has_field
+from kubeloop.cel.values import NONE, Optional, UInt, as_key
 
 _EMPTY: tuple[Any, ...] = ()
 
@@ -37,7 +37,7 @@ def select(of: Any, key: Any) -> Optional:
         of = of.value
     if isinstance(of, dict):
         key = as_key(key)
-        return Optional(of[key]) if has_field(of, key) else NONE
+        return Optional(of[key]) if key in of else NONE
     if isinstance(of, list):
         return Optional(of[key]) if isinstance(key, int) and 0 <= key < len(of) else NONE
     raise EvalError("no such overload")
