@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.conformance.trees import dig
 
+#: Cluster IPs; a network's address is none.
+ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b(?!/)")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 JWT = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
@@ -47,6 +49,7 @@ class _Normaliser:
     def __init__(self, sent: str) -> None:
         self.sent = sent
         self.quoted = set(sent.split('"'))
+        self.addresses = set(ADDRESS.findall(sent))
         self.rvs, self.uids, self.names, self.ips, self.ports = Names("rv"), Names("uid"), Names("name"), Names("ip"), Names("port")
         self.ordered: list[str] = []
         self.by_length: list[tuple[str, str]] = []
@@ -126,7 +129,7 @@ class _Normaliser:
         value = JWT.sub("<jwt>", value)
         value = re.sub(r"\n@@ -.*", "\n<diff>", value, flags=re.DOTALL)
         value = re.sub(r"kube-api-access-[a-z0-9]{5}\b", "kube-api-access-<random>", value)
-        value = re.sub(r"\b10\.0\.0\.\d{1,3}\b(?!/)", lambda m: m[0] if m[0] in sent else self.ips.of(m[0], number), value)
+        value = ADDRESS.sub(lambda m: m[0] if m[0] in self.addresses else self.ips.of(m[0], number), value)
         value = re.sub(
             r"\b(\d+):(3[0-2]\d{3})/(TCP|UDP|SCTP)",
             lambda m: m[0] if m[2] in sent else f"{m[1]}:{self.ports.of(int(m[2]), number)}/{m[3]}",

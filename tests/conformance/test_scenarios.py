@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from tests.conformance.counted import (
     known_differences,
     recordings,
 )
+from tests.conformance.normalise import ADDRESS
 from tests.conformance.scenario import Run, scenarios, write_tokens
 from tests.conformance.wire import Server
 
@@ -33,9 +35,9 @@ COUNTED = [name for name in SCENARIOS if counts(name)]
 KNOWN = known_differences()
 
 
-@pytest.fixture(scope="module")
-def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    tokens: Path = tmp_path_factory.mktemp("conformance") / "tokens.csv"
+@contextmanager
+def _started(folder: Path) -> Iterator[Server]:
+    tokens = folder / "tokens.csv"
     write_tokens(tokens)
     with LocalCluster(controllers=False, token_auth_file=tokens) as cluster:
         server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
@@ -43,24 +45,39 @@ def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.close()
 
 
+@pytest.fixture(scope="module")
+def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with _started(tmp_path_factory.mktemp("conformance")) as server:
+        yield server
+
+
 @pytest.mark.embedded
 @pytest.mark.parametrize("name", COUNTED)
-def test_every_answer_is_the_real_servers(fresh_server: Server, name: str) -> None:
-    run = Run(fresh_server, SCENARIOS[name], name)
+def test_every_answer_is_the_real_servers(fresh_server: Server, name: str, tmp_path: Path) -> None:
+    shown, fixed, surprises = _replay(fresh_server, name)
+    if shown and ADDRESS.search(str(SCENARIOS[name])):
+        # A cluster IP is drawn at random: it may have been one that the script names for another purpose.
+        with _started(tmp_path) as server:
+            shown, fixed, surprises = _replay(server, name)
+    assert not shown, "\n".join(shown[:12])
+    assert not fixed, f"{sorted(fixed)} of {name} no longer differ: take them out of differences.yaml"
+    if not KNOWN.get(name):
+        assert surprises == []
+
+
+def _replay(server: Server, name: str) -> tuple[list[str], set[int], list[str]]:
+    """Differences that are not known, known ones that are none, and surprises."""
+    run = Run(server, SCENARIOS[name], name)
     actual = run.run()
     expected = json.loads((HERE / "recorded" / "plain" / f"{name}.json").read_text())
-    score = compare(expected, actual, PROSE)
-    known, met, shown = KNOWN.get(name, {}), set(), []
-    for step, differences in score.differences.items():
+    known, met, shown = set(KNOWN.get(name, {})), set(), []
+    for step, differences in compare(expected, actual, PROSE).differences.items():
         number = re.match(r"step (\d+) ", step)
         if number is not None and int(number[1]) in known:
             met.add(int(number[1]))
         else:
             shown += [f"{step}: {difference}" for difference in differences[:3]]
-    assert not shown, "\n".join(shown[:12])
-    assert met == set(known), f"{sorted(set(known) - met)} of {name} no longer differ: take them out of differences.yaml"
-    if not known:
-        assert run.surprises == []
+    return shown, known - met, run.surprises
 
 
 def test_the_document_lists_what_differs() -> None:

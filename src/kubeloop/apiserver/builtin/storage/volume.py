@@ -98,9 +98,10 @@ def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
 def inline_volume(path: str, spec: JSONObject) -> Errors:
     """The spec of a volume that is told in full where it is attached, instead of by name."""
     context = "in the context of inline volumes"
-    for name in ("claimRef", "capacity"):
-        if spec.get(name):
-            yield forbidden(f"{path}.{name}", f"may not be specified {context}")
+    if spec.get("claimRef") is not None:
+        yield forbidden(f"{path}.claimRef", f"may not be specified {context}")
+    if spec.get("capacity"):
+        yield forbidden(f"{path}.capacity", f"may not be specified {context}")
     if spec.get("csi") is None:
         yield required(f"{path}.csi", f"has to be specified {context}")
     if not spec.get("accessModes"):
