@@ -53,7 +53,7 @@ def _parser() -> Any:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_optional
     except ImportError as exc:
-        raise ParserMissing("CEL expressions need the package cel-expr-python: pip install 'kubeloop[server]'") from exc
+        raise ParserMissing("CEL expressions need the package cel-expr-python: pip install 'kubeloop[cel]'") from exc
     return cel.NewEnv(extensions=[ext_optional.ExtOptional()])
 
 
