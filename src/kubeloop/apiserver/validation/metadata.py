@@ -134,6 +134,8 @@ def field_manager(path: str, name: str) -> Iterator[FieldError]:
     """Also for the query parameter ``fieldManager``."""
     if len(name.encode()) > 128:
         yield too_long(path, 128)
+    if name.isprintable():
+        return
     at = 0
     for char in name:
         if not char.isprintable():
