@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.encoding import stored_form
@@ -79,6 +80,6 @@ def test_another_state_at_the_same_revision_is_another(forms: ProtobufForms, res
 
 def test_what_the_codec_cannot_say_has_no_form(forms: ProtobufForms, resource: ServedResource) -> None:
     kv = stored(7)
-    strange = kv._replace(value=kv.value.replace(b'"data"', b'"unknown"'))
+    strange = replace(kv, value=kv.value.replace(b'"data"', b'"unknown"'))
     assert forms.object(resource, strange) is None
     assert forms.page(resource, "ConfigMapList", {}, [strange]) is None

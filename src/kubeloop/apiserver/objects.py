@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from kubeloop.apiserver.encoding import decode, object_form, stored_form, stored_head, wire_form
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
@@ -110,7 +112,7 @@ class Objects:
         shown = list(found)
         for place, tree in zip(foreign, trees, strict=True):
             value = Converted(stored_form(tree, api_version, resource.kind))
-            shown[place] = shown[place]._replace(value=value)
+            shown[place] = replace(shown[place], value=value)
         return shown
 
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from kubeloop.apiserver.storage import Event, KeyValue, Storage
 from kubeloop.meta.errors import KubeloopError
 
@@ -60,7 +62,7 @@ class WatchEvent:
             created = event.previous.create_revision if event.previous else event.revision
             return KeyValue(event.key, event.value, created, event.revision)
         assert event.previous is not None
-        return event.previous._replace(mod_revision=event.revision)
+        return replace(event.previous, mod_revision=event.revision)
 
     def memo(self, form: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` made the first time it was called for ``form``, while the event is among the newest."""

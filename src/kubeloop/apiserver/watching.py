@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import status_object
 from kubeloop.apiserver.encoding import encode, event_frame
@@ -165,7 +167,7 @@ class Watcher:
         for one in raw:
             after = None if one.value is None else next(shown).value
             before = None if one.previous is None else next(shown)
-            found.append(WatchEvent(one._replace(value=after, previous=before)))
+            found.append(WatchEvent(replace(one, value=after, previous=before)))
         return found
 
     def _pass(self, events: list[WatchEvent]) -> bytes:
@@ -195,7 +197,7 @@ class Watcher:
         kv = event.current()
         if type_ == "DELETED" and raw.value is not None:
             assert raw.previous is not None
-            kv = raw.previous._replace(mod_revision=raw.revision)
+            kv = replace(raw.previous, mod_revision=raw.revision)
         if self._form.render is not None and self._first:
             return self._frame(type_, kv)
         key = (type_, self._resource.gvr, self._form.name, kv.value is raw.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.storage import Compacted, Event, FutureRevision, MemoryStorage, Storage, prefix_end
+from kubeloop.apiserver.storage import Compacted, Event, FutureRevision, KeyValue, MemoryStorage, Storage, prefix_end
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.timing import Clock, FakeClock
 
@@ -68,14 +68,14 @@ async def test_a_write_keeps_the_revision_of_creation(storage: Storage) -> None:
     created = await put(storage, "/a/x", b"1")
     changed = await put(storage, "/a/x", b"2", created)
     found, at = await storage.get("/a/x")
-    assert found == ("/a/x", b"2", created, changed)
+    assert found == KeyValue("/a/x", b"2", created, changed)
     assert at == changed
 
 
 async def test_a_write_of_another_revision_than_expected_changes_nothing_and_tells_what_is_there(storage: Storage) -> None:
     created = await put(storage, "/a/x", b"1")
     refused = await storage.write("/a/x", b"2", expected=0)
-    assert (refused.succeeded, refused.revision, refused.current) == (False, created, ("/a/x", b"1", created, created))
+    assert (refused.succeeded, refused.revision, refused.current) == (False, created, KeyValue("/a/x", b"1", created, created))
     assert not (await storage.write("/a/x", b"2", expected=created + 5)).succeeded
     assert not (await storage.write("/a/y", b"2", expected=created)).succeeded
     assert await storage.revision() == created
@@ -249,7 +249,7 @@ async def test_a_key_written_again_without_its_lease_stays(storage: Storage, clo
 async def test_of_writes_that_expect_the_same_at_the_same_time_one_succeeds(storage: Storage) -> None:
     done = await asyncio.gather(*(storage.write("/a/x", str(number).encode(), expected=0) for number in range(5)))
     assert [one.succeeded for one in done] == [True, False, False, False, False]
-    assert {one.current for one in done} == {("/a/x", b"0", 2, 2)}
+    assert {one.current for one in done} == {KeyValue("/a/x", b"0", 2, 2)}
     assert await storage.revision() == 2
 
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
+from msgspec import Struct
+
 from kubeloop.meta.errors import KubeloopError
 
 
@@ -34,7 +36,7 @@ class StorageFailed(KubeloopError):
     """A change could not be made to last: nothing of it is stored, and nobody was shown it. The text names file and reason."""
 
 
-class KeyValue(NamedTuple):
+class KeyValue(Struct, frozen=True, gc=False):
     """A key as it stands at ``mod_revision``. ``create_revision`` is the write that brought it into being."""
 
     key: str
@@ -60,7 +62,7 @@ class Written(NamedTuple):
     current: KeyValue | None
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True, gc=False):
     """One change. ``value`` None is a deletion. ``previous`` is the key before it, None for a creation."""
 
     revision: int
