@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import aiohttp
@@ -152,6 +153,9 @@ async def test_custom_resources_are_not_taken_in_protobuf_but_their_definitions_
     }
     status, _, _ = await send(api.session, "POST", CRDS, protobuf.encode(definition), Content_Type=PROTOBUF)
     assert status == 201
+    async with asyncio.timeout(5):
+        while (await send(api.session, "GET", WIDGETS))[0] == 404:  # served when it is established, a moment later
+            pass
     sent = body("example.com/v1", "Widget", b"")
     status, _, answer = await send(api.session, "POST", WIDGETS, sent, Content_Type=PROTOBUF, Accept=f"{PROTOBUF},application/json")
     assert (status, protobuf.decode(answer)["reason"]) == (415, "UnsupportedMediaType")
