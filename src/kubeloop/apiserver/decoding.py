@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/en
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,7 +149,7 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
     """Metadata as its Go type has it, the rest as the structural schema has it."""
     conformed = strict.conform({"metadata": tree.get("metadata")}, _META)
     obj: JSONObject = {"apiVersion": met.api_version, "kind": met.kind, "metadata": conformed.obj["metadata"]}
-    problems = conformed.problems + _repeated(tree, "")
+    problems = conformed.problems + repeated_fields(tree, "", but="metadata")
     for name, value in tree.items():
         if name not in obj:
             obj[name] = plain(value)
@@ -157,18 +158,48 @@ def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedRes
     return Decoded(obj, problems, tree)
 
 
-def _repeated(value: Any, path: str) -> list[str]:
-    """What strict decoding says of repeated keys, outside of metadata."""
+def repeated_fields(value: Any, path: str, *, but: str = "") -> list[str]:
+    """What strict decoding says of repeated keys of an untyped tree; ``but`` is a member of ``value`` that is not looked into."""
     found: list[str] = []
     if isinstance(value, dict):
         found += [f"duplicate field {go_quoted(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
         for name, one in value.items():
-            if path or name != "metadata":
-                found += _repeated(one, f"{path}.{name}" if path else name)
+            if name != but:
+                found += repeated_fields(one, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for at, one in enumerate(value):
-            found += _repeated(one, f"{path}[{at}]")
+            found += repeated_fields(one, f"{path}[{at}]")
     return found
+
+
+_MISMATCH = re.compile(r"json: cannot unmarshal (\w+)( \S+)? into Go struct field \S+ of type \*?(\S+)")
+_GO_KINDS = {"object": "map", "array": "slice"}
+_INTEGERS = frozenset({"int", "int32", "int64", "uint32", "uint64"})
+
+
+def as_converted(why: str) -> str:
+    """A type mismatch in the words of apimachinery's converter of unstructured objects, where decoding JSON has others."""
+    if why.startswith("illegal base64 data"):
+        return f"error decoding from json: {why}"
+    met = _MISMATCH.fullmatch(why)
+    if met is None:
+        return why
+    source, number, target = met.groups()
+    if source == "number":
+        source = "float64" if number and set(number) & set(".eE") else "int64"
+    source = _GO_KINDS.get(source, source)
+    if source == "int64" and target in _INTEGERS:
+        return why
+    if (source, target) == ("int64", "string") or (source == "float64" and target in _INTEGERS):
+        return f"cannot convert {source} to {target}"
+    if target in _INTEGERS or target in ("bool", "string"):
+        return f"unrecognized type: {target}"
+    if target.startswith("[]"):
+        return f"cannot restore slice from {source}"
+    if target.startswith("map["):
+        return f"cannot restore map from {source}"
+    # A named type is a struct if a text does not fit it.
+    return f"cannot restore struct from: {source}" if source == "string" else why
 
 
 def plain(value: Any) -> Any:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.decoding import Decoded, conform, kind_of
+from kubeloop.apiserver.decoding import Decoded, as_converted, conform, kind_of, repeated_fields
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge import PatchError, json_patch, merge_patch, strategic_merge
-from kubeloop.merge.go_text import json_type
+from kubeloop.merge.go_text import go_text, json_type
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import invalid
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema import Schemas, TypeSchema, strict
 
@@ -26,15 +28,21 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
+_OPERATION_MEMBERS = frozenset({"op", "path", "from", "value"})
 _BUILTIN_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Patch:
-    """A patch as sent. ``kind`` is what it applies to: the resource's kind, or a subresource's."""
+    """A patch as sent, read when it is first needed: whether there is something to patch is found out before."""
 
     media_type: str
-    tree: Any
+    data: bytes
+
+    @cached_property
+    def tree(self) -> Any:
+        """Raises BadRequest."""
+        return _parse(self.data, self.media_type)
 
     def apply(self, obj: JSONObject, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
         """A fresh tree; ``obj`` stays as it is.
@@ -59,12 +67,33 @@ class Patch:
 
     def refused(self, patched: JSONObject, why: str) -> ApiError:
         """The patch does not give an object of its kind. Upstream names neither kind nor object here, but shows what it gave."""
-        shown = json.dumps(_upstream_order(patched, self._touched()), separators=(",", ":"), ensure_ascii=False)
+        if self.media_type == STRATEGIC_PATCH:
+            # Never JSON upstream: maps become the object, and it is the patch that is shown.
+            shown, why = go_text(self.tree), as_converted(why)
+        else:
+            shown = json.dumps(_upstream_order(patched, self._touched()), separators=(",", ":"), ensure_ascii=False)
         return refusals.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
 
-    def strict_refusal(self, patched: JSONObject, problems: list[str]) -> ApiError:
-        """For fieldValidation=Strict: unknown fields make the patch itself invalid."""
-        return self.refused(patched, f"strict decoding error: {', '.join(problems)}")
+    def judge(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
+        """Warnings of unknown and repeated fields, of the patch itself and of what it made.
+
+        Raises:
+            Invalid: with Strict, which makes the patch itself the invalid field.
+        """
+        if field_validation == "Ignore":
+            return []
+        problems = self._problems() + decoded.problems
+        if problems and field_validation == "Strict":
+            raise self.refused(patched, f"strict decoding error: {', '.join(problems)}")
+        return problems
+
+    def _problems(self) -> list[str]:
+        found = repeated_fields(self.tree, "")
+        if self.media_type != JSON_PATCH:
+            return found
+        for at, operation in enumerate(self.tree):
+            found += [f"unknown field {go_quoted(f'[{at}].{name}')}" for name in operation if name not in _OPERATION_MEMBERS]
+        return [f"json patch {problem}" for problem in found]
 
     def _touched(self) -> JSONObject:
         """The maps that the patch reaches into, as a tree of names."""
@@ -79,7 +108,7 @@ class Patch:
 
 
 def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patch:
-    """Raises UnsupportedMediaType, BadRequest."""
+    """Raises UnsupportedMediaType."""
     media_type = content_type.partition(";")[0].strip()
     if media_type not in _BUILTIN_TYPES and not resource.custom:
         raise refusals.unsupported_media_type()
@@ -88,6 +117,10 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patc
         accepted = f"{JSON_PATCH}, {MERGE_PATCH}, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         raise refusals.refusal(415, "UnsupportedMediaType", text)
+    return Patch(media_type, data)
+
+
+def _parse(data: bytes, media_type: str) -> Any:
     strategic = media_type == STRATEGIC_PATCH
     decoding = "" if strategic else "error decoding patch: "
     try:
@@ -100,7 +133,7 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patc
         tree = {} if strategic else []  # as Go's decoder leaves what null is read into
     if strategic and not isinstance(tree, dict):
         raise refusals.bad_request(f"json: cannot unmarshal {json_type(tree)} into Go value of type map[string]interface {{}}")
-    return Patch(media_type, tree)
+    return tree
 
 
 def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind) -> Decoded:

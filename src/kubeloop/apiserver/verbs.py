@@ -14,7 +14,7 @@ from kubeloop.apiserver.negotiation import JSON
 from kubeloop.apiserver.object_meta import check_name, metadata_of
 from kubeloop.apiserver.options import DeleteOptions, delete_options, invalid_version, list_options, resource_version_number, write_options
 from kubeloop.apiserver.owner_references import drop_repeated
-from kubeloop.apiserver.patching import Patch, conform_patched, read_patch
+from kubeloop.apiserver.patching import conform_patched, read_patch
 from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.watching import Watcher, WatchParts
@@ -93,7 +93,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
         decoded = conform_patched(sent, patched, resource, resource.gvk)
         exchange.context.sent = patched
         if not warned:
-            _accept_patched(exchange, decoded, options.field_validation, sent, patched)
+            exchange.context.warnings += sent.judge(patched, decoded, options.field_validation)
             warned = True
         check_name(metadata_of(decoded.obj), name)
         return decoded.obj
@@ -139,16 +139,6 @@ def _warn_of_deletion(exchange: Exchange, options: DeleteOptions) -> None:
 async def _decode(exchange: Exchange) -> Decoded:
     media_type = media_type_of(exchange.request.header("Content-Type"))
     return decode_object(await exchange.body(), media_type, exchange.resource)
-
-
-def _accept_patched(exchange: Exchange, decoded: Decoded, field_validation: str, sent: Patch, patched: JSONObject) -> None:
-    """Unknown fields in a patch: Strict makes the patch itself the invalid field."""
-    if not decoded.problems or field_validation == "Ignore":
-        return
-    if field_validation == "Warn":
-        exchange.context.warnings += decoded.problems
-        return
-    raise sent.strict_refusal(patched, decoded.problems)
 
 
 def _outcome(exchange: Exchange, outcome: Outcome, status: int) -> Answer:

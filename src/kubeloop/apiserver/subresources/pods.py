@@ -15,7 +15,7 @@ from kubeloop.apiserver.decoding import decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.objects import StaleWrite, StoredObject
-from kubeloop.apiserver.options import DeleteOptions, unsupported, write_options
+from kubeloop.apiserver.options import DeleteOptions, WriteOptions, unsupported, write_options
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
@@ -36,8 +36,8 @@ _MOST_DISRUPTED = 2000
 async def bind(exchange: Exchange) -> Answer:
     """Assign a pod to a node, once."""
     options = write_options(exchange.request, "CreateOptions")
-    binding = await _decode(exchange, BINDING)
-    name = metadata_of(binding).get("name") or exchange.info.name
+    binding = await _decode(exchange, BINDING, options)
+    name = metadata_of(binding).get("name") or ""
     if exchange.info.name and name != exchange.info.name:
         raise refusals.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
@@ -90,7 +90,7 @@ def _unbindable(name: str, why: str) -> Exception:
 async def evict(exchange: Exchange) -> Answer:
     """Delete a pod unless a disruption budget forbids it now."""
     write = write_options(exchange.request, "CreateOptions")
-    eviction = await _decode(exchange, EVICTION)
+    eviction = await _decode(exchange, EVICTION, write)
     name = exchange.info.name
     if metadata_of(eviction).get("name") != name:
         raise refusals.bad_request("name in URL does not match name in Eviction object")
@@ -228,9 +228,11 @@ def _set_condition(obj: JSONObject, condition: JSONObject, now: str, *, probe: b
         conditions[conditions.index(before)] = filled
 
 
-async def _decode(exchange: Exchange, kind: GroupVersionKind) -> JSONObject:
+async def _decode(exchange: Exchange, kind: GroupVersionKind, options: WriteOptions) -> JSONObject:
     media_type = media_type_of(exchange.request.header("Content-Type"))
-    return decode_object(await exchange.body(), media_type, exchange.resource, kind).obj
+    decoded = decode_object(await exchange.body(), media_type, exchange.resource, kind)
+    exchange.accept_problems(decoded, options, kind.kind)
+    return decoded.obj
 
 
 def _served(exchange: Exchange, gvr: GroupVersionResource) -> ServedResource:

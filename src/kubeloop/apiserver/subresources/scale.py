@@ -63,10 +63,16 @@ async def patch(exchange: Exchange) -> Answer:
     options = write_options(exchange.request, "PatchOptions")
     schemas = exchange.parts.schemas
     owners = _ReplicaOwners(exchange, exchange.manager(options))
+    judged = False
 
     async def change(old: JSONObject) -> JSONObject:
+        nonlocal judged
         patched = sent.apply(scale_of(exchange.resource, old), schemas.kind(SCALE), schemas)
-        wanted = conform_patched(sent, patched, exchange.resource, SCALE).obj
+        decoded = conform_patched(sent, patched, exchange.resource, SCALE)
+        wanted = decoded.obj
+        if not judged:
+            exchange.context.warnings += sent.judge(patched, decoded, options.field_validation)
+            judged = True
         check_name(metadata_of(wanted), exchange.info.name)
         return owners.scaled(old, wanted)
 
