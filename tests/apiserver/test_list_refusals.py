@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kubeloop.meta import ApiError
@@ -58,3 +60,34 @@ async def test_pods_are_found_by_the_old_name_of_their_node_field(server: Server
     async with Transport(server.config) as transport:
         answer = await transport.request("GET", f"/api/v1/namespaces/{namespace}/pods", query={"fieldSelector": "spec.host=nobody"})
     assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        pytest.param("/api/v1/nodes", "field label not supported: a{0}", id="as most kinds say"),
+        pytest.param("/apis/batch/v1/jobs", 'field label "a{0}" not supported for Job', id="jobs name themselves"),
+        pytest.param(
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: a{0}",
+            id="resource slices name their version",
+        ),
+    ],
+)
+async def test_a_field_that_a_kind_does_not_offer_is_refused_in_its_words(server: ServerUnderTest, path: str, message: str) -> None:
+    async with Transport(server.config) as transport:
+        with pytest.raises(ApiError) as caught:
+            await transport.request("GET", path, query={"fieldSelector": "a{0}=b"})
+    assert (caught.value.status.code, caught.value.status.message) == (400, message)
+
+
+async def test_the_rest_of_a_list_comes_whole_when_any_version_will_do(server: ServerUnderTest, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    async with Transport(server.config) as transport:
+        for name in "abcd":
+            await transport.request("POST", path, body=json.dumps({"metadata": {"name": name}}).encode())
+        first = json.loads((await transport.request("GET", path, query={"limit": "1"})).body)
+        query = {"limit": "1", "resourceVersion": "0", "continue": first["metadata"]["continue"]}
+        rest = json.loads((await transport.request("GET", path, query=query)).body)
+    assert [one["metadata"]["name"] for one in rest["items"]] == ["b", "c", "d"]
+    assert "continue" not in rest["metadata"]

@@ -94,11 +94,11 @@ class Reader:
         if token is not None and options.resource_version not in ("", "0"):
             raise refusals.bad_request("specifying resource version is not allowed when using continue")
         version = self._version(options)
+        if options.resource_version == "0":
+            limit = 0  # served from the cache whole, or all of its rest, as upstream does
         if token is not None:
             start, consistent = prefix + token.start, token.revision != ANY_REVISION
             revision = token.revision if consistent else 0
-        elif options.resource_version == "0":
-            limit = 0  # served from the cache whole, as upstream does
         elif version:
             await self.at_least(version)
             if options.resource_version_match == "Exact" or (limit and not options.resource_version_match):

@@ -58,5 +58,6 @@ class Selection:
         if field in _ALWAYS or field in strategy.field_labels:
             return
         if strategy.field_labels or self._resource.custom:
-            raise refusals.bad_request(f"field label not supported: {field}")
+            version = self._resource.gvr.group_version.api_version
+            raise refusals.bad_request(strategy.unknown_field.format(field=field, version=version))
         raise refusals.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')

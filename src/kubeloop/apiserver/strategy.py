@@ -174,5 +174,8 @@ class Strategy:
     #: Field selector names that the kind supports besides metadata.name and metadata.namespace.
     field_labels: tuple[str, ...] = ()
 
+    #: What a selector of another field is told, with ``{field}`` and ``{version}`` (GROUP/VERSION); kinds have words of their own.
+    unknown_field: str = "field label not supported: {field}"
+
     #: Old names of those, which are still understood.
     field_aliases: Mapping[str, str] = MappingProxyType({})

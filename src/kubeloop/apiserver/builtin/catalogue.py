@@ -115,4 +115,5 @@ def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
     made.returns_deleted = group_resource in facts.RETURNS_DELETED
     made.standard_finalizers = info.gvr.group not in _OWN_METADATA
     made.field_labels = tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata."))
+    made.unknown_field = facts.UNKNOWN_FIELD.get(group_resource, made.unknown_field)
     return made

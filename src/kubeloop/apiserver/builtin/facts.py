@@ -63,6 +63,12 @@ RETURNS_DELETED = (
     | _of(_RESOURCE, "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 )
 
+#: What a selector of a field that the kind does not offer is told, where the words are the kind's own.
+UNKNOWN_FIELD = {
+    GroupResource("batch", "jobs"): 'field label "{field}" not supported for Job',
+    GroupResource(_RESOURCE, "resourceslices"): "field label not supported for {version}, Kind=ResourceSlice: {field}",
+}
+
 #: Warnings that every request for a resource gets.
 DEPRECATIONS = {
     GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
