@@ -15,7 +15,6 @@ from kubeloop.apiserver.object_meta import check_name, metadata_of
 from kubeloop.apiserver.options import DeleteOptions, delete_options, invalid_version, list_options, resource_version_number, write_options
 from kubeloop.apiserver.owner_references import drop_repeated
 from kubeloop.apiserver.patching import conform_patched, read_patch
-from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.watching import Watcher, WatchParts
 from kubeloop.apiserver.writing import Outcome
@@ -128,7 +127,7 @@ async def delete_collection(exchange: Exchange) -> Answer:
             await exchange.parts.deleter.delete(call, how)
         except NotFound:
             continue  # somebody else was faster
-    return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, Page(page.items, page.revision))
+    return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, page)
 
 
 def _warn_of_deletion(exchange: Exchange, options: DeleteOptions) -> None:
