@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit test-real conformance bench million soak fuzz generate lock clean
+.PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak fuzz generate lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ layers: $(STAMP)  ## import-linter: nothing imports upwards
 
 unit: $(STAMP)  ## pytest
 	@$(BIN)/python -m pytest -q
+
+test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
+	@KUBELOOP_TEST_STORAGE=sqlite $(BIN)/python -m pytest -q tests/apiserver tests/conformance tests/kubectl --deselect tests/apiserver/storage
 
 test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-apiserver (needs Go)
 	@$(BIN)/python -m tests.realserver run
