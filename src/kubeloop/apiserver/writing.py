@@ -127,7 +127,11 @@ class Writer:
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
         await self.admission.validate(call.attributes("CREATE", obj, None))
-        check_new_version(asked_version)
+        if call.dry_run:
+            # Upstream's storage, which refuses it, is not asked.
+            metadata.update({"resourceVersion": asked_version} if asked_version else {})
+        else:
+            check_new_version(asked_version)
         return await self._insert(call, obj, generated)
 
     async def update(
@@ -333,13 +337,8 @@ def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
 
 
 def check_new_version(given: str) -> None:
-    """Raises InternalError, as upstream's storage does, when a new object names a resourceVersion."""
-    if not given:
-        return
-    number = resource_version_number(given)
-    if number is None:
-        raise refusals.internal(parse_uint_fault(given))
-    if number:
+    """Raises InternalError, as upstream's storage does, when a new object names a resourceVersion; one that is no number is none."""
+    if given and resource_version_number(given):
         raise refusals.internal("resourceVersion should not be set on objects to be created")
 
 
