@@ -16,7 +16,11 @@ def apply(crd: JSONObject) -> None:
         names["listKind"] = f"{kind}List"
     if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
-    service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
+    webhook = spec["conversion"].get("webhook") or {}
+    if webhook.get("clientConfig") is None and webhook.get("conversionReviewVersions") is None:
+        # Upstream's internal form holds its members only, so that nothing is left of an empty one.
+        spec["conversion"].pop("webhook", None)
+    service = (webhook.get("clientConfig") or {}).get("service")
     if service is not None and service.get("port") is None:
         service["port"] = 443
     add_stored_version(crd)
