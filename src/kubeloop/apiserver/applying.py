@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.decoding import as_converted, conform, plain
+from kubeloop.apiserver.decoding import conform, plain
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.options import WriteOptions, write_options
@@ -158,7 +158,7 @@ def unconvertible(config: JSONObject, scope: Scope) -> Callable[[str], ApiError]
     named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
 
     def refuse(why: str) -> ApiError:
-        converting = f"unable to convert unstructured object to {kind}: {as_converted(why)}"
+        converting = f"unable to convert unstructured object to {kind}: {why}"
         return refusals.internal(f"failed to convert new object ({named}) to proper version: {converting}")
 
     return refuse

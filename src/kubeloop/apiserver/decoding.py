@@ -6,7 +6,6 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/en
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
+from kubeloop.schema.converted import converted
 from kubeloop.schema.strict_scalars import number_text
 from kubeloop.serving.negotiation import content_media_type
 
@@ -84,16 +84,24 @@ def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: G
 
 
 def conform(
-    tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any, *, applied: bool = False
+    tree: JSONObject,
+    met: GroupVersionKind,
+    wanted: GroupVersionKind,
+    resource: ServedResource,
+    refuse: Any,
+    *,
+    applied: bool = False,
+    merged: bool = False,
 ) -> Decoded:
     """A tree as the kind's schema has it. ``refuse(why)`` makes the error for a tree that does not fit.
 
-    ``applied``: it was merged with what somebody applied, by its schema; nothing is pruned then, and nulls stay for validation to refuse.
+    ``merged``: it was made of maps and never was text, which to upstream are two ways to the object (``schema.converted``).
+    ``applied``: moreover, with what somebody applied, by its schema; nothing is pruned then, and nulls stay for validation to refuse.
 
     Raises:
         ApiError: what ``refuse`` made; BadRequest for another version of the kind.
     """
-    decoded = _conform(tree, met, wanted, resource, refuse, applied)
+    decoded = _conform(tree, met, wanted, resource, refuse, applied, merged or applied)
     if _nests_deeper(decoded.obj, DEEPEST):
         raise refuse(f"exceeded max depth of {DEEPEST}")
     metadata = tree.get("metadata")
@@ -119,7 +127,7 @@ def _nests_deeper(tree: JSONObject, levels: int) -> bool:
 
 
 def _conform(
-    tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any, applied: bool
+    tree: JSONObject, met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource, refuse: Any, applied: bool, merged: bool
 ) -> Decoded:
     foreign = _foreign(met, wanted, resource)
     if foreign:
@@ -131,7 +139,7 @@ def _conform(
     try:
         if resource.custom and wanted == resource.gvk:
             return _conform_custom(tree, met, resource, applied)
-        conformed = strict.conform(tree, wanted)
+        conformed = strict.conform(converted(tree, wanted) if merged else tree, wanted)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
     obj = conformed.obj
@@ -170,36 +178,6 @@ def repeated_fields(value: Any, path: str, *, but: str = "") -> list[str]:
         for at, one in enumerate(value):
             found += repeated_fields(one, f"{path}[{at}]")
     return found
-
-
-_MISMATCH = re.compile(r"json: cannot unmarshal (\w+)( \S+)? into Go struct field \S+ of type \*?(\S+)")
-_GO_KINDS = {"object": "map", "array": "slice"}
-_INTEGERS = frozenset({"int", "int32", "int64", "uint32", "uint64"})
-
-
-def as_converted(why: str) -> str:
-    """A type mismatch in the words of apimachinery's converter of unstructured objects, where decoding JSON has others."""
-    if why.startswith("illegal base64 data"):
-        return f"error decoding from json: {why}"
-    met = _MISMATCH.fullmatch(why)
-    if met is None:
-        return why
-    source, number, target = met.groups()
-    if source == "number":
-        source = "float64" if number and set(number) & set(".eE") else "int64"
-    source = _GO_KINDS.get(source, source)
-    if source == "int64" and target in _INTEGERS:
-        return why
-    if (source, target) == ("int64", "string") or (source == "float64" and target in _INTEGERS):
-        return f"cannot convert {source} to {target}"
-    if target in _INTEGERS or target in ("bool", "string"):
-        return f"unrecognized type: {target}"
-    if target.startswith("[]"):
-        return f"cannot restore slice from {source}"
-    if target.startswith("map["):
-        return f"cannot restore map from {source}"
-    # A named type is a struct if a text does not fit it.
-    return f"cannot restore struct from: {source}" if source == "string" else why
 
 
 def plain(value: Any) -> Any:

@@ -6,16 +6,17 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396. Se
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.decoding import Decoded, as_converted, conform, kind_of, repeated_fields
+from kubeloop.apiserver.decoding import Decoded, conform, kind_of, repeated_fields
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.merge import PatchError, json_patch, merge_patch, strategic_merge
-from kubeloop.merge.go_text import go_text, json_type
+from kubeloop.merge import PatchError, json_patch, merge_patch
+from kubeloop.merge.go_text import copy_tree, go_text, json_type
+from kubeloop.merge.strategic import merge_in
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.go_quote import go_quoted
@@ -32,12 +33,14 @@ _OPERATION_MEMBERS = frozenset({"op", "path", "from", "value"})
 _BUILTIN_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Patch:
     """A patch as sent, read when it is first needed: whether there is something to patch is found out before."""
 
     media_type: str
     data: bytes
+    #: What merging has left of a strategic merge patch.
+    left: Any = field(default=None, init=False)
 
     @cached_property
     def tree(self) -> Any:
@@ -56,7 +59,8 @@ class Patch:
             elif self.media_type == MERGE_PATCH:
                 patched = merge_patch(obj, self.tree)
             else:
-                patched = strategic_merge(obj, self.tree, schema, schemas)
+                self.left = copy_tree(self.tree)
+                patched = merge_in(obj, self.left, schema, schemas)
         except PatchError as fault:
             if fault.code == 422:
                 raise refusals.unprocessable() from None
@@ -68,8 +72,8 @@ class Patch:
     def refused(self, patched: JSONObject, why: str) -> ApiError:
         """The patch does not give an object of its kind. Upstream names neither kind nor object here, but shows what it gave."""
         if self.media_type == STRATEGIC_PATCH:
-            # Never JSON upstream: maps become the object, and it is the patch that is shown.
-            shown, why = go_text(self.tree), as_converted(why)
+            # Upstream never writes what it made as JSON, and quotes the patch, which merging has taken apart.
+            shown = go_text(self.left)
         else:
             shown = json.dumps(_upstream_order(patched, self._touched()), separators=(",", ":"), ensure_ascii=False)
         return refusals.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
@@ -146,6 +150,10 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
     def refuse(why: str) -> ApiError:
         return sent.refused(tree, why)
 
+    if sent.media_type == STRATEGIC_PATCH:
+        # Upstream has the object already that it reads the maps into: kind and apiVersion are fields like any other.
+        decoded = conform(tree, gvk, gvk, resource, refuse, merged=True)
+        return replace(decoded, problems=sorted(decoded.problems))
     try:
         met = kind_of(tree, gvk)
     except DecodeError as fault:

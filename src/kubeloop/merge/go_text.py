@@ -23,6 +23,21 @@ def go_text(value: Any) -> str:
             return str(value)
 
 
+def go_string(value: Any) -> str:
+    """As fmt's %s has it, for which only texts are right: ``%!s(int64=5)``."""
+    match value:
+        case str():
+            return value
+        case None:
+            return "%!s(<nil>)"
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_string(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(go_string, value))}]"
+        case _:
+            return f"%!s({go_type(value)}={go_text(value)})"
+
+
 def _float(value: float) -> str:
     # fmt's %v is the shortest text that reads back, with an exponent below 1e-4 and from 1e6 on.
     exact = Decimal(repr(value)).normalize()

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from kubeloop.merge.errors import PatchError
-from kubeloop.merge.go_text import copy_tree, go_text, go_type, same
+from kubeloop.merge.go_text import copy_tree, go_string, go_text, go_type, same
 from kubeloop.merge.ordered import element_kind, in_order, items_equal, require_objects, split_by_presence
 from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
 from kubeloop.schema import Schemas, TypeSchema
@@ -36,11 +36,16 @@ def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, sch
             500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
             leaves out an element.
     """
+    return merge_in(doc, copy_tree(patch), schema, schemas)
+
+
+def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
+    """As ``strategic_merge``, but takes ``patch`` apart: what is left of it is what an API server quotes when it refuses the result."""
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", 400)
     if not isinstance(patch, dict):
         raise PatchError("invalid JSON document", 400)
-    return _merge_map(copy_tree(doc), copy_tree(patch), PatchSchema(schema, schemas))
+    return _merge_map(copy_tree(doc), patch, PatchSchema(schema, schemas))
 
 
 def _merge_map(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> JSONObject:
@@ -70,30 +75,35 @@ def _merge_map(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> 
 def _directed(patch: JSONObject) -> JSONObject:
     directive = patch[DIRECTIVE]
     if directive == "replace":
-        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+        del patch[DIRECTIVE]
+        return patch
     if directive == "delete":
         return {}
     raise _unknown_directive(directive, patch)
 
 
 def _unknown_directive(directive: JSON, patch: JSONObject) -> PatchError:
-    return PatchError(f"unknown patch type: {go_text(directive)} in map: {go_text(patch)}", 500)
+    return PatchError(f"unknown patch type: {go_string(directive)} in map: {go_text(patch)}", 500)
 
 
 def _take(original: JSONObject, key: str, value: JSON) -> None:
     """Set what the original does not have, or has in another type: without nulls, and without what a directive marks."""
+    _drop_nulls(value)
     if isinstance(value, dict) and DIRECTIVE in value:
         original.pop(key, None)
     else:
-        original[key] = _without_directives(_without_nulls(value))
+        original[key] = _without_directives(value)
 
 
-def _without_nulls(value: JSON) -> JSON:
+def _drop_nulls(value: JSON) -> None:
     if isinstance(value, dict):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    if isinstance(value, list):
-        return [_without_nulls(child) for child in value]
-    return value
+        for key in [key for key, child in value.items() if child is None]:
+            del value[key]
+        for child in value.values():
+            _drop_nulls(child)
+    elif isinstance(value, list):
+        for child in value:
+            _drop_nulls(child)
 
 
 def _without_directives(value: JSON) -> JSON:

@@ -124,6 +124,19 @@ def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
     return Conformed(result, list(state.problems))
 
 
+def read(index: int, value: Any) -> Any:
+    """``value`` as one type (``wire_types``) by itself holds it.
+
+    Raises:
+        DecodeError: of the wrong type; Go's text, which names no field.
+    """
+    state = _State()
+    result = decoder(index)(value, state)
+    if state.fault:
+        raise DecodeError(state.fault)
+    return result
+
+
 def is_builtin(gvk: GroupVersionKind) -> bool:
     return wire_types().kind(gvk) is not None
 

@@ -43,6 +43,13 @@ def fits(value: Any, kind: str) -> bool:
     return 0 <= value < 1 << bits if kind.startswith("u") else -(1 << bits - 1) <= value < 1 << bits - 1
 
 
+def cut(value: int, kind: str) -> int:
+    """``value`` converted to Go's ``kind`` as the language does it: the low bits remain."""
+    bits = _INT_BITS[kind]
+    low = value & (1 << bits) - 1
+    return low - (1 << bits) if not kind.startswith("u") and low >> bits - 1 else low
+
+
 def is_integer(kind: str) -> bool:
     return kind in _INT_BITS
 

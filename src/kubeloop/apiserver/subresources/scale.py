@@ -89,7 +89,7 @@ async def _apply(exchange: Exchange) -> Answer:
         config = configuration.read()
         tree = owners.applied(old, config, force=options.force)
         configuration.check_repeated()
-        wanted = conform(tree, SCALE, SCALE, exchange.resource, unconvertible(config, scale_scope())).obj
+        wanted = conform(tree, SCALE, SCALE, exchange.resource, unconvertible(config, scale_scope()), merged=True).obj
         check_name(metadata_of(wanted), exchange.info.name)
         return owners.carried_back(old, wanted)
 
