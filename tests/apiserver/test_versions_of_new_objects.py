@@ -37,3 +37,22 @@ async def test_a_dry_run_gives_back_the_version_that_was_sent(server: ServerUnde
         answer = await transport.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", query={"dryRun": "All"}, body=body)
     assert answer.status == 201
     assert json.loads(answer.body)["metadata"]["resourceVersion"] == version
+
+
+async def test_an_update_that_creates_takes_any_version_for_none(server: ServerUnderTest, namespace: str) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/a"
+    body = json.dumps({"metadata": {"name": "a", "resourceVersion": "5"}}).encode()
+    async with Transport(server.config) as transport:
+        tried = await transport.request("PUT", path, query={"dryRun": "All"}, body=body)
+        answer = await transport.request("PUT", path, body=body)
+    assert (tried.status, json.loads(tried.body)["metadata"]["resourceVersion"]) == (201, "5")
+    assert answer.status == 201
+    assert json.loads(answer.body)["metadata"]["resourceVersion"] != "5"
+
+
+async def test_an_update_that_creates_must_not_name_what_is_no_version(server: ServerUnderTest, namespace: str) -> None:
+    body = json.dumps({"metadata": {"name": "a", "resourceVersion": "x"}}).encode()
+    async with Transport(server.config) as transport:
+        with pytest.raises(ApiError) as caught:
+            await transport.request("PUT", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/a", body=body)
+    assert (caught.value.status.code, caught.value.status.message) == (500, 'strconv.ParseUint: parsing "x": invalid syntax')

@@ -160,7 +160,7 @@ class Writer:
             if current is None:
                 if create is not None and (create_always or resource.strategy.allow_create_on_update):
                     try:
-                        created = await self.create(call, create())
+                        created = await self.create(call, _without_version(create(), dry_run=call.dry_run))
                     except AlreadyExists:
                         if retry and await self.objects.get(resource, call.namespace, call.name) is not None:
                             continue  # somebody was faster: it is an update now
@@ -334,6 +334,16 @@ def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
         if obj.get("apiVersion") != resource.gvk.api_version:
             errors.append(invalid("apiVersion", obj.get("apiVersion"), f"must be {resource.gvk.api_version}"))
     return errors
+
+
+def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
+    """``obj``, which an update creates: upstream reads its version there, and lets it go unless nothing is written."""
+    given = metadata_of(obj).get("resourceVersion") or "0"
+    if resource_version_number(given) is None:
+        raise refusals.internal(parse_uint_fault(given))
+    if not dry_run:
+        obj["metadata"].pop("resourceVersion", None)
+    return obj
 
 
 def check_new_version(given: str) -> None:
