@@ -77,6 +77,8 @@ def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: G
         else:
             tree = _read(data, media_type)
             met = _met(tree, wanted)
+            if resource.custom and wanted == resource.gvk:
+                met = _said(tree, met, data)
     except _Unreadable as fault:
         summary = _summary(data)
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
@@ -281,6 +283,13 @@ def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
         raise _Unreadable(f"unexpected GroupVersion string: {api_version}")
     group, _, version = api_version.rpartition("/")
     return GroupVersionKind(group, version, kind or wanted.kind)
+
+
+def _said(tree: JSONObject, met: GroupVersionKind, data: bytes) -> GroupVersionKind:
+    """A custom object must say itself what it is: no Go type says it."""
+    if not tree.get("kind"):
+        raise _Unreadable(f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'")
+    return met if tree.get("apiVersion") else GroupVersionKind("", "", met.kind)
 
 
 def _foreign(met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource) -> str:
