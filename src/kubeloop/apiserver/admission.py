@@ -159,5 +159,7 @@ class NamespaceLifecycle:
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         message = f"namespace {namespace} is being terminated"
         cause = StatusCause(reason="NamespaceTerminating", message=message, field="metadata.namespace")
-        name = attributes.name or (attributes.obj or {}).get("metadata", {}).get("name", "")
+        metadata = (attributes.obj or {}).get("metadata", {})
+        # Upstream has not generated a name by now.
+        name = attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown"
         return refusals.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])
