@@ -224,7 +224,7 @@ class _Checker:
             elif not result.is_dyn and made != result:
                 result = types.DYN
         if result is None:
-            shown = [str(self.bindings.substitute(one, free_to_dyn=True)) for one in given]
+            shown = [types.shown(self.bindings.substitute(one, free_to_dyn=True)) for one in given]
             of = f"{shown.pop(0)}." if target is not None else ""
             self._report(node, f"found no matching overload for '{node.function}' applied to '{of}({', '.join(shown)})'")
             return types.ERROR
@@ -298,11 +298,11 @@ class _Checker:
                 return (types.INT, element) if node.variable2 else (element, element)
             case "map":
                 return over.parameters[0], over.parameters[1]
-            case "dyn" | "error" | "param":
+            case "dyn" | "error" | "param" if over != types.ANY:
                 self.bindings.assignable(types.DYN, over)
                 return types.DYN, types.DYN
             case _:
-                text = f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                text = f"expression of type '{types.shown(over)}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 self._report(node.over, text)
                 return types.ERROR, types.ERROR
 

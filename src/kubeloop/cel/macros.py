@@ -1,4 +1,4 @@
-"""Macros that the parser does not know: comprehensions over two variables, and ``sortBy``.
+"""Macros that the parser does not know: comprehensions over two variables, ``sortBy``, and ``cel.bind``.
 
 Expanded as cel-go does (ext/comprehensions.go, ext/lists.go), so that costs and messages come out alike.
 """
@@ -17,13 +17,13 @@ _QUANTIFIERS = {"all", "exists", "existsOne", "exists_one"}
 _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
 
-def expand(parsed: Parsed) -> None:
-    """Replace calls of these macros, in place.
+def expand(parsed: Parsed, *, bindings: bool = False) -> None:
+    """Replace calls of these macros, in place; of ``cel.bind`` where there are ``bindings``.
 
     Raises:
         CompileError: a variable is no simple name, or named twice.
     """
-    expander = _Expander(parsed)
+    expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
     if expander.issues:
         raise CompileError(render(parsed.source, expander.issues))
@@ -38,8 +38,9 @@ class _BadMacro(Exception):
 
 
 class _Expander:
-    def __init__(self, parsed: Parsed) -> None:
+    def __init__(self, parsed: Parsed, bindings: bool) -> None:
         self.parsed = parsed
+        self.bindings = bindings
         self.next = max(parsed.positions, default=0) + 1
         self.issues: list[Issue] = []
 
@@ -73,6 +74,8 @@ class _Expander:
                 return self._transform(node, target)
             if node.function == "sortBy" and count == 2:
                 return self._sort_by(node, target)
+            if self.bindings and node.function == "bind" and count == 3 and isinstance(target, Ident) and target.name == "cel":
+                return self._bind(node)
         except _BadMacro as exc:
             self.issues.append(exc.issue)
         return node
@@ -143,6 +146,15 @@ class _Expander:
         if len(node.args) == 4:
             step = Call(new(), "_?_:_", [node.args[2], step, result()])
         return Comprehension(node.id, first, target, ACCUMULATOR, initial, Const(new(), True), step, result(), second)
+
+    def _bind(self, node: Call) -> Node:
+        """``cel.bind(x, value, expression)``: a fold over nothing whose accumulator is x."""
+        name, value, made = node.args
+        if not isinstance(name, Ident):
+            raise self._error(name, "cel.bind() variable names must be simple identifiers")
+        new = partial(self._id, node)
+        over: Node = ListLiteral(new(), [])
+        return Comprehension(node.id, "#unused", over, name.name, value, Const(new(), False), Ident(new(), name.name), made)
 
     def _sort_by(self, node: Call, target: Node) -> Node:
         """``list.sortBy(x, key)``: bind the list, fold the keys, sort by them."""

@@ -57,8 +57,8 @@ def _parser() -> Any:
     return cel.NewEnv(extensions=[ext_optional.ExtOptional()])
 
 
-def parse(source: str) -> Parsed:
-    """The syntax tree of an expression, every macro that Kubernetes knows expanded.
+def parse(source: str, *, bindings: bool = False) -> Parsed:
+    """The syntax tree of an expression, every macro that Kubernetes knows expanded; ``cel.bind`` where there are ``bindings``.
 
     Raises:
         CompileError: the text is no expression.
@@ -70,6 +70,8 @@ def parse(source: str) -> Parsed:
         if isinstance(exc, ParserMissing):
             raise
         text = _AROUND.sub("", str(exc)).replace(_UNKNOWN_LINE, "<input>:-1:")
+        if not source:
+            text = text.replace("<input>:1:1:", "<input>:1:0:")  # where cel-go sees the end of nothing
         for theirs, ours in _WORDS:
             text = theirs.sub(ours, text)
         raise CompileError(text.rstrip("\n")) from None
@@ -85,7 +87,7 @@ def parse(source: str) -> Parsed:
         if isinstance(node, StructLiteral):  # cel-go takes the brace for its place
             positions[node.id] = max(source.find("{", positions.get(node.id, 0)), 0)
     parsed = Parsed(source, tree, positions)
-    expand(parsed)
+    expand(parsed, bindings=bindings)
     return parsed
 
 

@@ -19,10 +19,11 @@ PER_CALL_LIMIT: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Variables by name, and the fields of the object types that they use by the type's name."""
+    """Variables by name, and the fields of the object types that they use by the type's name. ``bindings``: there is ``cel.bind``."""
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
+    bindings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     from kubeloop.cel.literals import check_literals
     from kubeloop.cel.parsing import parse
 
-    checked = check(parse(expression), environment.variables, environment.fields)
+    checked = check(parse(expression, bindings=environment.bindings), environment.variables, environment.fields)
     check_literals(checked)
     check_constants(checked)
     return Program(checked, limit)

@@ -36,6 +36,8 @@ BOOL, INT, UINT, DOUBLE = Type("bool", "bool"), Type("int", "int"), Type("uint",
 STRING, BYTES, NULL = Type("string", "string"), Type("bytes", "bytes"), Type("null", "null")
 DURATION, TIMESTAMP = Type("duration", "duration"), Type("timestamp", "timestamp")
 DYN, ERROR = Type("dyn", "dyn"), Type("error", "!error!")
+#: A value of unknown type, as ``dyn``, that comprehensions cannot range over.
+ANY = Type("dyn", "google.protobuf.Any")
 TYPE = Type("type", "type")
 IP, CIDR = Type("opaque", "net.IP"), Type("opaque", "net.CIDR")
 QUANTITY, SEMVER = Type("struct", "kubernetes.Quantity"), Type("struct", "kubernetes.Semver")
@@ -57,6 +59,11 @@ def map_of(key: Type, value: Type) -> Type:
 
 def optional_of(value: Type) -> Type:
     return Type("opaque", OPTIONAL, (value,))
+
+
+def shown(of: Type) -> str:
+    """As the checker's messages print it."""
+    return str(of).replace(ANY.name, "any")
 
 
 def type_of(value: Type) -> Type:

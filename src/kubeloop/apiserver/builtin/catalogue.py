@@ -11,6 +11,9 @@ from kubeloop.apiserver.builtin.autoscaling.strategy import AutoscalerStrategy
 from kubeloop.apiserver.builtin.batch.cron_job import CronJobStrategy
 from kubeloop.apiserver.builtin.batch.job import JobStrategy
 from kubeloop.apiserver.builtin.claims import ClaimStrategy
+from kubeloop.apiserver.builtin.devices.claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy
+from kubeloop.apiserver.builtin.devices.device_class import DeviceClassStrategy
+from kubeloop.apiserver.builtin.devices.resource_slice import ResourceSliceStrategy
 from kubeloop.apiserver.builtin.disruption_budgets import DisruptionBudgetStrategy
 from kubeloop.apiserver.builtin.endpoint_slices import EndpointSliceStrategy
 from kubeloop.apiserver.builtin.endpoints import EndpointsStrategy
@@ -91,6 +94,10 @@ _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("networking.k8s.io", "ipaddresses"): IPAddressStrategy,
     GroupResource("networking.k8s.io", "servicecidrs"): ServiceCIDRStrategy,
     GroupResource("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
+    GroupResource("resource.k8s.io", "deviceclasses"): DeviceClassStrategy,
+    GroupResource("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
+    GroupResource("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,
+    GroupResource("resource.k8s.io", "resourceslices"): ResourceSliceStrategy,
     GroupResource("storage.k8s.io", "csidrivers"): CSIDriverStrategy,
     GroupResource("storage.k8s.io", "csinodes"): CSINodeStrategy,
     GroupResource("storage.k8s.io", "csistoragecapacities"): CSIStorageCapacityStrategy,

@@ -14,6 +14,8 @@ _OFF = {
     "v1.VolumeProjection": ("clusterTrustBundle", "podCertificate"),  # ClusterTrustBundleProjection, PodCertificateRequest
     "v1.LeaseSpec": ("strategy", "preferredHolder"),  # CoordinatedLeaderElection
     "v1.PodSpec": ("schedulingGroup",),  # GenericWorkload
+    "v1.DeviceAttribute": ("bools", "ints", "strings", "versions"),  # DRAListTypeAttributes
+    "v1.Device": ("nodeAllocatableResourceMappings",),  # DRANodeAllocatableResources
     "v1.JobSpec": ("scheduling",),  # WorkloadWithJob
 }
 

@@ -1,0 +1,57 @@
+"""Resource claims and their templates. Source: pkg/registry/resource/resourceclaim, .../resourceclaimtemplate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.builtin.devices.claim_spec import claim_spec
+from kubeloop.apiserver.builtin.devices.claim_status import claim_status, device_of, results_of
+from kubeloop.apiserver.builtin.devices.names import Requests
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import immutable
+from kubeloop.apiserver.validation.metadata import template_meta
+from kubeloop.meta.field_error import FieldError
+
+JSONObject = dict[str, Any]
+
+
+class ResourceClaimStrategy(BuiltinStrategy):
+    """Not guaranteed: that a namespace whose claims ask for ``adminAccess`` has the label for it."""
+
+    metadata_checks_on_update = ("create", "update")
+    status_keeps_metadata = True
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(claim_spec("spec", obj["spec"]))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(immutable("spec", obj["spec"], old["spec"]))
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        status = obj.get("status") or {}
+        gone = {device_of(one) for one in results_of(old.get("status") or {})} - {device_of(one) for one in results_of(status)}
+        kept = [one for one in status.get("devices") or () if device_of(one) not in gone]
+        if kept:
+            status["devices"] = kept
+        else:
+            status.pop("devices", None)
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        requests = Requests(obj["spec"].get("devices") or {})
+        deleted = "deletionTimestamp" in obj["metadata"]
+        return list(claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
+
+
+class ResourceClaimTemplateStrategy(BuiltinStrategy):
+    """Not guaranteed: as for claims."""
+
+    metadata_checks_on_update = ("create", "update")
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        spec = obj["spec"]
+        return [*template_meta("spec.metadata", spec.get("metadata")), *claim_spec("spec.spec", spec.get("spec") or {})]
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*self.validate_create(context, obj), *immutable("spec", obj["spec"], old["spec"])]

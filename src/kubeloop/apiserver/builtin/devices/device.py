@@ -1,0 +1,108 @@
+"""One device of a slice: attributes, capacity, counters that it consumes, taints, nodes. Source: pkg/apis/resource/validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from kubeloop.apiserver.builtin.devices.capacity import shared_capacity, whole_capacity
+from kubeloop.apiserver.builtin.devices.collections import items, mapping, nothing, unique
+from kubeloop.apiserver.builtin.devices.configuration import binding_conditions
+from kubeloop.apiserver.builtin.devices.names import QUALIFIED, qualified_name
+from kubeloop.apiserver.builtin.devices.taints import taint
+from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
+from kubeloop.meta.field_error import FieldError, invalid, required, too_long
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_MOST_TAINTS, _MOST_CONSUMED, _MOST_COUNTERS, _MOST_ATTRIBUTES = 16, 2, 32, 32
+_LONGEST_VALUE, _LABEL = 64, 63
+#: Kinds of values of attributes, in the order in which Go declares them.
+_VALUES = {"int": "IntValue", "bool": "BoolValue", "string": "StringValue", "version": "VersionValue"}
+_NUMBER = r"(0|[1-9]\d*)"
+_PRERELEASE = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD = "[0-9a-zA-Z-]+"
+_VERSION = rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?"
+_NODES = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "
+
+
+def device(before: JSONObject, per_device: bool, path: str, found: JSONObject) -> Errors:
+    """``before``: devices of the slice that is replaced, by name; ``per_device``: whether devices name their nodes themselves."""
+    name, attributes, capacity = found.get("name", ""), found.get("attributes") or {}, found.get("capacity") or {}
+    yield from label_name_field(f"{path}.name", name)
+    if len(attributes) + len(capacity) > _MOST_ATTRIBUTES:
+        why = f"the total number of attributes and capacities must not exceed {_MOST_ATTRIBUTES}"
+        yield invalid(path, len(attributes) + len(capacity), why)
+    if len(attributes) > 48:
+        yield invalid(path, len(attributes), "the total number of attribute values must not exceed 48")
+    yield from mapping(f"{path}.attributes", attributes, None, QUALIFIED, qualified_name, _attribute)
+    check = shared_capacity if found.get("allowMultipleAllocations") else whole_capacity
+    yield from mapping(f"{path}.capacity", capacity, None, QUALIFIED, qualified_name, check)
+    if name not in before or (before[name].get("taints") or []) != (found.get("taints") or []):
+        yield from items(f"{path}.taints", found.get("taints"), _MOST_TAINTS, taint)
+    consumed = found.get("consumesCounters")
+    key = "counterSet"
+    yield from unique(f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(counters, key), lambda one: one.get(key, ""))
+    yield from _nodes(path, found, per_device)
+    yield from binding_conditions(path, found)
+
+
+def counters(key: str, path: str, found: JSONObject) -> Errors:
+    """Some counters by name, of the set that is called as ``key`` says."""
+    if not found.get(key):
+        yield required(f"{path}.{key}")
+    else:
+        yield from label_name_field(f"{path}.{key}", found[key])
+    if not found.get("counters"):
+        yield required(f"{path}.counters")
+    else:
+        yield from mapping(f"{path}.counters", found["counters"], _MOST_COUNTERS, _LABEL, label_name_field, nothing)
+
+
+def _attribute(path: str, attribute: JSONObject) -> Errors:
+    text, version = attribute.get("string"), attribute.get("version")
+    if text is not None and len(text.encode()) > _LONGEST_VALUE:
+        yield too_long(f"{path}.string", _LONGEST_VALUE)
+    if version is not None:
+        if not re.fullmatch(_VERSION, version, re.ASCII):
+            yield invalid(f"{path}.version", version, "must be a string compatible with semver.org spec 2.0.0")
+        if len(version.encode()) > _LONGEST_VALUE:
+            yield too_long(f"{path}.version", _LONGEST_VALUE)
+    given = [name for name in _VALUES if attribute.get(name) is not None]
+    if len(given) != 1:
+        shown: Any = "" if not given else _as_go_prints(attribute)
+        yield invalid(path, shown, "exactly one value must be specified")
+
+
+def _as_go_prints(attribute: JSONObject) -> JSONObject:
+    shown = {internal: attribute.get(name) for name, internal in _VALUES.items()}
+    return {**shown, **dict.fromkeys(("IntValues", "BoolValues", "StringValues", "VersionValues"))}
+
+
+def _nodes(path: str, found: JSONObject, per_device: bool) -> Errors:
+    if not per_device:
+        if any(found.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes")):
+            rule = "can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+            yield invalid(path, None, f"`nodeName`, `nodeSelector` and `allNodes` {rule}")
+        return
+    given, name, selector, everywhere = [], found.get("nodeName"), found.get("nodeSelector"), found.get("allNodes")
+    if name:
+        given.append("`nodeName`")
+        yield from subdomain_field(f"{path}.nodeName", name)
+    elif name is not None:
+        yield invalid(f"{path}.nodeName", name, "must not be empty")
+    if selector is not None:
+        given.append("`nodeSelector`")
+        yield from node_selector(f"{path}.nodeSelector", selector, False)
+    if everywhere:
+        given.append("`allNodes`")
+    elif everywhere is not None:
+        yield invalid(f"{path}.allNodes", everywhere, "must be either unset or set to true")
+    if not given:
+        yield required(path, f"{_NODES}ResourceSlice spec")
+    elif len(given) > 1:
+        yield invalid(path, f"{{{', '.join(given)}}}", f"{_NODES}ResourceSlice spec")

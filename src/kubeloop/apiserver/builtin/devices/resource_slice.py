@@ -1,0 +1,115 @@
+"""Slices: the devices that a driver has on a node or anywhere. Source: ValidateResourceSlice, pkg/registry/resource/resourceslice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from kubeloop.apiserver.builtin.devices.collections import named, unique
+from kubeloop.apiserver.builtin.devices.device import counters, device
+from kubeloop.apiserver.builtin.devices.names import driver_name, pool_name
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import immutable, subdomain_field
+from kubeloop.meta.field_error import FieldError, invalid, required
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_MOST_DEVICES, _MOST_COMPLEX_DEVICES, _MOST_COUNTER_SETS = 128, 64, 8
+_ONE_OF = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+
+
+class ResourceSliceStrategy(BuiltinStrategy):
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        super().prepare_create(context, obj)
+        _stamp_taints(obj, context.time)
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_update(context, obj, old)
+        _stamp_taints(obj, context.time)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_spec(obj["spec"], None))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_spec(obj["spec"], old["spec"]))
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        driver = obj["spec"].get("driver", "")
+        if driver == driver.lower():
+            return []
+        return [f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters']
+
+
+def _stamp_taints(obj: JSONObject, time: str) -> None:
+    """Taints say since when they are there."""
+    for one in obj["spec"].get("devices") or ():
+        for taint in one.get("taints") or ():
+            if taint.get("timeAdded") is None and time:
+                taint["timeAdded"] = time
+
+
+def _spec(spec: JSONObject, old: JSONObject | None) -> Errors:
+    yield from driver_name("spec.driver", spec.get("driver", ""))
+    pool = spec.get("pool") or {}
+    yield from pool_name("spec.pool.name", pool.get("name", ""))
+    if pool.get("resourceSliceCount", 0) <= 0:
+        yield invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0), "must be greater than zero")
+    if pool.get("generation", 0) < 0:
+        yield invalid("spec.pool.generation", pool["generation"], "must be greater than or equal to zero")
+    if old is not None:
+        yield from immutable("spec.pool.name", pool.get("name", ""), (old.get("pool") or {}).get("name", ""))
+        yield from immutable("spec.driver", spec.get("driver", ""), old.get("driver", ""))
+        yield from immutable("spec.nodeName", spec.get("nodeName"), old.get("nodeName"))
+    yield from _nodes(spec)
+    devices, shared = spec.get("devices"), spec.get("sharedCounters")
+    if devices is not None and shared is not None:
+        yield invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
+    known = {one.get("name", ""): one for one in (old or {}).get("devices") or ()}
+    complex_ = any(one.get("taints") or one.get("consumesCounters") for one in devices or ())
+    most = _MOST_COMPLEX_DEVICES if complex_ else _MOST_DEVICES
+    check = partial(device, known, bool(spec.get("perDeviceNodeSelection")))
+    yield from unique("spec.devices", devices, most, check, named)
+    yield from unique("spec.sharedCounters", shared, _MOST_COUNTER_SETS, partial(counters, "name"), named)
+
+
+def _nodes(spec: JSONObject) -> Errors:
+    """Exactly one way to say from where the devices can be reached."""
+    given, name, selector = [], spec.get("nodeName"), spec.get("nodeSelector")
+    if name:
+        given.append("`nodeName`")
+        yield from subdomain_field("spec.nodeName", name)
+    elif name is not None:
+        yield invalid("spec.nodeName", name, "must be either unset or set to a non-empty string")
+    if selector is not None:
+        given.append("`nodeSelector`")
+        yield from node_selector("spec.nodeSelector", selector, False)
+        terms = selector.get("nodeSelectorTerms")
+        if len(terms or ()) != 1:
+            yield invalid("spec.nodeSelector.nodeSelectorTerms", _as_go_prints(terms), "must have exactly one node selector term")
+    for field in ("allNodes", "perDeviceNodeSelection"):
+        if spec.get(field):
+            given.append(f"`{field}`")
+        elif spec.get(field) is not None:
+            yield invalid(f"spec.{field}", spec[field], "must be either unset or set to true")
+    if not given:
+        yield required("spec", _ONE_OF)
+    elif len(given) > 1:
+        yield invalid("spec", f"{{{', '.join(given)}}}", f"{_ONE_OF}, but multiple fields are set")
+
+
+def _as_go_prints(terms: list[JSONObject] | None) -> list[JSONObject] | None:
+    def requirements(found: list[JSONObject] | None) -> list[JSONObject] | None:
+        if found is None:
+            return None
+        return [{"Key": one.get("key", ""), "Operator": one.get("operator", ""), "Values": one.get("values")} for one in found]
+
+    if terms is None:
+        return None
+    return [
+        {"MatchExpressions": requirements(one.get("matchExpressions")), "MatchFields": requirements(one.get("matchFields"))}
+        for one in terms
+    ]
