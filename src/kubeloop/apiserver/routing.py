@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.apiserver import component_status, refusals, reviews, verbs
-from kubeloop.apiserver.answers import Reply
+from kubeloop.apiserver.answers import Answer, Reply
+from kubeloop.apiserver.applying import is_apply
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.connecting import connecting
+from kubeloop.apiserver.patching import read_patch
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.apiserver.resource import ServedResource
@@ -107,9 +109,22 @@ def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
     handler = handlers.get(info.verb) if handlers else None
     if handler is None:
         raise refusals.verb_not_supported(resource.gvr.group_resource, info.verb)
-    if info.verb in ("update", "patch") and not info.name_in_path:
+    if info.verb == "patch" and not info.name_in_path:
+        return _patch_without_name
+    if info.verb == "update" and not info.name_in_path:
         raise refusals.bad_request("name must be provided")
     return handler
+
+
+async def _patch_without_name(exchange: Exchange) -> Answer:
+    """What kind of patch it is is looked at before what it is for.
+
+    Raises:
+        UnsupportedMediaType, BadRequest
+    """
+    if not is_apply(exchange.request):
+        read_patch(b"", exchange.request.header("Content-Type"), exchange.resource)
+    raise refusals.bad_request("name must be provided")
 
 
 def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:

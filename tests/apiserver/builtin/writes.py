@@ -63,7 +63,7 @@ def create(path: str, body: JSONObject) -> Outcome:
     if info.kind == "Pod":
         obj["spec"].setdefault("serviceAccountName", "default")
     kind.default(obj)
-    context = RequestContext(namespace=metadata.get("namespace", ""))
+    context = RequestContext(namespace=metadata.get("namespace", ""), sent=body)
     kind.prepare_create(context, obj)
     faults = _settle_service(obj, None) if info.kind == "Service" else []
     faults = faults or kind.errors_on_create(context, obj, namespaced=info.namespaced)
@@ -86,7 +86,7 @@ def update(path: str, body: JSONObject, old: JSONObject, subresource: str = "") 
     obj, old = conform(body, info.gvk).obj, copy.deepcopy(old)
     for each in (obj, old):
         each["metadata"]["resourceVersion"] = "1"
-    context = RequestContext(namespace=old["metadata"].get("namespace", ""), subresource=subresource)
+    context = RequestContext(namespace=old["metadata"].get("namespace", ""), subresource=subresource, sent=body)
     kind.default(obj)
     if subresource == "status":
         kind.prepare_status_update(context, obj, old)

@@ -20,14 +20,14 @@ class AutoscalerStrategy(BuiltinStrategy):
     """Whatever the version of a request, it is checked as v2. References that an old state got wrong may stay wrong."""
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        return list(_spec(_newest(obj), any_target=False, any_object=False))
+        return list(_spec(_as_sent(_newest(obj), context.sent), any_target=False, any_object=False))
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = _newest(old)
         any_target = bool(api_version_fault(before.get("scaleTargetRef") or {}, core=False))
         described = [(one.get("object") or {}).get("describedObject") or {} for one in before.get("metrics") or ()]
         any_object = any(api_version_fault(one, core=True) for one in described)
-        return list(_spec(_newest(obj), any_target=any_target, any_object=any_object))
+        return list(_spec(_as_sent(_newest(obj), context.sent), any_target=any_target, any_object=any_object))
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
@@ -38,6 +38,16 @@ class AutoscalerStrategy(BuiltinStrategy):
 def _newest(obj: JSONObject) -> JSONObject:
     spec: JSONObject = convert_autoscaler(obj, "v2").get("spec") or {}
     return spec
+
+
+def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
+    """A list of no policies is refused, one that is left out gets defaults; only the body still tells one from the other."""
+    behaviors = spec.get("behavior")
+    given = (sent.get("spec") or {}).get("behavior") if isinstance(sent, dict) else None
+    if not behaviors or not given:
+        return spec
+    none = {name: rules | {"policies": []} for name, rules in behaviors.items() if (given.get(name) or {}).get("policies") == []}
+    return spec | {"behavior": behaviors | none}
 
 
 def _spec(spec: JSONObject, *, any_target: bool, any_object: bool) -> Iterator[FieldError]:
