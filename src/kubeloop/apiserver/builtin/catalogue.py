@@ -10,6 +10,7 @@ from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrat
 from kubeloop.apiserver.builtin.autoscaling.strategy import AutoscalerStrategy
 from kubeloop.apiserver.builtin.batch.cron_job import CronJobStrategy
 from kubeloop.apiserver.builtin.batch.job import JobStrategy
+from kubeloop.apiserver.builtin.certificates.signing_request import SigningRequestStrategy
 from kubeloop.apiserver.builtin.claims import ClaimStrategy
 from kubeloop.apiserver.builtin.devices.claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy
 from kubeloop.apiserver.builtin.devices.device_class import DeviceClassStrategy
@@ -65,6 +66,7 @@ _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("", "persistentvolumes"): VolumeStrategy,
     GroupResource("batch", "cronjobs"): CronJobStrategy,
     GroupResource("batch", "jobs"): JobStrategy,
+    GroupResource("certificates.k8s.io", "certificatesigningrequests"): SigningRequestStrategy,
     GroupResource("coordination.k8s.io", "leases"): LeaseStrategy,
     GroupResource("discovery.k8s.io", "endpointslices"): EndpointSliceStrategy,
     GroupResource("events.k8s.io", "events"): EventStrategy,

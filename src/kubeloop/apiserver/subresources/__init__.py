@@ -24,6 +24,7 @@ async def _patch_status(exchange: Exchange) -> Answer:
 _HANDLERS: dict[str, dict[str, Handler]] = {
     "status": {"get": verbs.get, "update": _update_status, "patch": _patch_status},
     "scale": {"get": scale.get, "update": scale.update, "patch": scale.patch},
+    "certificatesigningrequests/approval": {"get": verbs.get, "update": _update_status, "patch": _patch_status},
     "pods/binding": {"create": pods.bind},
     "pods/eviction": {"create": pods.evict},
     "namespaces/finalize": {"update": namespaces.finalize},

@@ -1,0 +1,1 @@
+"""Requests for certificates, and what issues them."""

@@ -1,0 +1,67 @@
+"""Certificates and requests for them as Kubernetes reads them. Source: pkg/apis/certificates helpers.go, validation.go."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+#: One block: its type and what is between the lines that begin and end it.
+_BLOCK = re.compile(rb"-----BEGIN ([^\n]+?)-----[ \t\r]*\n(.*?)-----END \1-----", re.DOTALL)
+
+
+def request_fault(encoded: str | None) -> str:
+    """What is wrong with a request for a certificate (PEM, in base64 as JSON has it). Empty if nothing is."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    first = next(iter(_blocks(encoded)), None)
+    if first is None or first[0] != "CERTIFICATE REQUEST":
+        return "PEM block type must be CERTIFICATE REQUEST"
+    try:
+        request = x509.load_der_x509_csr(first[2])
+        key = request.public_key()
+        if request.is_signature_valid:
+            return ""
+    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+        return "asn1: structure error: the request cannot be read"
+    if isinstance(key, RSAPublicKey):
+        return "crypto/rsa: verification error"
+    return f"x509: {'ECDSA' if isinstance(key, EllipticCurvePublicKey) else 'Ed25519'} verification failure"
+
+
+def certificate_fault(encoded: str | None) -> str:
+    """What is wrong with certificates that were issued, one after the other. Empty if nothing is, also when there are none."""
+    from cryptography import x509
+
+    if not encoded:
+        return ""
+    found = _blocks(encoded)
+    for kind, has_headers, data in found:
+        if kind != "CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
+        if has_headers:
+            return "no PEM block headers are permitted"
+        if not data:
+            return "found CERTIFICATE PEM block containing 0 certificates"
+        try:
+            x509.load_der_x509_certificate(data)
+        except ValueError:
+            return "x509: malformed certificate"
+    return "" if found else "must contain at least one CERTIFICATE PEM block"
+
+
+def _blocks(encoded: str | None) -> list[tuple[str, bool, bytes]]:
+    """Type, whether it has headers, and content of each block that can be read."""
+    found = []
+    for kind, body in _BLOCK.findall(base64.b64decode(encoded or "") + b"\n"):
+        headers, blank, text = body.partition(b"\n\n")
+        has_headers = bool(blank) and b":" in headers
+        try:
+            data = base64.b64decode(b"".join((text if has_headers else body).split()), validate=True)
+        except binascii.Error:
+            continue
+        found.append((kind.decode(errors="replace"), has_headers, data))
+    return found
