@@ -125,7 +125,7 @@ class TestBlind:
         self, in_loop_server: InLoopServer, blind: Callable[[], None]
     ) -> None:
         async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, labels="app=web")
+            maps = informers.of(ConfigMap, labels="app=web", managed_fields=True)
             await informers.wait_synced(10)
             held = config_map("a")
             held.metadata.finalizers = [FINALIZER]
