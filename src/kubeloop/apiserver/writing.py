@@ -14,7 +14,7 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Admission, Attributes, View
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.encoding import decode
-from kubeloop.apiserver.explicit_empties import with_explicit_empties
+from kubeloop.apiserver.explicit_empties import as_sent, with_explicit_empties
 from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
@@ -279,7 +279,8 @@ class Writer:
         """Record who writes ``obj``; ``old`` None: it is created."""
         scope = self.owners.scope(call.resource, call.subresource)
         live = scope.empty if old is None else old
-        await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
+        with as_sent(obj, call.context.sent):
+            await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
 
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:
         resource = call.resource

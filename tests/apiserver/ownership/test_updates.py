@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.ownership.conftest import JSON_PATCH, Managers, config_map
+from tests.apiserver.ownership.conftest import JSON_PATCH, Managers, Owners, config_map
 
 pytestmark = pytest.mark.server
 
@@ -155,3 +155,30 @@ async def test_a_scale_may_be_applied(managers: Managers) -> None:
     assert (await managers.apply("two", "replicationcontrollers/r/scale", scale, force=True)).body["spec"] == {"replicas": 3}
     found = await managers("GET", "replicationcontrollers/r")
     assert found.owners["Apply two scale"] == [".spec.replicas"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "owned", "after"),
+    [
+        pytest.param(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles", {"rules": []}, [".rules"], {"Update two": [".rules"]}, id="no rules"
+        ),
+        pytest.param("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles", {"rules": None}, [], {}, id="rules that are null"),
+        pytest.param("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles", {}, [], {}, id="nothing said of rules"),
+        pytest.param(
+            "/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices",
+            {"addressType": "IPv4", "endpoints": [], "ports": []},
+            [".addressType", ".endpoints", ".ports"],
+            {"Update one": [".addressType"], "Update two": [".endpoints", ".ports"]},
+            id="no endpoints and no ports",
+        ),
+    ],
+)
+async def test_an_empty_list_is_owned_where_go_always_writes_the_list(
+    managers: Managers, path: str, body: dict[str, Any], owned: list[str], after: Owners
+) -> None:
+    made = await managers("POST", f"{path}?fieldManager=one", {"metadata": {"name": "a"}, **body})
+    assert made.owners == ({"Update one": owned} if owned else {})
+    # What is stored has null, so each write that says "empty" changes it.
+    again = await managers("PUT", f"{path}/a?fieldManager=two", {"metadata": {"name": "a"}, **body})
+    assert again.owners == after
