@@ -24,12 +24,17 @@ class Lock:
     """Held from its making until ``release``, or the end of the process, however it ends.
 
     Raises
-        ConfigError: another process holds it; the text says which.
+        ConfigError: another process holds it (the text says which), or the folder cannot be made or written.
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as fault:
+            raise ConfigError(
+                f"{folder} cannot be used for a store: {fault.strerror}; name a folder on a local disk that you may write"
+            ) from None
         try:
             # flock, not fcntl's locks: those end when anything else in this process closes the file.
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,6 +49,29 @@ class Lock:
 
     def release(self) -> None:
         os.close(self._handle)
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """Where the file of a new store belongs, with the lock held. If the context fails, a folder that was made for it is gone again.
+
+    Raises:
+        ConfigError: as ``Lock``, or there is a store already.
+    """
+    made = not folder.exists()
+    lock = Lock(folder)
+    try:
+        store = store_file(folder)
+        if store.exists():
+            raise ConfigError(f"{folder} holds a store already, which is left as it is; name an empty folder")
+        yield store
+    except BaseException:
+        if made:
+            (folder / _LOCK).unlink()
+            folder.rmdir()
+        raise
+    finally:
+        lock.release()
 
 
 def ensure_store(folder: Path) -> Path:

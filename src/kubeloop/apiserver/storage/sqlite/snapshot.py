@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.folder import Lock, new_file, store_file
+from kubeloop.apiserver.storage.sqlite.folder import Lock, fresh, new_file, store_file
 from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Damaged, Ledger
 from kubeloop.meta.errors import ConfigError
 
@@ -48,16 +48,9 @@ def restore(file: Path, folder: Path, *, bump: int = 0) -> int:
     """
     if not file.is_file():
         raise ConfigError(f"{file}: no such file; name one that snapshot save wrote")
-    lock = Lock(folder)
-    try:
-        store = store_file(folder)
-        if store.exists():
-            raise ConfigError(f"{folder} holds a store already, which is left as it is; name an empty folder")
-        with new_file(store) as temporary:
-            shutil.copyfile(file, temporary)
-            return _checked(temporary, file, bump)
-    finally:
-        lock.release()
+    with fresh(folder) as store, new_file(store) as temporary:
+        shutil.copyfile(file, temporary)
+        return _checked(temporary, file, bump)
 
 
 def _check_left(folder: Path, store: Path) -> None:
