@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeloop.apiserver.admission import Attributes, Plugin
+from kubeloop.apiserver.builtin.devices.admin_access import AdminAccess
 from kubeloop.apiserver.builtin.pods.admission import DefaultTolerations, Priority, ServiceAccounts
 from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
@@ -104,6 +105,7 @@ def builtin_plugins(
         DefaultTolerations(),
         StorageProtection(),
         DefaultIngressClass(registry, objects),
+        AdminAccess(registry, objects),
         *webhooks,
         ServiceAddresses(registry, objects, ranges or ServiceRanges()),
     ]

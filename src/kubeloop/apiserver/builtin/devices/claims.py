@@ -17,8 +17,6 @@ JSONObject = dict[str, Any]
 
 
 class ResourceClaimStrategy(BuiltinStrategy):
-    """Not guaranteed: that a namespace whose claims ask for ``adminAccess`` has the label for it."""
-
     metadata_checks_on_update = ("create", "update")
     status_keeps_metadata = True
 
@@ -45,8 +43,6 @@ class ResourceClaimStrategy(BuiltinStrategy):
 
 
 class ResourceClaimTemplateStrategy(BuiltinStrategy):
-    """Not guaranteed: as for claims."""
-
     metadata_checks_on_update = ("create", "update")
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
