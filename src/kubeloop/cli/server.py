@@ -208,7 +208,10 @@ async def _run(settings: _Settings) -> int:
     kubeconfig = settings.kubeconfig
     target = writable_target(kubeconfig)
     if settings.data:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as fault:
+            raise ConfigError(f"--data {settings.data}: {fault.strerror}; name a folder on a local disk that you may write") from None
     certificates = settings.cert_dir or (settings.data / "pki" if settings.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
     storage = await _storage(settings.data)
