@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -82,6 +83,9 @@ def test_custom_resources_outlive_the_server(tmp_path: Path) -> None:
     }
     with LocalCluster(controllers=False, data=tmp_path / "data") as first:
         assert ask(first.kubeconfig, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)[0] == 201
+        deadline = time.monotonic() + 20
+        while ask(first.kubeconfig, "GET", f"/apis/{group}/v1/things")[0] != 200:
+            assert time.monotonic() < deadline, "the kind is served a moment after its definition was made"
         thing = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}}
         assert ask(first.kubeconfig, "POST", f"/apis/{group}/v1/things", thing)[0] == 201
     with LocalCluster(controllers=False, data=tmp_path / "data") as second:
