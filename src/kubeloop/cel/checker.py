@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.cel import types
 from kubeloop.cel.faults import CompileError, Issue, render
@@ -30,6 +30,9 @@ from kubeloop.cel.syntax import (
 from kubeloop.cel.types import Bindings, Type
 from kubeloop.cel.values import UInt
 
+if TYPE_CHECKING:
+    from kubeloop.cel.program import Environment
+
 #: Types by the name that an expression may write, as in ``type(x) == int``.
 TYPE_NAMES: Final = {
     "bool": types.BOOL, "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "string": types.STRING, "bytes": types.BYTES,
@@ -41,10 +44,8 @@ TYPE_NAMES: Final = {
 _LITERALS: Final[dict[type, Type]] = {
     type(None): types.NULL, bool: types.BOOL, int: types.INT, UInt: types.UINT, float: types.DOUBLE, str: types.STRING, bytes: types.BYTES
 }  # fmt: skip
+_SIMPLE: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes", "list", "map", "type"})
 _LOGIC: Final = {"_&&_": "logical_and", "_||_": "logical_or"}
-
-#: Fields of object types, by the name of the type.
-Fields = Mapping[str, Mapping[str, Type]]
 
 
 @dataclass(slots=True)
@@ -57,6 +58,8 @@ class Checked:
     overloads: dict[int, list[str]]
     #: Nodes that name a variable of the environment, with its name (which may have dots).
     references: dict[int, str] = field(default_factory=dict)
+    #: What the environment has besides everybody's functions.
+    functions: Mapping[str, Function] = field(default_factory=dict)
 
     @property
     def root(self) -> Node:
@@ -67,24 +70,24 @@ class Checked:
         return self.types[self.root.id]
 
 
-def check(parsed: Parsed, variables: Mapping[str, Type], fields: Fields) -> Checked:
+def check(parsed: Parsed, environment: Environment) -> Checked:
     """
     Raises:
         CompileError: types that do not fit, names that nobody declared; every fault is in the text.
     """
-    checker = _Checker(parsed, variables, fields)
+    checker = _Checker(parsed, environment)
     checker.check(parsed.root)
     if checker.issues:
         raise CompileError(render(parsed.source, checker.issues))
     final = {number: checker.bindings.substitute(of, free_to_dyn=True) for number, of in checker.types.items()}
-    return Checked(parsed, final, checker.overloads, checker.references)
+    return Checked(parsed, final, checker.overloads, checker.references, environment.functions)
 
 
 class _Checker:
-    def __init__(self, parsed: Parsed, variables: Mapping[str, Type], fields: Fields) -> None:
+    def __init__(self, parsed: Parsed, environment: Environment) -> None:
         self.positions = parsed.positions
-        self.fields = fields
-        self.scopes: list[Mapping[str, Type]] = [variables]
+        self.environment = environment
+        self.scopes: list[Mapping[str, Type]] = [environment.variables]
         self.bindings = Bindings()
         self.types: dict[int, Type] = {}
         self.overloads: dict[int, list[str]] = {}
@@ -110,8 +113,7 @@ class _Checker:
             case MapLiteral():
                 return self._map(node)
             case StructLiteral():
-                self._undeclared(node, node.name)
-                return types.ERROR
+                return self._struct(node)
             case Comprehension():
                 return self._comprehension(node)
 
@@ -160,7 +162,7 @@ class _Checker:
             case "map":
                 found = of.parameters[1]
             case "struct":
-                known = self.fields.get(of.name, {}).get(name)
+                known = self._fields(of.name).get(name)
                 if known is not None:
                     found = known
                 else:
@@ -174,6 +176,15 @@ class _Checker:
                 found = types.DYN
         return types.optional_of(found) if unwrapped or optional else found
 
+    def _fields(self, name: str) -> Mapping[str, Type]:
+        return self.environment.fields.get(name) or self._message(name) or {}
+
+    def _message(self, name: str) -> Mapping[str, Type] | None:
+        return None if self.environment.messages is None else self.environment.messages(name)
+
+    def _function(self, name: str) -> Function | None:
+        return FUNCTIONS.get(name) or self.environment.functions.get(name)
+
     def _call(self, node: Call) -> Type:
         if node.function == "_?._":
             field_name = node.args[1]
@@ -186,18 +197,18 @@ class _Checker:
         for one in node.args:
             self.check(one)
         if node.target is None:
-            found = FUNCTIONS.get(node.function.removeprefix("."))
+            found = self._function(node.function.removeprefix("."))
             if found is None:
                 self._undeclared(node, node.function)
                 return types.ERROR
             return self._resolve(node, found, None)
         prefix = qualified_name(node.target)
-        if prefix is not None and (found := FUNCTIONS.get(f"{prefix}.{node.function}")) is not None:
+        if prefix is not None and (found := self._function(f"{prefix}.{node.function}")) is not None:
             # ``strings.quote(x)`` is no call on something named strings.
             node.function, node.target = found.name, None
             return self._resolve(node, found, None)
         self.check(node.target)
-        found = FUNCTIONS.get(node.function)
+        found = self._function(node.function)
         if found is None:
             self._undeclared(node, node.function)
             return types.ERROR
@@ -270,6 +281,25 @@ class _Checker:
             self.check(entry.value)
             value = self._joined(value, self._unwrapped(entry.value) if entry.optional else self.types[entry.value.id])
         return types.map_of(key or self._variable(), value or self._variable())
+
+    def _struct(self, node: StructLiteral) -> Type:
+        name = node.name.removeprefix(".")
+        fields = self._message(name)
+        if fields is None:
+            if (named := TYPE_NAMES.get(name)) is not None and named.kind in _SIMPLE:
+                self._report(node, f"'{named.name}' is not a message type")
+            else:
+                self._undeclared(node, node.name)
+            return types.ERROR
+        for entry in node.entries:
+            self.check(entry.value)
+            value = self._unwrapped(entry.value) if entry.optional else self.types[entry.value.id]
+            field_name = str(entry.key)
+            expected = fields.get(field_name)
+            if expected is None or not self.bindings.assignable(expected, value):
+                shown = "" if expected is None else str(expected)  # upstream's types say that they have every field
+                self._report(entry, f"expected type of field '{field_name}' is '{shown}' but provided type is '{value}'")
+        return types.struct(name)
 
     def _comprehension(self, node: Comprehension) -> Type:
         self.check(node.over)

@@ -12,9 +12,9 @@ from kubeloop.cel.checker import TYPE_NAMES, Checked
 from kubeloop.cel.faults import CostExceeded, EvalError
 from kubeloop.cel.functions.optionals import select
 from kubeloop.cel.macros import ACCUMULATORS
-from kubeloop.cel.metering import LIST, MAP, CallCost, Meter, call_cost
-from kubeloop.cel.overloads import FUNCTIONS, Overload, resolve
-from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select
+from kubeloop.cel.metering import LIST, MAP, STRUCT, CallCost, Meter, call_cost
+from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
+from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, keys_of
 
 #: Values of variables by name, and of the loops that are running.
@@ -31,6 +31,7 @@ class _Planner:
     def __init__(self, checked: Checked) -> None:
         self._references = checked.references
         self._overloads = checked.overloads
+        self._functions = checked.functions
 
     def step(self, node: Node) -> Step:
         name = self._references.get(node.id)
@@ -49,10 +50,10 @@ class _Planner:
                 return _list([self.step(one) for one in node.elements], node.optional)
             case MapLiteral():
                 return self._map(node)
+            case StructLiteral():
+                return self._struct(node)
             case Comprehension():
                 return self._fold(node)
-            case _:
-                raise EvalError(f"{type(node).__name__} cannot be evaluated")
 
     def _select(self, node: Select) -> Step:
         operand, name = self.step(node.operand), node.field
@@ -84,7 +85,8 @@ class _Planner:
                 return _not_strictly_false(args[0])
             case "_?._":
                 return _optional_select(args[0], args[1])
-        return _function(node.function, args, self._overloads.get(node.id, ()))
+        function = FUNCTIONS.get(node.function) or self._functions[node.function]
+        return _function(function, args, self._overloads.get(node.id, ()))
 
     def _map(self, node: MapLiteral) -> Step:
         entries = [(self.step(one.key), self.step(one.value), one.optional) for one in node.entries if not isinstance(one.key, str)]
@@ -100,6 +102,25 @@ class _Planner:
                     value = value.value
                 made[key] = value
             meter.add(MAP)
+            return made
+
+        return step
+
+    def _struct(self, node: StructLiteral) -> Step:
+        """Its value is the map of its fields."""
+        entries = [(str(one.key), self.step(one.value), one.optional) for one in node.entries]
+
+        def step(scope: Scope, meter: Meter) -> Any:
+            made: dict[Any, Any] = {}
+            for name, value_step, optional in entries:
+                value = value_step(scope, meter)
+                if optional:
+                    value = _as_optional(value)
+                    if not value.present:
+                        continue
+                    value = value.value
+                made[name] = value
+            meter.add(STRUCT)
             return made
 
         return step
@@ -339,9 +360,10 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
     return step
 
 
-def _function(name: str, args: list[Step], chosen: Sequence[str]) -> Step:
+def _function(function: Function, args: list[Step], chosen: Sequence[str]) -> Step:
     """``chosen``: the overloads that the checker left; which of them it is shows when the values are there."""
-    among = [one for one in FUNCTIONS[name].overloads if one.id in chosen]
+    name = function.name
+    among = [one for one in function.overloads if one.id in chosen]
     found: dict[Any, tuple[Overload, CallCost | None]] = {}
 
     def look_up(kinds: Any, values: tuple[Any, ...]) -> tuple[Overload, CallCost | None]:

@@ -81,8 +81,13 @@ def no_such_overload(name: str, args: tuple[Any, ...]) -> str:
 FUNCTIONS: Final[dict[str, Function]] = {}
 
 
-def function(name: str, signature: str, identifier: str, *, member: bool = False) -> Callable[[F], F]:
-    """Register what computes an overload. ``signature`` reads ``list(T), T -> bool``; capital letters are type parameters."""
+def function(
+    name: str, signature: str, identifier: str, *, member: bool = False, into: dict[str, Function] = FUNCTIONS
+) -> Callable[[F], F]:
+    """Register what computes an overload. ``signature`` reads ``list(T), T -> bool``; capital letters are type parameters.
+
+    ``into``: another table than everybody's.
+    """
     arguments, _, result = signature.rpartition("->")
 
     def register(call: F) -> F:
@@ -92,7 +97,7 @@ def function(name: str, signature: str, identifier: str, *, member: bool = False
         for one in (*parameters, made):
             _collect(one, free)
         overload = Overload(identifier, parameters, made, call, member, tuple(free))
-        FUNCTIONS.setdefault(name, Function(name)).overloads.append(overload)
+        into.setdefault(name, Function(name)).overloads.append(overload)
         return call
 
     return register

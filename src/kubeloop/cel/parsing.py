@@ -35,6 +35,7 @@ _WORDS = (
     (re.compile(r"(?:all|exists|exists_one|existsOne)\(\) variable name must be a simple identifier"), "argument must be a simple name"),
     (re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
     (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
+    (re.compile(r"'\\u003F'"), "'?'"),
 )
 #: Texts, bytes and comments, in which a backtick is a character like any other.
 _BLANKED = re.compile(

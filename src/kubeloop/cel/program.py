@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +12,7 @@ from kubeloop.cel.types import Type
 if TYPE_CHECKING:
     from kubeloop.cel.checker import Checked
     from kubeloop.cel.estimate import SizeOf
+    from kubeloop.cel.overloads import Function
 
 #: What one evaluation may cost (k8s.io/apiserver pkg/apis/cel PerCallLimit).
 PER_CALL_LIMIT: Final = 1_000_000
@@ -19,11 +20,17 @@ PER_CALL_LIMIT: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Variables by name, and the fields of the object types that they use by the type's name. ``bindings``: there is ``cel.bind``."""
+    """Variables by name, and the fields of the object types that they use by the type's name. ``bindings``: there is ``cel.bind``.
+
+    ``messages`` gives the fields of a type that expressions may construct (``Object{a: 1}``), None for a name that is no such type;
+    ``functions`` are those that other environments do not have.
+    """
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
     bindings: bool = False
+    messages: Callable[[str], Mapping[str, Type] | None] | None = None
+    functions: Mapping[str, Function] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     from kubeloop.cel.literals import check_literals
     from kubeloop.cel.parsing import parse
 
-    checked = check(parse(expression, bindings=environment.bindings), environment.variables, environment.fields)
+    checked = check(parse(expression, bindings=environment.bindings), environment)
     check_literals(checked)
     check_constants(checked)
     return Program(checked, limit)

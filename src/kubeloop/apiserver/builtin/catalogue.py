@@ -31,6 +31,9 @@ from kubeloop.apiserver.builtin.networking.service_cidr import IPAddressStrategy
 from kubeloop.apiserver.builtin.nodes import NodeStrategy
 from kubeloop.apiserver.builtin.plain import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
+from kubeloop.apiserver.builtin.policies.bindings import MutatingBindingStrategy, ValidatingBindingStrategy
+from kubeloop.apiserver.builtin.policies.mutating import MutatingPolicyStrategy
+from kubeloop.apiserver.builtin.policies.validating import ValidatingPolicyStrategy
 from kubeloop.apiserver.builtin.priority_classes import PriorityClassStrategy
 from kubeloop.apiserver.builtin.priority_levels import PriorityLevelStrategy
 from kubeloop.apiserver.builtin.quotas import QuotaStrategy
@@ -52,6 +55,10 @@ _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8
 
 _CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
     GroupResource("", "pods"): PodStrategy,
+    GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"): MutatingPolicyStrategy,
+    GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): MutatingBindingStrategy,
+    GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies"): ValidatingPolicyStrategy,
+    GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): ValidatingBindingStrategy,
     GroupResource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): WebhookConfigurationStrategy,
     GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): WebhookConfigurationStrategy,
     GroupResource("", "configmaps"): ConfigMapStrategy,

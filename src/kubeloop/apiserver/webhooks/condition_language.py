@@ -1,51 +1,14 @@
-"""What ``matchConditions`` may say: CEL with the object, the old object, the request and an authorizer as variables.
-
-Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (variables, BuildRequestType).
-"""
+"""What ``matchConditions`` of webhooks may say. Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Final
 
+from kubeloop.apiserver.webhooks.admission_variables import ADMISSION_FIELDS, admission_variables
 from kubeloop.cel import CompileError, Environment, ParserMissing, Program, compile_expression, types
 
-_KIND: Final = types.struct("kubernetes.GroupVersionKind")
-_RESOURCE: Final = types.struct("kubernetes.GroupVersionResource")
-_USER: Final = types.struct("kubernetes.UserInfo")
-_REQUEST: Final = types.struct("kubernetes.AdmissionRequest")
-_TEXTS: Final = types.list_of(types.STRING)
-
-_FIELDS: Final = {
-    _KIND.name: {"group": types.STRING, "version": types.STRING, "kind": types.STRING},
-    _RESOURCE.name: {"group": types.STRING, "version": types.STRING, "resource": types.STRING},
-    _USER.name: {"username": types.STRING, "uid": types.STRING, "groups": _TEXTS, "extra": types.map_of(types.STRING, _TEXTS)},
-    _REQUEST.name: {
-        "kind": _KIND,
-        "resource": _RESOURCE,
-        "subResource": types.STRING,
-        "requestKind": _KIND,
-        "requestResource": _RESOURCE,
-        "requestSubResource": types.STRING,
-        "name": types.STRING,
-        "namespace": types.STRING,
-        "operation": types.STRING,
-        "userInfo": _USER,
-        "dryRun": types.BOOL,
-        "options": types.DYN,
-    },
-}
-_ENVIRONMENT: Final = Environment(
-    {
-        "object": types.DYN,
-        "oldObject": types.DYN,
-        "namespaceObject": types.DYN,
-        "request": _REQUEST,
-        "authorizer": types.AUTHORIZER,
-        "authorizer.requestResource": types.RESOURCE_CHECK,
-    },
-    _FIELDS,
-)
+_ENVIRONMENT: Final = Environment(admission_variables(), ADMISSION_FIELDS)
 #: What all conditions of a webhook may cost together (k8s.io/apiserver pkg/apis/cel RuntimeCELCostBudgetMatchConditions).
 COST_LIMIT: Final = 2_500_000
 

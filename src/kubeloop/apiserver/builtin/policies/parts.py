@@ -1,0 +1,154 @@
+"""What policies and bindings, validating and mutating, have in common. Source: pkg/apis/admissionregistration/validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kubeloop.apiserver.options import unsupported
+from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
+from kubeloop.apiserver.validation.formats import each, one_of
+from kubeloop.apiserver.validation.selectors import label_selector
+from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, required
+from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_MUTABLE: Final = ["*", "CONNECT", "CREATE", "UPDATE"]
+_STATIC: Final = ".static.k8s.io"
+_RESERVED: Final = frozenset({
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
+    "namespace", "return", "var", "void", "while",
+})  # fmt: skip
+
+
+def static_name_warnings(obj: JSONObject) -> list[str]:
+    if not obj["metadata"].get("name", "").endswith(_STATIC):
+        return []
+    why = "are reserved for static manifest-based configurations and cannot be managed via the API"
+    return [f'metadata.name: names ending with "{_STATIC}" {why}']
+
+
+def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, conditions_known: bool) -> Errors:
+    """Everything up to and with ``variables``. ``conditions_known``: an update leaves the conditions as they are."""
+    yield from one_of_pointer("spec.failurePolicy", spec.get("failurePolicy"), ["Fail", "Ignore"])
+    if spec.get("paramKind") is not None:
+        yield from _param_kind("spec.paramKind", spec["paramKind"])
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        yield required("spec.matchConstraints")
+    else:
+        yield from match_resources("spec.matchConstraints", constraints)
+        if not constraints.get("resourceRules"):
+            yield required("spec.matchConstraints.resourceRules")
+        if mutating:
+            yield from mutable_operations("spec.matchConstraints", constraints)
+    if not conditions_known:
+        yield from match_conditions("spec.matchConditions", spec.get("matchConditions") or [], expressions.condition)
+    for at, variable in enumerate(spec.get("variables") or ()):
+        yield from _variable(f"spec.variables[{at}]", variable, expressions)
+
+
+def same_conditions(spec: JSONObject, old: JSONObject | None) -> bool:
+    """Whether the conditions mean what they meant: neither they nor the kind of parameters changed."""
+    if old is None:
+        return False
+    same = (spec.get("matchConditions") or []) == (old.get("matchConditions") or [])
+    return same and spec.get("paramKind") == old.get("paramKind")
+
+
+def binding_head(spec: JSONObject) -> Errors:
+    name = spec.get("policyName") or ""
+    if not name:
+        yield required("spec.policyName")
+    else:
+        yield from each("spec.policyName", name, dns1123_subdomain(name))
+    if spec.get("paramRef") is not None:
+        yield from _param_ref("spec.paramRef", spec["paramRef"])
+    if spec.get("matchResources") is not None:
+        yield from match_resources("spec.matchResources", spec["matchResources"])
+
+
+def match_resources(path: str, found: JSONObject) -> Errors:
+    yield from one_of_pointer(f"{path}.matchPolicy", found.get("matchPolicy"), ["Equivalent", "Exact"])
+    for name in ("namespaceSelector", "objectSelector"):
+        yield from label_selector(f"{path}.{name}", found.get(name))
+    for name in ("resourceRules", "excludeResourceRules"):
+        for at, rule in enumerate(found.get(name) or ()):
+            yield from _named_rule(f"{path}.{name}[{at}]", rule)
+
+
+def mutable_operations(path: str, found: JSONObject) -> Errors:
+    """Nothing is left to be mutated by a deletion."""
+    for rule in found.get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            yield from one_of(f"{path}.resourceRules.operations", operation, _MUTABLE)
+
+
+def _named_rule(path: str, rule: JSONObject) -> Errors:
+    known: set[str] = set()
+    for at, name in enumerate(rule.get("resourceNames") or ()):
+        yield from each(f"{path}.resourceNames[{at}]", name, path_segment(name))
+        if name in known:
+            yield duplicate(f"{path}.resourceNames[{at}]", name)
+        known.add(name)
+    yield from rule_with_operations(path, rule)
+
+
+def _param_kind(path: str, kind: JSONObject) -> Errors:
+    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    if not version:
+        yield required(f"{path}.apiVersion")
+    elif version.count("/") > 1:
+        yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+    else:
+        yield from _group_version(f"{path}.apiVersion", version)
+    if not name:
+        yield required(f"{path}.kind")
+    elif faults := dns1035_label(name.lower()):
+        yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(faults)}")
+
+
+def _group_version(path: str, text: str) -> Errors:
+    group, _, version = text.rpartition("/")
+    if group and (faults := dns1123_subdomain(group)):
+        yield invalid(path, group, ",".join(faults))
+    if not version:
+        yield invalid(path, text, "version must be specified")
+    elif faults := dns1035_label(version):
+        yield invalid(path, version, ",".join(faults))
+
+
+def _variable(path: str, variable: JSONObject, expressions: Expressions) -> Errors:
+    name, expression = variable.get("name") or "", variable.get("expression") or ""
+    if not name.strip():
+        yield required(f"{path}.name", "name is not specified")
+    elif not re.fullmatch("[_a-zA-Z][_a-zA-Z0-9]*", name) or name in _RESERVED:
+        yield invalid(f"{path}.name", name, "must be a valid CEL identifier")
+    if not expression.strip():
+        yield required(f"{path}.expression", "expression is not specified")
+    else:
+        yield from expressions.variable(f"{path}.expression", name, expression)
+
+
+def _param_ref(path: str, found: JSONObject) -> Errors:
+    name, selector, action = found.get("name") or "", found.get("selector"), found.get("parameterNotFoundAction") or ""
+    if name:
+        yield from each(f"{path}.name", name, path_segment(name))
+        if selector is not None:
+            yield forbidden(f"{path}.name", "name and selector are mutually exclusive")
+    if selector is not None:
+        yield from label_selector(f"{path}.selector", selector)
+        if name:
+            yield forbidden(f"{path}.selector", "name and selector are mutually exclusive")
+    if not name and selector is None:
+        yield required(path, "one of name or selector must be specified")
+    if not action:
+        yield required(f"{path}.parameterNotFoundAction")
+    elif action not in ("Deny", "Allow"):
+        yield unsupported(f"{path}.parameterNotFoundAction", action, ["Deny", "Allow"])

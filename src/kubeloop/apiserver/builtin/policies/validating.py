@@ -1,0 +1,118 @@
+"""ValidatingAdmissionPolicies: expressions that a request must satisfy. Source: pkg/apis/admissionregistration/validation.
+
+That the author may read the parameters needs no check here: only administrators write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.policies.parts import Errors, policy_head, same_conditions, static_name_warnings
+from kubeloop.apiserver.options import unsupported
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.conditions import conditions
+from kubeloop.apiserver.validation.formats import each
+from kubeloop.meta.field_error import FieldError, duplicate, invalid, required
+from kubeloop.meta.names import qualified_name
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+
+JSONObject = dict[str, Any]
+
+_REASONS: Final = ["Forbidden", "Invalid", "RequestEntityTooLarge"]
+_MOST_ANNOTATIONS: Final = 20
+_LONGEST_ANNOTATION: Final = 5 * 1024
+
+
+class ValidatingPolicyStrategy(BuiltinStrategy):
+    #: Upstream's validation of an update begins with that of a new object's metadata.
+    metadata_checks_on_update = ("create",)
+    metadata_checks_on_status = ()
+    status_keeps_metadata = True
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_policy(obj, None))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_policy(obj, old))
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        status = obj.get("status") or {}
+        warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or []
+        found = [fault for at, one in enumerate(warnings) for fault in _warning(f"status.typeChecking.expressionWarnings[{at}]", one)]
+        return [*found, *conditions("status.conditions", status.get("conditions") or [])]
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        return static_name_warnings(obj)
+
+
+def _policy(obj: JSONObject, old: JSONObject | None) -> Errors:
+    # CEL is imported when there is some: most servers never see any.
+    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+
+    spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}
+    expressions = Expressions(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
+    yield from policy_head(spec, expressions, mutating=False, conditions_known=same_conditions(spec, before))
+    validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
+    if not validations and not annotations:
+        for name in ("validations", "auditAnnotations"):
+            yield required(f"spec.{name}", "validations or auditAnnotations must contain at least one item")
+        return
+    for at, one in enumerate(validations):
+        yield from _validation(f"spec.validations[{at}]", one, expressions)
+    if len(annotations) > _MOST_ANNOTATIONS:
+        shown = [{"Key": one.get("key", ""), "ValueExpression": one.get("valueExpression", "")} for one in annotations]
+        yield invalid("spec.auditAnnotations", shown, f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations")
+    keys: set[str] = set()
+    for at, one in enumerate(annotations):
+        path, key = f"spec.auditAnnotations[{at}]", one.get("key") or ""
+        yield from _annotation(path, key, one.get("valueExpression") or "", obj["metadata"].get("name") or "", expressions)
+        if key in keys:
+            yield duplicate(f"{path}.key", key)
+        keys.add(key)
+
+
+def _validation(path: str, validation: JSONObject, expressions: Expressions) -> Errors:
+    from kubeloop.apiserver.builtin.policies.expressions import CONDITION, MESSAGE
+
+    expression, message, reason = validation.get("expression") or "", validation.get("message") or "", validation.get("reason")
+    of_message = validation.get("messageExpression") or ""
+    if not expression.strip():
+        yield required(f"{path}.expression", "expression is not specified")
+    else:
+        yield from expressions.check(f"{path}.expression", expression, CONDITION)
+    if of_message and not of_message.strip():
+        yield invalid(f"{path}.messageExpression", of_message, "must be non-empty if specified")
+    elif of_message:
+        yield from expressions.check(f"{path}.messageExpression", of_message, MESSAGE, authorizer=False)
+    if message and not message.strip():
+        yield invalid(f"{path}.message", message, "must be non-empty if specified")
+    elif "\n" in message.strip() or "\r" in message.strip():
+        yield invalid(f"{path}.message", message, "must not contain line breaks")
+    if reason is not None and reason not in _REASONS:
+        yield unsupported(f"{path}.reason", reason, _REASONS)
+
+
+def _annotation(path: str, key: str, expression: str, policy: str, expressions: Expressions) -> Errors:
+    from kubeloop.apiserver.builtin.policies.expressions import ANNOTATION
+
+    if policy:
+        yield from each(f"{path}.key", f"{policy}/{key}", qualified_name(f"{policy}/{key}"))
+    else:
+        yield invalid(f"{path}.key", key, "requires metadata.name be non-empty")
+    trimmed = expression.strip()
+    if not trimmed:
+        yield required(f"{path}.valueExpression", "valueExpression is not specified")
+    elif len(trimmed.encode()) > _LONGEST_ANNOTATION:
+        yield required(f"{path}.valueExpression", f"must not exceed {_LONGEST_ANNOTATION} bytes in length")
+    else:
+        yield from expressions.check(f"{path}.valueExpression", trimmed, ANNOTATION, shown=expression)
+
+
+def _warning(path: str, warning: JSONObject) -> Errors:
+    if not warning.get("warning"):
+        yield required(f"{path}.warning")
+    if not (warning.get("fieldRef") or "").strip():
+        yield required(f"{path}.fieldRef")

@@ -1,0 +1,105 @@
+"""Which requests webhooks and admission policies are about: rules with operations, and conditions in CEL.
+
+Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation (validateRuleWithOperations, validateMatchConditions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kubeloop.apiserver.options import unsupported
+from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, invalid, required
+from kubeloop.meta.names import qualified_name
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+#: What is wrong with an expression at a path, as one error or none.
+Check = Callable[[str, str], Errors]
+
+_OPERATIONS: Final = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
+_SCOPES: Final = ["*", "Cluster", "Namespaced"]
+_MOST_CONDITIONS: Final = 64
+
+
+def one_of_pointer(path: str, value: str | None, allowed: list[str]) -> Errors:
+    """For fields that may be absent."""
+    if value is not None and value not in allowed:
+        yield unsupported(path, value, allowed)
+
+
+def rule_with_operations(path: str, rule: JSONObject) -> Errors:
+    operations = rule.get("operations") or []
+    yield from _all_or_some(f"{path}.operations", operations, "operations")
+    for at, one in enumerate(operations):
+        yield from one_of_pointer(f"{path}.operations[{at}]", one, _OPERATIONS)
+    yield from _all_or_some(f"{path}.apiGroups", rule.get("apiGroups") or [], "API groups")
+    versions = rule.get("apiVersions") or []
+    yield from _all_or_some(f"{path}.apiVersions", versions, "API versions")
+    for at, one in enumerate(versions):
+        if not one:
+            yield required(f"{path}.apiVersions[{at}]")
+    yield from _resources(f"{path}.resources", rule.get("resources") or [])
+    yield from one_of_pointer(f"{path}.scope", rule.get("scope"), _SCOPES)
+
+
+def _all_or_some(path: str, values: list[str], what: str) -> Errors:
+    if not values:
+        yield required(path)
+    if len(values) > 1 and "*" in values:
+        yield invalid(path, values, f"if '*' is present, must not specify other {what}")
+
+
+def _resources(path: str, resources: list[str]) -> Errors:
+    if not resources:
+        yield required(path)
+    all_of: set[str] = set()
+    of_all: set[str] = set()
+    plain = False
+    for at, text in enumerate(resources):
+        if not text:
+            yield required(f"{path}[{at}]")
+            continue
+        name, slash, sub = text.partition("/")
+        if not slash:
+            plain = text != "*"  # the last one decides, as upstream
+            continue
+        if name in all_of:
+            yield invalid(f"{path}[{at}]", text, f"if '{name}/*' is present, must not specify {text}")
+        if sub in of_all:
+            yield invalid(f"{path}[{at}]", text, f"if '*/{sub}' is present, must not specify {text}")
+        if sub == "*":
+            all_of.add(name)
+        if name == "*":
+            of_all.add(sub)
+    if len(resources) > 1 and "*/*" in resources:
+        yield invalid(path, resources, "if '*/*' is present, must not specify other resources")
+    if "*" in resources and plain:
+        yield invalid(path, resources, "if '*' is present, must not specify other resources without subresources")
+
+
+def match_conditions(path: str, conditions: list[JSONObject], check: Check) -> Errors:
+    """``check`` looks at each expression, without the blanks around it."""
+    if len(conditions) > _MOST_CONDITIONS:
+        yield FieldError(FieldErrorType.TOO_MANY, path, len(conditions), f"must have at most {_MOST_CONDITIONS} items")
+    names: set[str] = set()
+    for at, condition in enumerate(conditions):
+        yield from _condition(f"{path}[{at}]", condition, check)
+        name = condition.get("name") or ""
+        if name in names:
+            yield duplicate(f"{path}[{at}].name", name)
+        if name:
+            names.add(name)
+
+
+def _condition(path: str, condition: JSONObject, check: Check) -> Errors:
+    expression, name = (condition.get("expression") or "").strip(), condition.get("name") or ""
+    if not expression:
+        yield required(f"{path}.expression")
+    else:
+        yield from check(f"{path}.expression", expression)
+    if not name:
+        yield required(f"{path}.name")
+    else:
+        for message in qualified_name(name):
+            yield invalid(f"{path}.name", name, message)
