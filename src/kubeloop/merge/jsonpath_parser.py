@@ -72,8 +72,8 @@ _OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
 _TERMINATORS = " \t\r\n.,[]$@{}"
 
 
-def parse(template: str) -> tuple[tuple[Node, ...], ...]:
-    """The parts of a template: texts and expressions.
+def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], ...]:
+    """The parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
 
     Raises:
         JSONPathError: malformed.
@@ -87,7 +87,7 @@ def parse(template: str) -> tuple[tuple[Node, ...], ...]:
         if start > position:
             parts.append((Literal(template[position:start]),))
         if start < len(template):
-            reader = _Reader(template, start + 1)
+            reader = _Reader(template, start + 1, any_word=any_word)
             parts.append(reader.expression("}"))
             start = reader.position
         position = start
@@ -97,8 +97,9 @@ def parse(template: str) -> tuple[tuple[Node, ...], ...]:
 class _Reader:
     """One expression while it is read."""
 
-    def __init__(self, text: str, position: int = 0) -> None:
+    def __init__(self, text: str, position: int = 0, *, any_word: bool = False) -> None:
         self._text = text
+        self._any_word = any_word
         self.position = position
 
     def expression(self, end: str) -> tuple[Node, ...]:
@@ -158,6 +159,8 @@ class _Reader:
         word = self._text[start : self.position]
         if word in ("true", "false"):
             return Literal(word == "true")
+        if self._any_word:
+            return Literal(word)
         if word in ("range", "end"):
             raise JSONPathError(f'"{word}" is not supported here; select the values with one expression')
         raise JSONPathError(f"unrecognized identifier {word}")
@@ -217,11 +220,13 @@ class _Reader:
         self.position += 1
         compared = _COMPARISON.match(text)
         if compared is None:
-            return Filter(_Reader(text).expression(""))
+            return Filter(_Reader(text, any_word=self._any_word).expression(""))
         left, operator, right = compared.groups()
         if operator not in _OPERATORS:
             raise JSONPathError(f"unrecognized filter operator {operator}")
-        return Filter(_Reader(left).expression(""), operator, _Reader(right).expression(""))
+        return Filter(
+            _Reader(left, any_word=self._any_word).expression(""), operator, _Reader(right, any_word=self._any_word).expression("")
+        )
 
 
 def _subscript(text: str) -> list[Node]:

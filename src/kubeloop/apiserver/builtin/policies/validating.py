@@ -13,6 +13,7 @@ from kubeloop.apiserver.options import unsupported
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import each
+from kubeloop.merge.jsonpath_parser import JSONPathError, parse
 from kubeloop.meta.field_error import FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 
@@ -114,5 +115,11 @@ def _annotation(path: str, key: str, expression: str, policy: str, expressions: 
 def _warning(path: str, warning: JSONObject) -> Errors:
     if not warning.get("warning"):
         yield required(f"{path}.warning")
-    if not (warning.get("fieldRef") or "").strip():
+    place = (warning.get("fieldRef") or "").strip()
+    if not place:
         yield required(f"{path}.fieldRef")
+        return
+    try:
+        parse(f"{{{place}}}", any_word=True)
+    except JSONPathError as fault:
+        yield invalid(f"{path}.fieldRef", place, f"invalid JSONPath: {fault}")
