@@ -169,6 +169,7 @@ def test_a_custom_kind_is_found_by_its_short_name_and_by_resource_and_group(watc
     kubectl("apply", "-f", "-", stdin=json.dumps(definition))
     try:
         kubectl("wait", "--for=condition=Established", f"crd/gadgets.{group}")
+        kubectl.wait_published(group, "v1", "gadgets")
         watches = [watch(name, "-n", kubectl.namespace) for name in (f"gadgets.{group}", f"gd{os.getpid()}")]
         for watching in watches:
             assert watching.note_with("watching").startswith(f"gadgets.{group} in namespace")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,19 @@ class Kubectl:
         result = self.run(*args, stdin=stdin, timeout=timeout)
         assert result.code == 0, f"kubectl {' '.join(args)}: exit {result.code}\n{result.out}{result.err}"
         return result.out
+
+    def wait_published(self, group: str, version: str, plural: str) -> None:
+        """Return when lists of kinds and schemas show a custom kind. A real server does that a moment after Established, each by a loop of its own."""
+        words = {
+            "/apis": f'"{group}/{version}"',
+            f"/apis/{group}/{version}": f'"name":"{plural}"',
+            "/openapi/v3": f'"apis/{group}/{version}"',
+            f"/openapi/v3/apis/{group}/{version}": f'"/apis/{group}/{version}/',
+        }
+        deadline = time.monotonic() + 20
+        for path, word in words.items():
+            while word not in (said := self.run("get", "--raw", path)).out.replace('": "', '":"'):
+                assert time.monotonic() < deadline, f"{path} does not show {plural}: {said.out[-2000:]}{said.err}"
 
     def refused(self, *args: str, stdin: str | None = None) -> str:
         """What it said on stderr; fails the test when it succeeds."""

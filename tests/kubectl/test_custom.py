@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,25 +13,12 @@ from tests.kubectl.runner import Kubectl
 pytestmark = pytest.mark.server
 
 
-#: What tells that a custom kind is there: the lists of kinds and the schemas, each with the words in which it does.
-PUBLISHED = {
-    "/apis": '"library.example.com/v1"',
-    "/apis/library.example.com/v1": '"books/status"',
-    "/openapi/v3": '"apis/library.example.com/v1"',
-    "/openapi/v3/apis/library.example.com/v1": '"/apis/library.example.com/v1/namespaces/{namespace}/books"',
-}
-
-
 @pytest.fixture
 def library(kubectl: Kubectl) -> Iterator[Kubectl]:
     """The CRD, established and published; deleted afterwards, since it is not of the namespace."""
     kubectl("apply", "-f", "-", stdin=CRD)
     kubectl("wait", "--for=condition=Established", "crd/books.library.example.com", "--timeout=10s")
-    # A real server publishes a kind a moment after it has established it, each of these by a loop of its own.
-    deadline = time.monotonic() + 20
-    for path, words in PUBLISHED.items():
-        while words not in (said := kubectl.run("get", "--raw", path)).out:
-            assert time.monotonic() < deadline, f"{path} does not show the kind: {said.out[-2000:]}{said.err}"
+    kubectl.wait_published("library.example.com", "v1", "books")
     yield kubectl
     kubectl("delete", "crd", "books.library.example.com", "--wait")
 
