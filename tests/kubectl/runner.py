@@ -55,7 +55,7 @@ class Kubectl:
         return result.out
 
     def wait_published(self, group: str, version: str, plural: str) -> None:
-        """Return when lists of kinds and schemas show a custom kind: on a real server a moment after Established, each by a loop of its own."""
+        """Return when lists of kinds and schemas show a custom kind; a real server has a loop for each, so that takes a moment."""
         words = {
             "/apis": f'"{group}/{version}"',
             f"/apis/{group}/{version}": f'"name":"{plural}"',
