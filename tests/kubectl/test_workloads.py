@@ -78,6 +78,13 @@ def test_an_orphaning_delete_leaves_the_children(kubectl: Kubectl) -> None:
     assert len(kubectl("get", "pods", "-l", "app=web", "-o", "name").split()) == 2
 
 
+def test_a_delete_in_the_foreground_ends_when_the_children_are_gone(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
+    assert kubectl("get", "replicasets,pods", "-l", "app=web", "-o", "name") == ""
+
+
 def test_deleting_a_namespace_deletes_what_is_in_it(kubectl: Kubectl) -> None:
     other = f"{kubectl.namespace}-b"
     kubectl("create", "namespace", other)
