@@ -22,7 +22,6 @@ from bench import clients, plots, prepare, report, servers, stations, targets
 from bench.clients import Peer, Stage
 from bench.figures import Run, figures, queries
 from bench.replay import Replay, wait_quiet
-from bench.server_rates import measure
 
 #: Others may use this share of the machine while a client runs; above it we wait.
 _QUIET = 0.15
@@ -120,11 +119,6 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
-    def server(self) -> None:
-        rates = measure(2000 // self._args.scale)
-        self.results.put("server", "rates", asdict(rates))
-        report.show_server(self._console, rates)
-
     def _judge(self, section: str, found: list[targets.Target]) -> None:
         self.results.put_targets(section, found)
         self._targets += found
@@ -162,7 +156,6 @@ def main() -> int:
             bench.stage(stage if args.scale == 1 else replace(stage, copies=min(2, stage.copies)))
         if args.what == "all" and not args.stage and not args.only:
             bench.starts()
-            bench.server()
         met = bench.verdict("million" if args.what == "million" else "informers")
     except prepare.CannotPrepare as error:
         print(f"bench: {error}", file=sys.stderr)

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.figures import Figures
-from bench.server_rates import Rates
 from bench.servers import Server
 from bench.targets import Target
 
@@ -53,15 +52,6 @@ def show_starts(console: Console, starts: Mapping[str, float]) -> None:
     table.add_column("CPU, ms", justify="right")
     for name, seconds in starts.items():
         table.add_row(name, f"{seconds * 1e3:.0f}")
-    console.print(table)
-
-
-def show_server(console: Console, rates: Rates) -> None:
-    table = Table(title="embedded server (one core, ConfigMaps over TLS)")
-    for column in ("start to first answer, s", "creates per second", "gets per second", "creates on disk", "of those in memory"):
-        table.add_column(column, justify="right")
-    row = (f"{rates.first_answer_s:.2f}", f"{rates.creates:.0f}", f"{rates.gets:.0f}", f"{rates.kept_creates:.0f}")
-    table.add_row(*row, f"{rates.kept_share:.2f}")
     console.print(table)
 
 
