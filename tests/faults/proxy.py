@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubeloop.config import ClusterConfig
+from kubeloop.serving.accepting import close_listening
 
 _CHUNK = 64 * 1024
 _LINGER_ZERO = struct.pack("ii", 1, 0)
@@ -99,7 +100,7 @@ class FaultProxy:
     async def refuse(self) -> None:
         """Nothing listens any more, until ``accept``: new connections are refused. Open ones go on."""
         if self._listening is not None:
-            self._listening.close()
+            await close_listening(self._listening)
             self._listening = None
             self._reserved = _bound(self.port)  # bound without listening: nobody else takes the port meanwhile
             await asyncio.sleep(0)
@@ -125,7 +126,7 @@ class FaultProxy:
 
     async def __aexit__(self, *error: object) -> None:
         if self._listening is not None:
-            self._listening.close()
+            await close_listening(self._listening)
         if self._reserved is not None:
             self._reserved.close()
         for _ in range(4):  # connections that are just being made come to light within some turns

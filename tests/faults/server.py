@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from kubeloop.config import ClusterConfig, Credentials, Pem
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
+from kubeloop.serving.accepting import close_listening
 
 
 @functools.cache
@@ -50,7 +51,8 @@ class Received:
 class Reply:
     """What to answer. ``body`` may be a tree, sent as JSON. With ``chunks`` the body is sent in pieces.
 
-    ``end``: ``keep`` completes the answer, ``cut`` drops the connection before its end, ``hang`` waits until the client is gone.
+    ``end``: ``keep`` completes the answer, ``cut`` drops the connection before its end, ``hang`` waits until the client is gone,
+    ``leave`` ends the connection after it, ``shout`` sends everything back in upper case (see ``switched``).
     """
 
     status: int = 200
@@ -58,6 +60,11 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     chunks: Iterable[bytes] | None = None
     end: str = "keep"
+
+
+def switched(first: bytes = b"", *, stay: bool = True) -> Reply:
+    """101, then ``first``; after that what the client sends comes back in upper case, or the connection ends."""
+    return Reply(101, first, {"Upgrade": "echo", "Connection": "Upgrade"}, end="shout" if stay else "leave")
 
 
 #: The connection is dropped where an answer should come.
@@ -119,7 +126,7 @@ class FaultServer:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
-        self._server.close()
+        await close_listening(self._server)
         for writer in self._writers:
             writer.transport.abort()
         await asyncio.gather(*self._tasks)
@@ -161,7 +168,8 @@ class FaultServer:
         if reply.status:
             body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             headers = {"Content-Type": "application/json", **reply.headers}
-            headers |= {"Transfer-Encoding": "chunked"} if reply.chunks is not None else {"Content-Length": str(len(body))}
+            if reply.status != 101:
+                headers |= {"Transfer-Encoding": "chunked"} if reply.chunks is not None else {"Content-Length": str(len(body))}
             lines = [f"HTTP/1.1 {reply.status} X", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
             writer.write("\r\n".join(lines).encode())
             if reply.chunks is None:
@@ -173,6 +181,12 @@ class FaultServer:
                 if reply.end == "keep":
                     writer.write(b"0\r\n\r\n")
             await writer.drain()
+        if reply.end == "shout":
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                while data := await reader.read(1 << 16):
+                    writer.write(data.upper())
+                    await writer.drain()
+            self.gone.set()
         if reply.end == "hang":
             self.waiting.set()
             with contextlib.suppress(ConnectionError, ssl.SSLError):

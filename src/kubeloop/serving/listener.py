@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from multidict import CIMultiDict
 
 from kubeloop.meta.errors import ConfigError
+from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.answer import BrokenOff, Frames, Reply, SocketTakeover, Takeover
 from kubeloop.serving.request import BodyTooLarge, Request
 
@@ -81,9 +82,10 @@ class Listener:
         await self._server.start_serving()
 
     def abort(self) -> None:
-        """Stop listening and break every connection off at once, as when the process dies. ``close`` is still due."""
+        """Break every connection off at once and stop listening, as when the process dies. ``close`` is still due."""
         if self._server is not None:
-            self._server.close()
+            stop_accepting(self._server)
+            asyncio.get_running_loop().call_soon(self._server.close)
         server = self._runner.server if self._runner is not None else None
         for connection in server.connections if server is not None else ():
             if connection.transport is not None:
@@ -93,7 +95,7 @@ class Listener:
         """Stop listening, end streams, finish answers."""
         self._ending = True
         if self._server is not None:
-            self._server.close()
+            await close_listening(self._server)
         for task in list(self._streams):
             task.cancel()
         if self._runner is not None:
