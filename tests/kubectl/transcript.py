@@ -173,12 +173,14 @@ _CHANGING = tuple(
         (r"\b\d+[mhd](?=$)", "<age>"),
     )
 )
+#: What kubectl's own watch logs when its time is over, or not, as the moment decides.
+_REFLECTOR = re.compile(r"(?m)^[IWE]\d{4} \S+ +\d+ reflector\.go:.*\n?")
 _DESCRIPTION = re.compile(r"(?m)^DESCRIPTION:\n(?:    .*\n|\n)+")
 
 
 def plain(printed: str, namespace: str) -> str:
     """Without what differs from run to run, and without upstream's descriptions; columns are two spaces apart, however wide they were."""
-    text = _DESCRIPTION.sub("", printed).replace(namespace, "<ns>")
+    text = _REFLECTOR.sub("", _DESCRIPTION.sub("", printed)).replace(namespace, "<ns>")
     lines = []
     for line in text.splitlines():
         changed = line.rstrip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -46,14 +45,6 @@ async def test_an_async_cluster_has_a_client() -> None:
         assert (await cluster.client.get(ConfigMap, "a")).data == {"k": "v"}
 
 
-def test_a_cluster_answers_within_six_tenths_of_a_second_of_work() -> None:
-    """CPU, not wall time: what the machine does besides is not ours."""
-    with LocalCluster(controllers=False) as cluster:
-        fields = Path(f"/proc/{cluster.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        spent = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    assert spent < 1.2  # twice the budget: the machine that runs tests may be twice as slow as the one that measures
-
-
 def test_a_cluster_that_cannot_start_says_why() -> None:
     with pytest.raises(ConfigError, match=r"(?s)the server ended with exit status 1:.*cannot read token file nosuch\.csv"):
         LocalCluster(token_auth_file=Path("nosuch.csv")).__enter__()
@@ -90,10 +81,8 @@ async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: InLoopServ
     async with Client(Transport(in_loop_server.config)) as client:
         let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/configmaps"))
         listing = asyncio.ensure_future(client.list(ConfigMap))
-        began = time.monotonic()
         done, _ = await asyncio.wait({listing}, timeout=0.05)
         assert not done
-        assert time.monotonic() - began < 5
         let_go()
         await asyncio.wait_for(listing, 5)
 
