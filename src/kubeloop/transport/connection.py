@@ -72,6 +72,15 @@ class Answer:
         except TRANSPORT_FAULTS as error:
             raise self._pool.failure(error, self._request) from error
 
+    async def write(self, data: bytes) -> None:
+        """Send to the protocol that was changed to."""
+        if self._wire is None:
+            raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request})")
+        try:
+            await self._wire.write(data)
+        except TRANSPORT_FAULTS as error:
+            raise self._pool.failure(error, self._request) from error
+
     def close(self) -> None:
         """Give the connection back, or end it if the body was not read to its end: whoever leaves a watch wants its socket back now."""
         wire, self._wire = self._wire, None
@@ -104,8 +113,12 @@ class Connections:
         # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.
         bytes(READ_BUFFER)
 
-    async def send(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None, request: str) -> Answer:
+    async def send(
+        self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None, request: str, upgrade: str = ""
+    ) -> Answer:
         """Send and give the answer when its head is there. ``request`` says in words what is asked.
+
+        ``upgrade`` names a protocol to change to: such a request has a connection of its own, and its answer may be 101.
 
         Raises:
             TransportError: no answer.
@@ -113,16 +126,16 @@ class Connections:
         """
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
         sent = [("Host", self._dialer.authority), ("User-Agent", self._user_agent), *headers, *self._dialer.proxy_headers.items()]
-        head = request_head(method, self._dialer.target_prefix, target, sent, length)
+        head = request_head(method, self._dialer.target_prefix, target, sent, length, upgrade)
         wire: Wire | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None
-            wire = self._take_idle()
+            wire = self._take_idle() if not upgrade else None
             if wire is not None and method not in _REPEATABLE and _has_news(wire):
                 wire = await self._still_open(wire)
             if wire is None:
                 wire = await self._connect(tls)
-            status, received = await wire.exchange(method, head, body)
+            status, received = await wire.exchange(method, head, body, upgrade=bool(upgrade))
         except TRANSPORT_FAULTS as error:
             self._drop(wire)
             raise self.failure(error, request) from error

@@ -13,8 +13,8 @@ _TARGET = re.compile(r"/[!-\"$-~]*")
 _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "te"))
 
 
-def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None) -> bytes:
-    """The head, empty line included. ``headers`` begin with Host. ``length`` None: no body.
+def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None, upgrade: str = "") -> bytes:
+    """The head, empty line included. ``headers`` begin with Host. ``length`` None: no body. ``upgrade``: the protocol to change to.
 
     Raises:
         ValueError: a method, path or header that cannot be sent. Values are not shown: they may be secret.
@@ -30,6 +30,13 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         if place and name.lower() in _OWN:
             raise ValueError(f"the header {name} is the transport's own; leave it out ({method} {target!r})")
         lines.append(f"{name}: {value}")
+    if upgrade:
+        lines += ["Connection: Upgrade", f"Upgrade: {upgrade}"]
     if length is not None:
         lines.append(f"Content-Length: {length}")
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
+
+
+def is_protocol_name(text: str) -> bool:
+    """True for what may stand in an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
+    return all(_TOKEN.fullmatch(part) for part in text.split("/", 1))

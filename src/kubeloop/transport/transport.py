@@ -25,15 +25,18 @@ from kubeloop.transport.log_context import log_context, logger_with_context
 
 if TYPE_CHECKING:
     from kubeloop.transport.connection import Answer, Connections
+    from kubeloop.transport.upgraded import Upgraded
 
 _logger = logger_with_context("kubeloop.transport")
 
-Query: TypeAlias = Mapping[str, str | int | bool | None]
-"""Parameters of a URL; None leaves one out, a boolean is written as Kubernetes does."""
+Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
+"""Parameters of a URL; None leaves one out, a boolean is written as Kubernetes does, a list repeats the parameter."""
 
 MAX_RETRIES = 10
 MAX_REQUESTS = 100
 """Requests at the same time; more wait. Streams are not counted: a watch would hold its place for minutes."""
+#: Seconds. What is asked to change may itself have to reach a node first, for which kube-apiserver has 30 s.
+UPGRADE_TIMEOUT = 60.0
 # client-go waits as long between two reads of a connection that breaks (rest/with_retry.go, retryAfterResponse).
 _AFTER_RESET = 1
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -155,6 +158,29 @@ class Transport:
         """
         return self._stream(method, path, query, body, content_type, accept, {"Accept-Encoding": "identity", **(headers or {})}, retry)
 
+    def upgrade(
+        self,
+        method: str,
+        path: str,
+        *,
+        protocol: str,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = UPGRADE_TIMEOUT,
+    ) -> AbstractAsyncContextManager[Upgraded]:
+        """Ask the server to change to another protocol (``websocket``, ``SPDY/3.1``) and hand over the connection (RFC 9110, section 7.8).
+
+        The request has a connection of its own, is sent once (never repeated), and passes no limiter, as in client-go. Headers
+        ``Connection`` and ``Upgrade`` are written here, those of the other protocol (``Sec-WebSocket-Key``) by the caller, who checks what
+        the server answered to them. Leaving the block ends the connection. ``timeout`` in seconds is for the change, not for what follows.
+
+        Raises:
+            ApiError: the server answered with 400 or above; the child says why.
+            NotUpgradedError: it answered with another status than 101.
+            TransportError: no answer, or a redirect. DeadlineError: no answer within ``timeout``.
+        """
+        return self._upgrade(method, path, protocol, query, headers, timeout)
+
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""
         self._closed = True
@@ -192,6 +218,35 @@ class Transport:
         finally:
             answer.close()
 
+    @asynccontextmanager
+    async def _upgrade(
+        self, method: str, path: str, protocol: str, query: Query | None, headers: Mapping[str, str] | None, timeout: float | None
+    ) -> AsyncIterator[Upgraded]:
+        from kubeloop.transport.request_head import is_protocol_name
+        from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
+
+        asked = describe(method, path, query)
+        if not is_protocol_name(protocol):
+            raise ValueError(f"{protocol!r} is no name of a protocol; write it as websocket or SPDY/3.1 ({asked})")
+        try:
+            async with asyncio.timeout(timeout):
+                answer, _ = await self._send(
+                    method, path, query, None, "", "*/*", {"Accept-Encoding": "identity", **(headers or {})}, read=False, protocol=protocol
+                )
+        except TimeoutError as error:
+            if timeout is None:
+                raise
+            raise DeadlineError(f"{self.config.server}: no change to {protocol} within {timeout:g} s ({asked})") from error
+        try:
+            if answer.status != 101:
+                raise NotUpgradedError(
+                    f'{self.config.server} (cluster "{self.config.name}"): HTTP status {answer.status} where a change to {protocol} was '
+                    f"asked for; does a proxy between leave out Upgrade headers? ({asked})"
+                )
+            yield Upgraded(answer)
+        finally:
+            answer.close()
+
     async def _send(
         self,
         method: str,
@@ -204,19 +259,24 @@ class Transport:
         *,
         read: bool,
         retry: bool = True,
+        protocol: str = "",
     ) -> tuple[Answer, bytes]:
-        """An answer below 400, after as many tries as it took; with its body if ``read``. The caller closes it."""
+        """An answer below 400, after as many tries as it took; with its body if ``read``. The caller closes it.
+
+        With ``protocol``, the one to change to, there is one try, which no limiter holds back.
+        """
+        retry = retry and not protocol
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
         asked = describe(method, path, query)
         attempt = 0
         with log_context(cluster=self.cluster, method=method, path=path):
             while True:
-                if self._limiter is not None:
+                if self._limiter is not None and not protocol:
                     await self._limiter.take()
                 sent = await self._headers(content_type if body is not None else "", accept, headers)
                 last = attempt >= self._max_retries or not retry
                 try:
-                    answer, content = await self._try(method, target, sent, body, asked, read=read)
+                    answer, content = await self._try(method, target, sent, body, asked, read=read, protocol=protocol)
                 except TransportError as error:
                     # Upstream repeats nothing but reads here: a write may have been carried out.
                     if last or self._closed or not (read and method == "GET" and _was_reset(error)):
@@ -238,18 +298,18 @@ class Transport:
                 await self._clock.sleep(delay)
 
     async def _try(
-        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool
+        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool, protocol: str = ""
     ) -> tuple[Answer, bytes]:
         if not read:
-            return await self._try_once(method, target, sent, body, asked, read=False)
+            return await self._try_once(method, target, sent, body, asked, read=False, protocol=protocol)
         async with self._places:
             return await self._try_once(method, target, sent, body, asked, read=True)
 
     async def _try_once(
-        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool
+        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool, protocol: str = ""
     ) -> tuple[Answer, bytes]:
         started = self._clock.now()
-        answer = await self._open().send(method, target, sent, body, asked)
+        answer = await self._open().send(method, target, sent, body, asked, protocol)
         try:
             content = await answer.read() if read or answer.status >= 300 else b""
         except BaseException:
@@ -326,7 +386,12 @@ def _encode(query: Query | None) -> str:
     if not query:
         return ""
     return urlencode(
-        [(name, ("true" if value else "false") if isinstance(value, bool) else value) for name, value in query.items() if value is not None]
+        [
+            (name, ("true" if value else "false") if isinstance(value, bool) else value)
+            for name, values in query.items()
+            for value in (values if isinstance(values, list) else [values])
+            if value is not None
+        ]
     )
 
 
