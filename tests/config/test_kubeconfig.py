@@ -264,8 +264,8 @@ def test_a_proxys_password_is_neither_printed_nor_in_messages() -> None:
     config = ClusterConfig(server="https://h", proxy_url="http://me:hunter2@proxy.example:3128")
     assert "hunter2" not in repr(config) + str(config)
     assert "proxy.example:3128" in repr(config)
-    with pytest.raises(ConfigError, match=r"only http:// and https:// proxies .* not \"socks5://proxy\.example:1080\"") as raised:
-        ClusterConfig(server="https://h", proxy_url="socks5://me:hunter2@proxy.example:1080")
+    with pytest.raises(ConfigError, match=r"only http://, https:// and socks5:// proxies .* not \"ftp://proxy\.example:1080\"") as raised:
+        ClusterConfig(server="https://h", proxy_url="ftp://me:hunter2@proxy.example:1080")
     assert "hunter2" not in str(raised.value)
 
 

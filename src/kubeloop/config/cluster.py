@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubeloop.config.credentials import Credentials, Pem
+from kubeloop.config.proxies import is_proxy_url, not_a_proxy
 from kubeloop.meta.errors import ConfigError
 
 
@@ -45,11 +46,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
         # A CA that is then not used would be a lie: client-go refuses the pair too (rest.TLSConfigFor).
         if self.insecure_skip_tls_verify and self.ca is not None:
             raise ConfigError(f"{self.source}: insecure-skip-tls-verify is set together with a certificate authority; remove one of them")
-        if self.proxy_url and not _is_url(self.proxy_url):
-            raise ConfigError(
-                f"{self.source}: proxy-url: only http:// and https:// proxies are supported, written as http://HOST:PORT, "
-                f'not "{without_password(self.proxy_url)}"'
-            )
+        if self.proxy_url and not is_proxy_url(self.proxy_url):
+            raise not_a_proxy(f"{self.source}: proxy-url", without_password(self.proxy_url))
 
     def __repr__(self) -> str:
         fields = {name: getattr(self, name) for name in self.__struct_fields__} | {"proxy_url": without_password(self.proxy_url)}

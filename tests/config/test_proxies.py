@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from kubeloop.config.proxies import proxy_for
 from kubeloop.meta import ConfigError
-from kubeloop.transport.proxy import proxy_for
 
 P = {"HTTPS_PROXY": "http://proxy.example:3128"}
 
@@ -63,6 +63,15 @@ def test_the_environment(server: str, environment: dict[str, str], expected: str
         pytest.param("https://[fd00::1]:6443", "fd00::/8", True, id="a network of IPv6"),
         pytest.param("https://[fd00::1]:6443", "[fd00::1]:6443", True, id="an address of IPv6 with its port"),
         pytest.param("https://10.1.2.3", "10.1.2.3.example,10.1", False, id="what is no address"),
+        pytest.param("https://10.1.2.3", "10.0.0.0/8:443", False, id="a network cannot have a port"),
+        pytest.param("https://10.1.2.3", "10.0.0.0/255.0.0.0", False, id="a network is not written with a mask"),
+        pytest.param("https://10.1.2.3", "::ffff:10.1.2.3", True, id="an address of IPv4 written as one of IPv6"),
+        pytest.param("https://[fd00::1]", "[fd00::1]", False, id="brackets without a port are no address"),
+        pytest.param("https://a.example", "a.example:", True, id="an empty port is any"),
+        pytest.param("https://a.example", "a.example:https", False, id="a port is a number"),
+        pytest.param("https://a.example", "*example", False, id="a star needs its dot"),
+        pytest.param("https://a.example.", "a.example", False, id="a dot at the end of the server's name is part of it"),
+        pytest.param("https://m\u00fcnchen.example", "xn--mnchen-3ya.example", True, id="a name in other letters"),
     ],
 )
 def test_what_is_left_out(server: str, without: str, direct: bool) -> None:
@@ -74,7 +83,7 @@ def test_a_configured_proxy_is_used_whatever_the_environment_says() -> None:
     assert used("https://127.0.0.1", {**P, "NO_PROXY": "*"}, "http://mine:1") == "http://mine:1"
 
 
-@pytest.mark.parametrize("value", ["socks5://user:hidden@p:1", "http://", "http://p:99999", "http://user:hidden@:1"])
+@pytest.mark.parametrize("value", ["ftp://user:hidden@p:1", "http://", "http://p:99999", "http://user:hidden@:1"])
 def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password(value: str) -> None:
     with pytest.raises(ConfigError, match="HTTPS_PROXY is no URL of a proxy that can be used") as raised:
         used("https://api.example", {"HTTPS_PROXY": value})
@@ -84,3 +93,14 @@ def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password(value: str
 def test_printing_a_proxy_shows_no_password() -> None:
     found = proxy_for(urlsplit("https://a"), "http://me:hidden@p:1", "here", {})
     assert repr(found) == "Proxy(http://p:1, proxy-url in here)"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "socks5", "socks5h"])
+def test_the_environment_may_name_a_proxy_of_each_kind_that_can_be_dialled(scheme: str) -> None:
+    assert used("https://api.example", {"HTTPS_PROXY": f"{scheme}://p:1"}) == f"{scheme}://p:1"
+
+
+def test_a_socks_proxy_says_so() -> None:
+    found = proxy_for(urlsplit("https://a"), "socks5://p:1", "here", {})
+    assert found is not None
+    assert found.socks
