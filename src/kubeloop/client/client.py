@@ -17,6 +17,7 @@ from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import PAGE_SIZE, DeleteOptions, ListOptions, Match, Propagation, WatchOptions, WriteOptions
 from kubeloop.client.selector_text import Fields, Labels
+from kubeloop.client.streams.methods import PodStreams
 from kubeloop.client.waiting import wait_for, wait_gone
 from kubeloop.client.watches import Watch
 from kubeloop.client.writes import Listener, Verb, WriteListeners, dry
@@ -44,7 +45,7 @@ _PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
-class Client:
+class Client(PodStreams):
     """The API of one cluster as one user. For one event loop; use it as ``async with``, or call ``close``.
 
     Namespaces
@@ -78,6 +79,11 @@ class Client:
     def cluster(self) -> str:
         """The cluster's name, as in ``ObjectKey.cluster``."""
         return self.transport.cluster
+
+    @property
+    def clock(self) -> Clock:
+        """What its delays and deadlines are measured with."""
+        return self._clock
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,34 @@
+"""Streams to and from pods: logs, commands, forwarded ports, files, and requests through the API server.
+
+Everything here is reached through methods of ``Client``; these are the types that they give and raise. Loaded when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubeloop.client.streams.errors import CommandFailed, OutputTooLarge, StreamError
+    from kubeloop.client.streams.session import ExecResult, ExecSession, Output
+
+_HOMES = {
+    "CommandFailed": "errors",
+    "ExecResult": "session",
+    "ExecSession": "session",
+    "Output": "session",
+    "OutputTooLarge": "errors",
+    "StreamError": "errors",
+}
+
+__all__ = ["CommandFailed", "ExecResult", "ExecSession", "Output", "OutputTooLarge", "StreamError"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,201 @@
+"""The channels of a running command: input, output, errors, outcome, window size; carried by WebSocket messages or by SPDY streams.
+
+Source: KEP-4006; k8s.io/apimachinery pkg/util/remotecommand; client-go tools/remotecommand (v4, v5, fallback).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import IntEnum
+from typing import Protocol
+
+from kubeloop.client.streams.errors import StreamError
+from kubeloop.client.streams.spdy_wire import run_spdy
+from kubeloop.client.streams.websocket import WebSocket, open_socket
+from kubeloop.meta.errors import ApiError, TransportError
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, Stream, StreamReset
+from kubeloop.timing import Clock
+from kubeloop.transport import NotUpgradedError, Query, Transport
+
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+#: Bytes of a channel that one message carries.
+PIECE = 32 * 1024
+_CLOSE = 255
+#: Pieces of output that wait for the reader before the peer is held back.
+_WAITING = 32
+
+
+class Channel(IntEnum):
+    """Numbers of the channels in a WebSocket's messages."""
+
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    ERROR = 3
+    RESIZE = 4
+
+
+_NAMES = {
+    Channel.STDIN: "stdin",
+    Channel.STDOUT: "stdout",
+    Channel.STDERR: "stderr",
+    Channel.ERROR: "error",
+    Channel.RESIZE: "resize",
+}
+
+
+class Channels(Protocol):
+    """What a session needs, whatever carries it. Read by one task, written by any number."""
+
+    protocol: str
+
+    async def send(self, channel: Channel, data: bytes) -> None:
+        """Raises TransportError when the peer has gone."""
+
+    async def end(self, channel: Channel) -> None:
+        """No more comes on that channel. Raises StreamError where the protocol cannot say so."""
+
+    async def receive(self) -> tuple[Channel, bytes] | None:
+        """The next piece of output or outcome; None when the peer has ended in order."""
+
+
+class SocketChannels:
+    """Channels in the messages of a WebSocket: one byte says which, the rest is its data."""
+
+    def __init__(self, socket: WebSocket, where: str) -> None:
+        self.protocol = socket.protocol
+        self._socket = socket
+        self._where = where
+
+    async def send(self, channel: Channel, data: bytes) -> None:
+        for at in range(0, len(data), PIECE):
+            await self._socket.send(bytes((channel,)) + data[at : at + PIECE])
+
+    async def end(self, channel: Channel) -> None:
+        if self.protocol != V5:
+            raise StreamError(
+                f"{self._where}: the server speaks {self.protocol}, which cannot end the input while the output goes on; "
+                "end the command from within, or leave the block"
+            )
+        await self._socket.send(bytes((_CLOSE, channel)))
+
+    async def receive(self) -> tuple[Channel, bytes] | None:
+        while (message := await self._socket.receive()) is not None:
+            # An empty message says that the server is ready, a CLOSE signal that a channel of its own has ended.
+            if len(message) > 1 and message[0] in (Channel.STDOUT, Channel.STDERR, Channel.ERROR):
+                return Channel(message[0]), message[1:]
+        return None
+
+
+class StreamChannels:
+    """Channels as the streams of a SPDY connection, each ended on its own."""
+
+    def __init__(self, streams: dict[Channel, Stream], protocol: str, where: str) -> None:
+        self.protocol = protocol
+        self._streams = streams
+        self._where = where
+        self._come: asyncio.Queue[tuple[Channel, bytes] | Exception | None] = asyncio.Queue(_WAITING)
+        self._reading: asyncio.Task[None] | None = None
+        self._ended = False
+
+    async def send(self, channel: Channel, data: bytes) -> None:
+        try:
+            await self._streams[channel].write(data)
+        except (StreamReset, OSError) as error:
+            raise TransportError(f"{self._where}: the server has ended the connection ({error})") from error
+
+    async def end(self, channel: Channel) -> None:
+        with contextlib.suppress(StreamReset, OSError):
+            await self._streams[channel].close()
+
+    async def receive(self) -> tuple[Channel, bytes] | None:
+        if self._ended:
+            return None
+        item = await self._come.get()
+        if isinstance(item, Exception):
+            raise item
+        self._ended = item is None
+        return item
+
+    async def read_all(self) -> None:
+        """Move what comes on any of the streams to ``receive``, until all have ended. Runs beside the session."""
+        readers = [one for one in (Channel.STDOUT, Channel.STDERR, Channel.ERROR) if one in self._streams]
+        end: Exception | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for channel in readers:
+                    group.create_task(self._read(channel))
+        except* (StreamReset, OSError, TransportError) as errors:
+            end = TransportError(f"{self._where}: the connection ended before the command's outcome came ({errors.exceptions[0]})")
+        await self._come.put(end)
+
+    async def _read(self, channel: Channel) -> None:
+        stream = self._streams[channel]
+        while data := await stream.read():
+            await self._come.put((channel, data))
+
+
+@asynccontextmanager
+async def open_channels(
+    transport: Transport, path: str, query: Query, wanted: Sequence[Channel], clock: Clock, where: str, *, ends_input: bool
+) -> AsyncIterator[Channels]:
+    """Ask for a command and hand over its channels, by WebSocket or, where that is refused, by SPDY, once (as client-go's fallback).
+
+    Raises:
+        ApiError: both were refused. StreamError, TransportError.
+    """
+    # v4 cannot end the input of a command that is still writing: who needs that is better served by SPDY, which can.
+    protocols = (V5,) if ends_input else (V5, V4)
+    async with AsyncExitStack() as stack:
+        channels: Channels
+        try:
+            socket = await stack.enter_async_context(open_socket(transport, path, query, protocols, clock, where))
+            channels = SocketChannels(socket, where)
+        except (ApiError, NotUpgradedError) as refusal:
+            if not worth_another_try(refusal):
+                raise
+            channels = await stack.enter_async_context(_by_spdy(transport, path, query, wanted, clock, where))
+        yield channels
+
+
+def worth_another_try(refusal: Exception) -> bool:
+    """Whether another protocol could be answered differently.
+
+    A refusal may be the server's, or of what stands between; it may even be of the permission, as a WebSocket's GET needs another one than
+    SPDY's POST.
+    """
+    return not isinstance(refusal, ApiError) or refusal.status.code not in (401, 404)
+
+
+@asynccontextmanager
+async def _by_spdy(
+    transport: Transport, path: str, query: Query, wanted: Sequence[Channel], clock: Clock, where: str
+) -> AsyncIterator[StreamChannels]:
+    headers = {STREAM_PROTOCOL: f"{V5}, {V4}"}
+    async with transport.upgrade("POST", path, protocol=PROTOCOL, query=query, headers=headers) as wire:
+        chosen = wire.headers.get(STREAM_PROTOCOL, "")
+        if chosen not in (V5, V4):
+            raise StreamError(f'{where}: the server speaks "{chosen}" inside SPDY, where {V5} and {V4} were offered; it is too old')
+        async with run_spdy(wire, clock, where) as connection:
+            streams = await _open_streams(connection, wanted, where)
+            channels = StreamChannels(streams, chosen, where)
+            reading = asyncio.ensure_future(channels.read_all())
+            try:
+                yield channels
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _open_streams(connection: Connection, wanted: Sequence[Channel], where: str) -> dict[Channel, Stream]:
+    streams: dict[Channel, Stream] = {}
+    try:
+        # The outcome's stream is opened first: what fails from then on can be told.
+        for channel in (Channel.ERROR, *wanted):
+            streams[channel] = await connection.open({"streamtype": _NAMES[channel]})
+    except (StreamReset, OSError) as error:
+        raise TransportError(f"{where}: the connection ended while its streams were opened ({error})") from error
+    return streams

@@ -1,0 +1,134 @@
+"""``exec`` and ``attach``: finds the container, opens the channels, and for the short form reads everything.
+
+Source: kubectl pkg/cmd/exec and pkg/cmd/attach; https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from kubeloop.client.streams.channels import PIECE, Channel, open_channels
+from kubeloop.client.streams.errors import OutputTooLarge, StreamError
+from kubeloop.client.streams.place import Place
+from kubeloop.client.streams.pods import Target, check_running, container_of, find_pod
+from kubeloop.client.streams.session import ExecResult, ExecSession
+from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
+
+if TYPE_CHECKING:
+    from kubeloop.client.client import Client
+
+#: Bytes of ``stdout`` and of ``stderr`` that ``exec`` keeps unless told otherwise.
+MAX_OUTPUT = 16 << 20
+
+
+@asynccontextmanager
+async def exec_session(
+    client: Client, target: Target, command: Sequence[str], *, namespace: str | None, container: str | None, stdin: bool, tty: bool
+) -> AsyncIterator[ExecSession]:
+    """See ``PodStreams.exec_stream``."""
+    if isinstance(command, str) or not command:
+        raise ValueError(f'command={command!r}: give a list of words such as ["ls", "-l"]; for a shell\'s line ["sh", "-c", "ls | wc"]')
+    pod = (await find_pod(client, target, namespace)).pod
+    check_running(pod, "exec")
+    place = Place(pod.metadata.namespace, pod.metadata.name, container_of(pod, container).name)
+    async with _session(client, place, "exec", list(command), stdin=stdin, tty=tty) as session:
+        yield session
+
+
+@asynccontextmanager
+async def attach_session(
+    client: Client, target: Target, *, namespace: str | None, container: str | None, stdin: bool
+) -> AsyncIterator[ExecSession]:
+    """See ``PodStreams.attach``."""
+    pod = (await find_pod(client, target, namespace)).pod
+    check_running(pod, "attach")
+    wanted = container_of(pod, container)
+    place = Place(pod.metadata.namespace, pod.metadata.name, wanted.name)
+    if stdin and not wanted.stdin:
+        raise StreamError(f"{place} takes no input: its container was made without stdin: true")
+    # Whether there is a terminal was decided when the container was made: its output comes as one stream then, and cannot be told apart.
+    async with _session(client, place, "attach", [], stdin=stdin, tty=bool(wanted.tty)) as session:
+        yield session
+
+
+async def run(
+    client: Client,
+    target: Target,
+    command: Sequence[str],
+    *,
+    namespace: str | None,
+    container: str | None,
+    stdin: bytes | None,
+    max_output: int,
+    timeout: float | None,
+) -> ExecResult:
+    """See ``PodStreams.exec``."""
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            exec_session(client, target, command, namespace=namespace, container=container, stdin=stdin is not None, tty=False) as session,
+        ):
+            return await _collect(session, stdin, max_output)
+    except TimeoutError as error:
+        if timeout is None:
+            raise
+        raise DeadlineError(
+            f"exec of {command[0]!r} in {target if isinstance(target, str) else target.metadata.name}: not ended within {timeout:g} s; "
+            "it may still be running in its container"
+        ) from error
+
+
+@asynccontextmanager
+async def _session(client: Client, place: Place, action: str, command: list[str], *, stdin: bool, tty: bool) -> AsyncIterator[ExecSession]:
+    where = f"{action} in {place}"
+    query = {
+        "container": place.container,
+        "command": command or None,
+        "stdin": stdin or None,
+        "stdout": True,
+        "stderr": None if tty else True,
+        "tty": tty or None,
+    }
+    # With a terminal there is one output only, and its window may change.
+    wanted = [Channel.STDIN] if stdin else []
+    wanted += [Channel.STDOUT, Channel.RESIZE] if tty else [Channel.STDOUT, Channel.STDERR]
+    channels = open_channels(client.transport, place.path(action), query, wanted, client.clock, where, ends_input=stdin and not tty)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            opened = await stack.enter_async_context(channels)
+        except ApiError as refusal:
+            raise ApiError.of(refusal.status, where) from refusal
+        yield ExecSession(opened, where, frozenset(wanted))
+
+
+async def _collect(session: ExecSession, stdin: bytes | None, max_output: int) -> ExecResult:
+    outputs = {"stdout": bytearray(), "stderr": bytearray()}
+    feeding = asyncio.ensure_future(_feed(session, stdin)) if stdin is not None else None
+    try:
+        async for output in session:
+            kept = outputs[output.name]
+            kept += output.data
+            if len(kept) > max_output:
+                raise OutputTooLarge(
+                    f"{session.where}: the command wrote more than {max_output} bytes to {output.name}; raise max_output=, or read it as "
+                    "it comes with exec_stream"
+                )
+    finally:
+        if feeding is not None:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+    return ExecResult(session.exit_code, bytes(outputs["stdout"]), bytes(outputs["stderr"]), session.where)
+
+
+async def _feed(session: ExecSession, stdin: bytes) -> None:
+    """All of the input, beside the reading: a command may write before it has read everything."""
+    view = memoryview(stdin)
+    # Who ends without reading its input is not at fault; how it ended is told on its own channel.
+    with contextlib.suppress(TransportError):
+        for at in range(0, len(view), PIECE):
+            await session.write(bytes(view[at : at + PIECE]))
+        await session.close_stdin()

@@ -1,0 +1,94 @@
+"""The methods of ``Client`` that stream. Kept light: what they need is loaded when one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from kubeloop.meta import Resource
+
+if TYPE_CHECKING:
+    from kubeloop.client.client import Client
+    from kubeloop.client.streams.session import ExecResult, ExecSession
+
+Target: TypeAlias = str | Resource
+"""A pod by name, anything with pods as kubectl spells it (``svc/web``, ``deploy/web``), or the object itself."""
+
+
+class PodStreams:
+    """Streams to and from pods.
+
+    Which pod
+        ``target`` is a pod's name; or ``svc/web``, ``deploy/web``, ``rs/``, ``sts/``, ``ds/``, ``job/``, ``rc/``; or such an object.
+        Of many pods the best is taken, as by kubectl. ``container=None`` is the one that the annotation
+        ``kubectl.kubernetes.io/default-container`` names, else the first.
+
+    Raises
+        ``ApiError``: the server, or the pod's node, refused; ``StreamError`` and its children (``kubeloop.client.streams``): the pod, its
+        container or the peer is not what it should be; ``TransportError``: the connection broke. Each names pod and container.
+    """
+
+    async def exec(
+        self,
+        target: Target,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bytes | None = None,
+        max_output: int = 16 << 20,
+        timeout: float | None = None,
+    ) -> ExecResult:
+        """Run a command to its end: ``(await client.exec("web-0", ["ls"])).text``. A code other than 0 is no error (see ``check``).
+
+        ``stdin`` is all of its input; None: it has none. ``max_output`` in bytes, for stdout and stderr each. ``timeout`` in seconds
+        ends the waiting, not the command.
+
+        Raises:
+            OutputTooLarge, DeadlineError, and as the class says.
+        """
+        from kubeloop.client.streams.commands import run
+
+        return await run(
+            cast("Client", self),
+            target,
+            command,
+            namespace=namespace,
+            container=container,
+            stdin=stdin,
+            max_output=max_output,
+            timeout=timeout,
+        )
+
+    def exec_stream(
+        self,
+        target: Target,
+        command: Sequence[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> AbstractAsyncContextManager[ExecSession]:
+        """Run a command and talk to it while it runs: ``async with client.exec_stream(...) as session``.
+
+        ``stdin``: it takes input (``session.write``). ``tty``: it has a terminal, with one output, and a window (``session.resize``).
+        """
+        from kubeloop.client.streams.commands import exec_session
+
+        return exec_session(cast("Client", self), target, command, namespace=namespace, container=container, stdin=stdin, tty=tty)
+
+    def attach(
+        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
+    ) -> AbstractAsyncContextManager[ExecSession]:
+        """Take part in what a container's own process reads and writes, from now on. Its end is the end of the session.
+
+        A container that was made with ``tty: true`` has one output and a window, whether asked for or not.
+
+        Raises:
+            StreamError: also where ``stdin`` is asked of a container that was made without it.
+        """
+        from kubeloop.client.streams.commands import attach_session
+
+        return attach_session(cast("Client", self), target, namespace=namespace, container=container, stdin=stdin)

@@ -1,0 +1,174 @@
+"""A running command, or a container that was attached to: its input, its output as it comes, the size of its terminal, how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kubeloop.client.streams.channels import Channel, Channels
+from kubeloop.client.streams.errors import CommandFailed, StreamError
+from kubeloop.client.streams.outcome import exit_code
+from kubeloop.meta.errors import TransportError
+
+OutputName: TypeAlias = Literal["stdout", "stderr"]
+
+#: Bytes of an outcome that are read; a Status is a few hundred.
+_OUTCOME = 1 << 20
+#: Seconds in which a peer that has told the outcome ends the connection, before this side does.
+_GOODBYE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of output, cut anywhere. A terminal has only ``stdout``."""
+
+    name: OutputName
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """A command that has ended. ``where`` names pod and container."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    where: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        """``stdout`` as UTF-8; bytes that are none are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+    def check(self) -> ExecResult:
+        """The result itself.
+
+        Raises:
+            CommandFailed: the exit code is not 0.
+        """
+        if self.exit_code:
+            raise CommandFailed(self.where, self.exit_code, self.stderr)
+        return self
+
+
+class ExecSession:
+    """Made by ``client.exec_stream`` and ``client.attach``; ends with its block.
+
+    Guarantees
+        Output comes in order within ``stdout`` and within ``stderr``. A reader that is slow holds the command back; at most about 1 MiB
+        waits here.
+        The end of the iteration means that the command has ended and told how: else it raises.
+        Leaving the block ends the connection at once, also when it is cancelled.
+
+    Not guaranteed
+        The order between ``stdout`` and ``stderr``.
+        That the command ends with the block: it loses its input and its readers, and most commands end then, but Kubernetes kills none.
+    """
+
+    def __init__(self, channels: Channels, where: str, wanted: frozenset[Channel]) -> None:
+        self.where = where
+        self._channels = channels
+        self._wanted = wanted
+        self._outcome = bytearray()
+        self._exit_code: int | None = None
+        self._input_ended = False
+
+    @property
+    def protocol(self) -> str:
+        """The version of the protocol that the server chose (``v5.channel.k8s.io``)."""
+        return self._channels.protocol
+
+    @property
+    def exit_code(self) -> int:
+        """Once the output has been read to its end.
+
+        Raises:
+            StreamError: it has not.
+        """
+        if self._exit_code is None:
+            raise StreamError(f"{self.where}: the command has not ended yet, as far as its output was read; read on, or await wait()")
+        return self._exit_code
+
+    async def write(self, data: bytes) -> None:
+        """Send input; returns when more may be sent. A command that does not read holds this back.
+
+        Raises:
+            StreamError: the session was opened without ``stdin``, or its input has ended. TransportError: the connection has ended.
+        """
+        self._check(Channel.STDIN, "stdin=True")
+        if self._input_ended:
+            raise StreamError(f"{self.where}: the input has ended already")
+        await self._channels.send(Channel.STDIN, data)
+
+    async def close_stdin(self) -> None:
+        """End the input; output may still come.
+
+        Raises:
+            StreamError: the server speaks only v4, where the input cannot end before the session.
+        """
+        self._check(Channel.STDIN, "stdin=True")
+        if not self._input_ended:
+            await self._channels.end(Channel.STDIN)
+            self._input_ended = True
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell the size of the window.
+
+        Raises:
+            StreamError: there is no terminal (``tty=True``).
+        """
+        self._check(Channel.RESIZE, "tty=True")
+        await self._channels.send(Channel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
+
+    def __aiter__(self) -> AsyncIterator[Output]:
+        return self
+
+    async def __anext__(self) -> Output:
+        """The next piece of output.
+
+        Raises:
+            ApiError: the command could not be run. StreamError: the peer broke the protocol.
+            TransportError: the connection ended before the command's outcome came.
+        """
+        while self._exit_code is None:
+            received = await self._receive()
+            if received is None:
+                if not self._outcome:
+                    raise TransportError(f"{self.where}: the connection ended before the command's outcome came")
+                self._exit_code = exit_code(bytes(self._outcome), self.where)
+                break
+            channel, data = received
+            if channel is Channel.ERROR:
+                self._outcome += data
+                if len(self._outcome) > _OUTCOME:
+                    raise StreamError(f"{self.where}: the outcome is longer than {_OUTCOME} bytes")
+            else:
+                return Output("stdout" if channel is Channel.STDOUT else "stderr", data)
+        raise StopAsyncIteration
+
+    async def wait(self) -> int:
+        """Read the rest of the output, throw it away, and return the exit code. Errors as of the iteration."""
+        async for _ in self:
+            pass
+        return self.exit_code
+
+    async def _receive(self) -> tuple[Channel, bytes] | None:
+        if not self._outcome:
+            return await self._channels.receive()
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                return await self._channels.receive()
+        except (TimeoutError, TransportError):
+            return None  # all that there was to say has been said
+
+    def _check(self, channel: Channel, argument: str) -> None:
+        if channel not in self._wanted:
+            raise StreamError(f"{self.where}: this session was opened without {argument}")

@@ -1,0 +1,72 @@
+"""A SPDY connection that runs for a block: read in a task of its own, kept alive by pings, ended with the block."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kubeloop.client.streams.errors import StreamError
+from kubeloop.meta.errors import KubeloopError, TransportError
+from kubeloop.serving.answer import Duplex
+from kubeloop.serving.spdy import Connection, SpdyError
+from kubeloop.timing import Clock
+
+# kubectl pings port-forwards as often; it keeps what stands between from taking a silent connection for dead.
+PING_PERIOD = 10.0
+
+
+class Running:
+    """How a connection ended, once it has."""
+
+    def __init__(self, connection: Connection, where: str) -> None:
+        self.connection = connection
+        self.over = asyncio.Event()
+        self.fault: KubeloopError | None = None
+        self._where = where
+
+    async def run(self) -> None:
+        try:
+            await self.connection.run()
+            self.fault = TransportError(f"{self._where}: the server ended the connection")
+        except SpdyError as error:
+            self.fault = StreamError(f"{self._where}: the server broke the SPDY protocol: {error}")
+        except KubeloopError as error:
+            self.fault = TransportError(f"{self._where}: the connection broke: {error}")
+        except OSError as error:
+            self.fault = TransportError(f"{self._where}: the connection broke: {error}")
+        finally:
+            self.over.set()
+
+
+@asynccontextmanager
+async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Connection]:
+    """As ``watch_spdy``, for those who hear of the end from their streams."""
+    async with watch_spdy(duplex, clock, where) as running:
+        yield running.connection
+
+
+@asynccontextmanager
+async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[Running]:
+    """A client's connection over ``duplex``. At the end of the block the peer is told so, and streams that are open break off."""
+    running = Running(Connection(duplex, client=True), where)
+    tasks = [asyncio.ensure_future(running.run()), asyncio.ensure_future(_pings(running.connection, clock))]
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(KubeloopError, OSError, TimeoutError):
+            async with asyncio.timeout(0):  # a goodbye that the socket does not take at once is not worth waiting for
+                await running.connection.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pings(connection: Connection, clock: Clock) -> None:
+    number = 1
+    with contextlib.suppress(KubeloopError, OSError):
+        while True:
+            await clock.sleep(PING_PERIOD)
+            await connection.ping(number)
+            number += 2

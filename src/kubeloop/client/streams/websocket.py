@@ -1,0 +1,212 @@
+"""A WebSocket over an upgraded connection: the opening handshake, whole messages both ways, pings that find a dead peer (RFC 6455).
+
+Frames are read and written by the ``websockets`` library's protocol without I/O, which is imported when the first socket opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from kubeloop.client.streams.errors import StreamError
+from kubeloop.meta.errors import TransportError
+from kubeloop.timing import Clock
+from kubeloop.transport import Query, Transport, Upgraded
+
+if TYPE_CHECKING:
+    from websockets.frames import Frame
+
+# client-go sends a ping as often, and gives up after twelve that were not answered, and one second (tools/remotecommand/websocket.go).
+PING_PERIOD = 5.0
+PONG_DEADLINE = 61.0
+#: Bytes of one message that are taken from a peer; Kubernetes' programs send 32 KiB at a time.
+MAX_MESSAGE = 4 << 20
+# RFC 6455, section 1.3.
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_NORMAL = 1000
+
+
+class WebSocket:
+    """Messages both ways. Read by one task, written by any number.
+
+    Guarantees
+        Pings of the peer are answered while somebody reads, also while a ``send`` waits for the peer.
+        While somebody reads and nothing comes, not even an answer to our pings, for ``PONG_DEADLINE`` seconds, reading raises.
+
+    Not guaranteed
+        That a peer which nobody reads from is found dead within that time: then it is TCP that finds out.
+    """
+
+    def __init__(self, wire: Upgraded, clock: Clock, where: str, protocol: str = "") -> None:
+        from websockets.protocol import Protocol, Side
+
+        self.protocol = protocol
+        """The subprotocol that the server chose."""
+        self._wire = wire
+        self._clock = clock
+        self._where = where
+        self._frames = Protocol(Side.CLIENT, max_size=MAX_MESSAGE)
+        self._messages: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._ended = False
+        self._fault: Exception | None = None
+        self._waiting_since: float | None = None
+        self._writing = asyncio.Lock()
+        self._to_write = asyncio.Event()
+        self._writer = asyncio.ensure_future(self._write_control())
+        self._timer = clock.call_later(PING_PERIOD, self._tick)
+
+    async def send(self, message: bytes) -> None:
+        """Returns when more may be sent.
+
+        Raises:
+            TransportError: the connection has ended.
+        """
+        async with self._writing:
+            self._check_open()
+            self._frames.send_binary(message)
+            await self._flush()
+
+    async def receive(self) -> bytes | None:
+        """The next binary message; None when the peer has closed in order.
+
+        Raises:
+            StreamError: the peer broke the protocol, sent too large a message, or closed with an error.
+            TransportError: the connection broke, or the peer no longer answers.
+        """
+        while not self._messages:
+            if self._ended:
+                return None
+            if self._fault is not None:
+                raise self._fault
+            await self._read()
+        return self._messages.pop(0)
+
+    async def close(self) -> None:
+        """Say goodbye, without waiting for an answer. The wire is closed by whoever opened it."""
+        from websockets.protocol import State
+
+        self._timer.cancel()
+        self._writer.cancel()
+        if self._frames.state is State.OPEN and self._fault is None:
+            self._frames.send_close(_NORMAL)
+        if not self._writing.locked():
+            with contextlib.suppress(TransportError, TimeoutError):
+                async with asyncio.timeout(0):  # what the socket does not take at once is not worth waiting for
+                    await self._flush()
+        await asyncio.gather(self._writer, return_exceptions=True)
+
+    async def _read(self) -> None:
+        self._waiting_since = self._clock.now()
+        try:
+            data = await self._wire.read()
+        except TransportError as error:
+            self._fault = self._fault or TransportError(f"{self._where}: the connection broke: {error}")
+            return
+        finally:
+            self._waiting_since = None
+        if not data:
+            self._fault = TransportError(f"{self._where}: the connection ended without a closing handshake")
+            return
+        self._frames.receive_data(data)
+        for event in self._frames.events_received():
+            self._take(event)  # type: ignore[arg-type]  # requests and responses are the handshake's, which is not the library's here
+        if self._frames.parser_exc is not None and not self._ended:
+            self._fault = StreamError(f"{self._where}: the server broke the WebSocket protocol: {self._frames.parser_exc}")
+        self._to_write.set()
+
+    def _take(self, frame: Frame) -> None:
+        from websockets.frames import CloseCode, Opcode
+
+        if frame.opcode in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
+            self._parts.append(bytes(frame.data))
+            if frame.fin:
+                self._messages.append(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+                self._parts = []
+        elif frame.opcode is Opcode.CLOSE:
+            close = self._frames.close_rcvd
+            if close is None or close.code in (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD):
+                self._ended = True
+            else:
+                why = f"{close.code}" + (f" ({close.reason})" if close.reason else "")
+                self._fault = StreamError(f"{self._where}: the server closed the WebSocket with code {why}")
+
+    def _tick(self) -> None:
+        """Each period: another ping, and a look at how long nothing has come."""
+        from websockets.protocol import State
+
+        since = self._waiting_since
+        if since is not None and self._clock.now() - since >= PONG_DEADLINE:
+            self._fault = TransportError(
+                f"{self._where}: the server has sent nothing for {PONG_DEADLINE:g} s, not even answers to pings: the connection is dead"
+            )
+            self._wire.close()
+            return
+        if self._frames.state is State.OPEN:
+            self._frames.send_ping(b"")
+            self._to_write.set()
+        self._timer = self._clock.call_later(PING_PERIOD, self._tick)
+
+    async def _write_control(self) -> None:
+        """Pings, and the answers to the peer's, go out beside whatever else is being sent: reading never waits for writing."""
+        while True:
+            await self._to_write.wait()
+            self._to_write.clear()
+            try:
+                async with self._writing:
+                    await self._flush()
+            except TransportError:
+                return  # the reader finds out too, and says it
+
+    async def _flush(self) -> None:
+        if data := b"".join(self._frames.data_to_send()):
+            await self._wire.write(data)
+
+    def _check_open(self) -> None:
+        from websockets.protocol import State
+
+        if self._fault is not None:
+            raise self._fault
+        if self._frames.state is not State.OPEN:
+            raise TransportError(f"{self._where}: the server has ended the connection")
+
+
+@asynccontextmanager
+async def open_socket(
+    transport: Transport, path: str, query: Query | None, protocols: Sequence[str], clock: Clock, where: str
+) -> AsyncIterator[WebSocket]:
+    """A WebSocket that speaks one of ``protocols``, the most wanted first. Leaving the block closes it and its connection.
+
+    Raises:
+        ApiError, NotUpgradedError: the server refused. StreamError: its answer is no handshake. TransportError: no answer.
+    """
+    key = base64.b64encode(os.urandom(16))
+    headers = {"Sec-WebSocket-Key": key.decode(), "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": ", ".join(protocols)}
+    async with transport.upgrade("GET", path, protocol="websocket", query=query, headers=headers) as wire:
+        socket = WebSocket(wire, clock, where, _agreed(wire, key, protocols, where))
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+
+def _agreed(wire: Upgraded, key: bytes, protocols: Sequence[str], where: str) -> str:
+    """The subprotocol, if the answer is one to our handshake (RFC 6455, section 4.1)."""
+    accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
+    fault = ""
+    if wire.headers.get("Upgrade", "").lower() != "websocket" or wire.headers.get("Sec-WebSocket-Accept", "") != accept:
+        fault = "it does not answer the key that was sent"
+    elif wire.headers.get("Sec-WebSocket-Extensions", ""):
+        fault = "it uses extensions that were not offered"
+    chosen = wire.headers.get("Sec-WebSocket-Protocol", "")
+    if not fault and chosen not in protocols:
+        fault = f'it chose the protocol "{chosen}", where {" and ".join(protocols)} were offered'
+    if fault:
+        raise StreamError(f"{where}: the server's WebSocket handshake is wrong: {fault}")
+    return chosen
