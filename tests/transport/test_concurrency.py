@@ -15,8 +15,9 @@ from kubeloop.config import ClusterConfig
 from kubeloop.meta import RequestEntityTooLarge, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
+from kubeloop.transport.connection import Connections
 from kubeloop.transport.http1 import READ_BUFFER
-from kubeloop.transport.transport import MAX_REQUESTS
+from kubeloop.transport.limits.places import MAX_REQUESTS
 from tests.faults import FaultServer, Received, Reply
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -84,16 +85,16 @@ async def test_cancelling_at_any_moment_leaves_no_socket_and_no_answer_behind(tl
             call.cancel()
             await asyncio.wait([call])
             assert (await transport.request("GET", f"/{turns}")).body == f"/{turns}".encode()
-        pool = transport._connections
-        assert pool is not None
+        pool = transport._sender
+        assert isinstance(pool, Connections)
         assert (len(pool._all), len(pool._idle)) == (1, 1)
 
 
 async def test_a_certificate_that_is_no_longer_used_takes_its_connections_with_it() -> None:
     async with FaultServer(Reply(chunks=[b"x"], end="keep")) as server, Transport(server.config()) as transport:
         async with transport.stream("GET", "/x") as stream:
-            pool = transport._connections
-            assert pool is not None
+            pool = transport._sender
+            assert isinstance(pool, Connections)
             pool._use(server.config().ssl_context())
             assert [chunk async for chunk in stream.chunks()] == [b"x"]
         await transport.request("GET", "/x")
@@ -173,7 +174,7 @@ async def test_a_refusal_of_a_body_that_is_still_being_sent_is_read() -> None:
 
 
 async def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeloop.transport.dial._HANDSHAKE_TIMEOUT", 0.02)
+    monkeypatch.setattr("kubeloop.transport.dial.HANDSHAKE_TIMEOUT", 0.02)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -181,7 +182,7 @@ async def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(m
     async with plain(silent) as config:
         secure = ClusterConfig(server=config.server.replace("http:", "https:"))
         async with Transport(secure, clock=FakeClock()) as transport:
-            with pytest.raises(TransportError, match="no TLS handshake in time"):
+            with pytest.raises(TransportError, match="no TLS handshake within"):
                 await transport.request("GET", "/x")
 
 

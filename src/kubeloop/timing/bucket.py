@@ -38,6 +38,10 @@ class TokenBucket:
         self._tokens -= 1
         return 0.0 if self._tokens >= 0 else -self._tokens / self.rate
 
+    def give_back(self) -> None:
+        """Undo a ``reserve`` whose token will not be used."""
+        self._tokens = min(self._tokens + 1, float(self.burst))
+
     async def take(self) -> float:
         """Wait for a token; returns the seconds waited. A cancelled wait gives its token back."""
         delay = self.reserve()
@@ -45,7 +49,7 @@ class TokenBucket:
             try:
                 await self._clock.sleep(delay)
             except BaseException:
-                self._tokens = min(self._tokens + 1, float(self.burst))
+                self.give_back()
                 raise
         return delay
 

@@ -1,4 +1,4 @@
-"""What came back: the response, its warnings, and the ApiError that an answer of 400 and above becomes.
+"""What came back: the response, and the ApiError that an answer of 400 and above becomes.
 
 Source: apimachinery pkg/api/errors (NewGenericServerResponse), client-go rest/request.go (transformResponse).
 """
@@ -6,7 +6,7 @@ Source: apimachinery pkg/api/errors (NewGenericServerResponse), client-go rest/r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -27,14 +27,7 @@ class Response(msgspec.Struct, frozen=True):
         return f"Response(status={self.status}, {len(self.body)} bytes)"
 
 
-# RFC 9111, section 5.5 (the obsolete Warning header, which Kubernetes uses with code 299).
-_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _TEXT_LIMIT = 2048
-
-
-def warnings_of(values: Iterable[str]) -> tuple[str, ...]:
-    """The texts of ``Warning`` headers with code 299; others are left out."""
-    return tuple(re.sub(r"\\(.)", r"\1", text) for value in values for text in _WARNING.findall(value))
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:

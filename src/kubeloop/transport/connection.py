@@ -7,16 +7,18 @@ import logging
 import select
 import socket
 import ssl
-from collections.abc import Iterable
 
 from kubeloop.config import Authenticator, ClusterConfig
 from kubeloop.meta.errors import ConfigError, TransportError
 from kubeloop.timing import Clock
 from kubeloop.transport.dial import Dialer
+from kubeloop.transport.exchange import Outgoing
 from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import READ_BUFFER, Wire
+from kubeloop.transport.observing.figures import Figures
 from kubeloop.transport.request_head import request_head
+from kubeloop.transport.unpacking import TooLargeError, UnpackError, Unpacking
 
 _logger = logging.getLogger("kubeloop.transport")
 
@@ -30,43 +32,50 @@ _REPEATABLE = ("GET", "HEAD")
 _TURNS = 3
 
 
-class Answer:
+class PooledAnswer:
     """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the connection."""
 
-    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: str) -> None:
+    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: str, patience: float | None) -> None:
         self._pool = pool
+        self._patience = patience
         self._wire: Wire | None = wire
         self._complete = False
         self._request = request
         self.status = status
         self.headers = headers
 
-    async def read(self) -> bytes:
-        """The whole body, decompressed.
+    async def read(self, limit: int) -> bytes:
+        """The whole body, unpacked.
 
         Raises:
-            TransportError: it broke off, or is compressed in a way that was not asked for.
+            TransportError: it broke off, is larger than ``limit`` bytes, or is compressed in a way that was not asked for.
         """
-        parts: list[bytes] = []
-        while part := await self.chunk():
-            parts.append(part)
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        coding = self.coding
-        if coding == "identity" or not body:
-            return body
-        return self._pool.unpack(body, coding, self._request)
+        coding = self.headers.get("Content-Encoding", "").strip().lower() or "identity"
+        patience = self._patience
+        try:
+            if coding == "identity":
+                parts: list[bytes] = []
+                size = 0
+                while part := await self.chunk(patience):
+                    size += len(part)
+                    if size > limit:
+                        raise TooLargeError(limit)
+                    parts.append(part)
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            unpacking = Unpacking(coding, limit)
+            while part := await self.chunk(patience):
+                unpacking.feed(part)
+            return unpacking.finish()
+        except UnpackError as error:
+            raise TransportError(f"{self._pool.config.server}: {error} ({self._request})") from error
 
-    @property
-    def coding(self) -> str:
-        """How the body is compressed; ``identity`` if it is not."""
-        return self.headers.get("Content-Encoding", "").strip().lower() or "identity"
-
-    async def chunk(self) -> bytes:
+    async def chunk(self, patience: float | None = None) -> bytes:
         """What has come since the last call, or the next piece; empty at the end."""
         if self._wire is None:
             if self._complete:
                 return b""
             raise TransportError(f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request})")
+        self._wire.patience = patience
         try:
             return await self._wire.chunk()
         except TRANSPORT_FAULTS as error:
@@ -96,11 +105,11 @@ class Connections:
     ``IDLE_TIMEOUT`` when the next request comes, or when the server closes them.
     """
 
-    def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, user_agent: str) -> None:
+    def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, figures: Figures) -> None:
         self.config = config
         self._authenticator = authenticator
         self._clock = clock
-        self._user_agent = user_agent
+        self._figures = figures
         self._dialer = Dialer(config.server, config.proxy_url, config.tls_server_name, config.source)
         self._all: set[Wire] = set()
         self._idle: list[Wire] = []
@@ -113,20 +122,17 @@ class Connections:
         # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.
         bytes(READ_BUFFER)
 
-    async def send(
-        self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None, request: str, upgrade: str = ""
-    ) -> Answer:
-        """Send and give the answer when its head is there. ``request`` says in words what is asked.
-
-        ``upgrade`` names a protocol to change to: such a request has a connection of its own, and its answer may be 101.
+    async def send(self, request: Outgoing) -> PooledAnswer:
+        """Send and give the answer when its head is there.
 
         Raises:
             TransportError: no answer.
             ValueError: a header or the target would not stay what it is (``request_head``).
         """
+        method, body, upgrade = request.method, request.body, request.upgrade
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
-        sent = [("Host", self._dialer.authority), ("User-Agent", self._user_agent), *headers, *self._dialer.proxy_headers.items()]
-        head = request_head(method, self._dialer.target_prefix, target, sent, length, upgrade)
+        sent = [("Host", self._dialer.authority), *request.headers, *self._dialer.proxy_headers.items()]
+        head = request_head(method, self._dialer.target_prefix, request.target, sent, length, upgrade)
         wire: Wire | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None
@@ -135,15 +141,16 @@ class Connections:
                 wire = await self._still_open(wire)
             if wire is None:
                 wire = await self._connect(tls)
+            wire.patience = request.patience
             status, received = await wire.exchange(method, head, body, upgrade=bool(upgrade))
         except TRANSPORT_FAULTS as error:
             self._drop(wire)
-            raise self.failure(error, request) from error
+            raise self.failure(error, request.asked) from error
         except BaseException:
             # A cancelled request must not leave its answer to the next one.
             self._drop(wire)
             raise
-        return Answer(self, wire, status, received, request)
+        return PooledAnswer(self, wire, status, received, request.asked, request.patience)
 
     def failure(self, error: BaseException, request: str) -> TransportError:
         """The error to raise for what a connection raised."""
@@ -159,19 +166,6 @@ class Connections:
         else:
             self._drop(wire)
 
-    def unpack(self, body: bytes, coding: str, request: str) -> bytes:
-        """A body in the one coding that is asked for."""
-        import gzip
-        import zlib
-
-        try:
-            if coding in ("gzip", "x-gzip"):
-                return gzip.decompress(body)
-            fault = f"it is coded as {coding}, which was not asked for"
-        except (OSError, EOFError, zlib.error) as error:
-            fault = str(error)
-        raise TransportError(f"{self.config.server}: the answer cannot be unpacked: {fault} ({request})")
-
     async def close(self) -> None:
         """Close all connections, used or idle. Returns when they are closed."""
         self._closed = True
@@ -186,6 +180,7 @@ class Connections:
             wire.abort()
             raise ConnectionAbortedError("closed meanwhile")
         wire.made_with = tls
+        self._figures.connections += 1
         self._all.add(wire)
         return wire
 

@@ -1,33 +1,54 @@
-"""Says in words what a request asks for, from its path; for error messages only."""
+"""Reads from a path what a request asks for, and says it in words: for messages, logs and spans only, nothing is decided by it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def describe(method: str, path: str, query: Mapping[str, object] | None = None) -> str:
-    """``get pods "web-0" in namespace "shop"``; paths that name no resource are given as they are (``GET /version``)."""
+class Asked(NamedTuple):
+    """``verb`` is that of Kubernetes; for a path that names no resource it is the HTTP method, and the rest is empty."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> Asked:
+    """What is asked for, as the server's request info reads it."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
-        rest, group = parts[2:], ""
+        rest, group, version = parts[2:], "", parts[1]
     elif parts[0] == "apis" and len(parts) > 3:
-        rest, group = parts[3:], parts[1]
+        rest, group, version = parts[3:], parts[1], parts[2]
     else:
-        return f"{method} {path}"
+        return Asked(method)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
-    resource = f"{rest[0]}.{group}" if group else rest[0]
     name = rest[1] if len(rest) > 1 else ""
-    if len(rest) > 2:
-        resource = f"{resource}/{'/'.join(rest[2:])}"
     verb = _VERBS.get(method, method)
     if method == "GET" and not name:
         verb = "watch" if query and query.get("watch") else "list"
     elif method == "DELETE" and not name:
-        verb = "delete collection of"
-    return " ".join(
-        part for part in (verb, resource, f'"{name}"' if name else "", f'in namespace "{namespace}"' if namespace else "") if part
-    )
+        verb = "deletecollection"
+    return Asked(verb, group, version, rest[0], "/".join(rest[2:]), namespace, name)
+
+
+def describe(method: str, path: str, query: Mapping[str, object] | None = None) -> str:
+    """``get pods "web-0" in namespace "shop"``; paths that name no resource are given as they are (``GET /version``)."""
+    found = asked(method, path, query)
+    if not found.resource:
+        return f"{method} {path}"
+    verb = "delete collection of" if found.verb == "deletecollection" else found.verb
+    resource = f"{found.resource}.{found.group}" if found.group else found.resource
+    if found.subresource:
+        resource = f"{resource}/{found.subresource}"
+    name = f'"{found.name}"' if found.name else ""
+    return " ".join(part for part in (verb, resource, name, f'in namespace "{found.namespace}"' if found.namespace else "") if part)

@@ -15,7 +15,7 @@ from kubeloop.transport.proxy import Proxy, proxy_for
 from kubeloop.transport.sockets import connect
 
 CONNECT_TIMEOUT = 30.0
-_HANDSHAKE_TIMEOUT = 10.0
+HANDSHAKE_TIMEOUT = 10.0
 
 
 class ProxyRefusedError(Exception):
@@ -103,7 +103,7 @@ class Dialer:
         inner = Wire()
         try:
             made = await asyncio.get_running_loop().start_tls(
-                outer.transport, inner, tls, server_hostname=self._server_name, ssl_handshake_timeout=_HANDSHAKE_TIMEOUT
+                outer.transport, inner, tls, server_hostname=self._server_name, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
             )
         except BaseException:
             outer.abort()
@@ -130,7 +130,7 @@ async def open_wire(host: str, port: int, tls: ssl.SSLContext | None, server_nam
         sock=await connect(host, port),
         ssl=tls,
         server_hostname=server_name if tls is not None else None,
-        ssl_handshake_timeout=_HANDSHAKE_TIMEOUT if tls is not None else None,
+        ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls is not None else None,
     )
     _watch_over(transport.get_extra_info("socket"))
     return wire

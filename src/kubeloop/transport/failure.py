@@ -8,19 +8,16 @@ import ssl
 
 from kubeloop.config import ClusterConfig
 from kubeloop.meta.errors import ConnectionRefused, TransportError, UntrustedCertificate
-from kubeloop.transport.dial import ProxyRefusedError
+from kubeloop.transport.dial import CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, ProxyRefusedError
 from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.http1 import ConnectionEndedError
+from kubeloop.transport.http1 import ConnectionEndedError, PeerSilentError
+from kubeloop.transport.retry import IncompleteAnswerError
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).
 _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
 
 #: What connections raise for reasons outside this program; TimeoutError and ssl.SSLError are OSErrors.
-TRANSPORT_FAULTS = (OSError, ConnectionEndedError, ProtocolError, ProxyRefusedError)
-
-
-class IncompleteAnswerError(TransportError):
-    """The connection ended before the answer was complete. Whether the server acted on the request is not known."""
+TRANSPORT_FAULTS = (OSError, ConnectionEndedError, PeerSilentError, ProtocolError, ProxyRefusedError)
 
 
 def failure_of(error: BaseException, config: ClusterConfig, request: str) -> TransportError:
@@ -32,18 +29,22 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
         return TransportError(f"{where}: the host name cannot be resolved; check server in {config.source}")
     if isinstance(error, ProxyRefusedError):
         return TransportError(f"{where}: {error}")
+    if isinstance(error, PeerSilentError):
+        return TransportError(f"{where}: {error}; is the server, or what stands between, overloaded? ({request})")
     if isinstance(error, ProtocolError):
         return TransportError(f"{where}: the answer is not HTTP ({error}); check server in {config.source}")
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return TransportError(f"{where}: too many files and sockets are open in this program; raise its limit (ulimit -n)")
     if isinstance(error, ConnectionAbortedError) and error.errno is None:
         # asyncio's own, and no end of a connection: the peer took the connection and then said nothing.
-        return TransportError(f"{where}: no TLS handshake in time; check server in {config.source}, and what stands between")
+        return TransportError(
+            f"{where}: no TLS handshake within {HANDSHAKE_TIMEOUT:g} s; check server in {config.source}, and what stands between"
+        )
     # Several addresses of one name: asyncio puts their errors into one text.
     if isinstance(error, ConnectionRefusedError) or (isinstance(error, OSError) and f"[Errno {errno.ECONNREFUSED}]" in str(error)):
         return ConnectionRefused(f"{where}: connection refused: nothing listens there; is the server running, and is this its port?")
     if isinstance(error, TimeoutError) and error.errno is None:
-        return TransportError(f"{where}: no connection in time; check server in {config.source}, and the network")
+        return TransportError(f"{where}: no connection within {CONNECT_TIMEOUT:g} s; check server in {config.source}, and the network")
     if isinstance(error, ConnectionEndedError | ConnectionError) or (isinstance(error, OSError) and error.errno == errno.ETIMEDOUT):
         return IncompleteAnswerError(f"{where}: the connection ended before the answer was complete ({request})")
     fault = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -28,6 +28,10 @@ class ConnectionEndedError(Exception):
     """The peer closed the connection before the answer was complete."""
 
 
+class PeerSilentError(Exception):
+    """The peer is there, but sent nothing for as long as was waited."""
+
+
 class _State(enum.Enum):
     IDLE = enum.auto()
     HEAD = enum.auto()
@@ -78,6 +82,8 @@ class Wire(asyncio.Protocol):
         self._head_ready = False
         self._failure: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self.patience: float | None = None
+        """Seconds without any byte before waiting for more is given up; None: never."""
         self._lost = asyncio.get_running_loop().create_future()
 
     @property
@@ -186,11 +192,21 @@ class Wire(asyncio.Protocol):
             raise self._failure
         if self._waiter is not None:
             raise RuntimeError("two tasks read one answer; each byte comes once, so that one task has to read all")
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = waiter = loop.create_future()
+        patience = self.patience
+        timer = None if patience is None else loop.call_later(patience, self._give_up, waiter, patience)
         try:
-            await self._waiter
+            await waiter
         finally:
             self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def _give_up(self, waiter: asyncio.Future[None], seconds: float) -> None:
+        if not waiter.done():
+            what = "no answer" if not self._head_ready else "the answer broke off: nothing more of it came"
+            waiter.set_exception(PeerSilentError(f"{what} within {seconds:g} s"))
 
     def _wake(self) -> None:
         for waiter in (self._waiter, self._writable):

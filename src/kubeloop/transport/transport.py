@@ -6,49 +6,44 @@ Source: client-go rest/request.go and rest/with_retry.go; https://kubernetes.io/
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import sys
-from collections.abc import AsyncIterator, Mapping
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlencode
 
-from kubeloop.config import Authenticator, ClusterConfig, Credentials
-from kubeloop.config.authenticator import impersonation_headers
+from kubeloop.config import Authenticator, ClusterConfig
 from kubeloop.meta.errors import DeadlineError, TransportError
-from kubeloop.meta.version import VERSION
 from kubeloop.timing import Clock, SystemClock, TokenBucket
-from kubeloop.transport.answer import Response, error_of, retry_after, warnings_of
+from kubeloop.transport.answer import Response
+from kubeloop.transport.calls import MAX_ANSWER, PATIENCE, Call, Calls, Manners
 from kubeloop.transport.describe import describe
-from kubeloop.transport.log_context import log_context, logger_with_context
+from kubeloop.transport.hooks import Hook
+from kubeloop.transport.limits.failure_backoff import FailureBackoff
+from kubeloop.transport.retry import MAX_RETRIES
+from kubeloop.transport.user_agent import default_user_agent
+from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 
 if TYPE_CHECKING:
-    from kubeloop.transport.connection import Answer, Connections
+    from kubeloop.transport.exchange import Answer, Sender
+    from kubeloop.transport.observing.figures import Figures
     from kubeloop.transport.upgraded import Upgraded
-
-_logger = logger_with_context("kubeloop.transport")
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
 """Parameters of a URL; None leaves one out, a boolean is written as Kubernetes does, a list repeats the parameter."""
 
-MAX_RETRIES = 10
-MAX_REQUESTS = 100
-"""Requests at the same time; more wait. Streams are not counted: a watch would hold its place for minutes."""
+#: Seconds for a request with all its tries, unless a call says otherwise. ``math.inf`` is none.
+REQUEST_TIMEOUT = 900.0
 #: Seconds. What is asked to change may itself have to reach a node first, for which kube-apiserver has 30 s.
 UPGRADE_TIMEOUT = 60.0
-# client-go waits as long between two reads of a connection that breaks (rest/with_retry.go, retryAfterResponse).
-_AFTER_RESET = 1
-_REDIRECTS = (301, 302, 303, 307, 308)
-_SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie")
-_REMEMBERED_WARNINGS = 1000
 
 
 class Stream:
     """A body that is read as it comes. Made by ``Transport.stream``; ends with its block."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, silence: float | None) -> None:
         self._answer = answer
+        self._silence = silence
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
 
@@ -56,10 +51,10 @@ class Stream:
         """Pieces as the socket gives them, cut anywhere; ends when the server ends the body.
 
         Raises:
-            TransportError: the connection broke in the middle.
+            TransportError: the connection broke in the middle, or nothing came for as long as ``Transport.stream`` was told.
         """
         chunk = self._answer.chunk
-        while data := await chunk():
+        while data := await chunk(self._silence):
             yield data
 
 
@@ -69,13 +64,14 @@ class Transport:
     Guarantees
         A cancelled call closes its socket, so that the server sees the end at once.
         A body is sent again only after 429 or 5xx with ``Retry-After``, or (GET only) when the connection broke; at most 10 times.
-        At most ``MAX_REQUESTS`` requests have a connection at the same time, and each stream has one more.
+        At most ``limits.places.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not counted.
         Credentials never reach a log record.
+        Every wait of a request ends: for a connection (30 s), for the next bytes of its answer (``patience``), and in all (``timeout``).
 
     Not guaranteed
         That a write which ended in ``TransportError`` was not carried out.
-        An answer, without ``timeout``, from a server that is there but says nothing. One that vanished is noticed within about a minute.
-        A bound for what a server sends: ``request`` holds the whole answer, unpacked, in memory; ``stream`` holds about 1 MiB.
+        An end of a stream that falls silent, without ``silence``; that the peer has vanished is noticed within about 45 s.
+        A bound for what a stream brings in all; about 1 MiB of it is held at a time.
         Redirects: they are errors, so that credentials go nowhere else.
     """
 
@@ -85,27 +81,58 @@ class Transport:
         *,
         clock: Clock | None = None,
         limiter: TokenBucket | None = None,
+        backoff: FailureBackoff | None = None,
         user_agent: str = "",
         max_retries: int = MAX_RETRIES,
+        max_answer: int = MAX_ANSWER,
+        timeout: float = REQUEST_TIMEOUT,
+        patience: float = PATIENCE,
+        hooks: Iterable[Hook] = (),
+        warning_handler: WarningHandler | None = None,
+        sender: Sender | None = None,
     ) -> None:
-        """``limiter`` bounds this process' requests; without one the server's priority and fairness decides alone."""
+        """``limiter`` bounds this process' requests (client-go's default is ``TokenBucket(5, 10)``); without one the server's priority and
+        fairness decides alone. ``backoff`` pauses before each request while the server fails; without one the environment variables
+        KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION decide, as in client-go. Both leave changes of protocol alone.
+
+        ``max_answer``: bytes of an answer, unpacked, that ``request`` holds in memory. ``timeout``: seconds for a request with all its
+        tries. ``patience``: seconds without any byte of an answer. ``hooks`` see each try in this order, its answer in reverse.
+        ``warning_handler`` hears the server's warnings; None logs each text once. ``sender`` takes the place of connections: for servers in
+        this process.
+
+        Raises:
+            ConfigError: the environment asks for a back-off that cannot be.
+            ValueError: ``max_retries`` below 0, or another limit not above 0.
+        """
+        if max_retries < 0 or max_answer <= 0 or timeout <= 0 or patience <= 0:
+            raise ValueError(f"limits are above 0, and retries not below it: {max_retries=} {max_answer=} {timeout=} {patience=}")
         self.config = config
         self._clock: Clock = clock or SystemClock()
-        self._limiter = limiter
-        self._user_agent = user_agent or _user_agent()
-        self._max_retries = max_retries
+        self._timeout = timeout
         self._authenticator = Authenticator(config, self._clock)
-        impersonate = config.credentials.impersonate
-        self._impersonation = impersonation_headers(impersonate) if impersonate else []
-        self._connections: Connections | None = None
-        self._places = asyncio.Semaphore(MAX_REQUESTS)
+        self._manners = Manners(
+            limiter=limiter,
+            backoff=backoff or FailureBackoff.from_environment(self._clock),
+            hooks=tuple(hooks),
+            warning_handler=warning_handler or log_once(),
+            user_agent=user_agent or default_user_agent(),
+            max_retries=max_retries,
+            max_answer=max_answer,
+            patience=patience,
+        )
+        self._calls = Calls(config, self._clock, self._authenticator, self._manners, self._open)
+        self._sender = sender
         self._closed = False
-        self._warned: set[str] = set()
 
     @property
     def cluster(self) -> str:
         """The cluster's name, as in ``ObjectKey.cluster``."""
         return self.config.name
+
+    @property
+    def figures(self) -> Figures:
+        """What this transport has counted so far."""
+        return self._manners.figures
 
     async def request(
         self,
@@ -119,23 +146,31 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Response:
-        """Send and read the whole answer. ``timeout`` in seconds is for all tries together.
+        """Send and read the whole answer. ``timeout`` in seconds is for all tries together; None: the transport's, ``math.inf``: none.
 
         Raises:
             ApiError: the server answered with 400 or above; the child says why.
-            TransportError: no answer: refused, reset, untrusted certificate; or a redirect.
+            TransportError: no answer: refused, reset, untrusted certificate, silent or too large; or a redirect.
             ValueError: a path or header that cannot be sent.
-            DeadlineError: no answer within ``timeout``.
+            DeadlineError: no answer within ``timeout``, or there could be none.
         """
+        seconds = self._timeout if timeout is None else timeout
+        started = self._clock.now()
+        call = self._call(method, path, query, body, content_type, accept, headers, whole=True)
+        call.ends = None if seconds == math.inf else started + seconds
+        figures = self._manners.figures
         try:
-            async with asyncio.timeout(timeout):
-                answer, content = await self._send(method, path, query, body, content_type, accept, headers, read=True)
-                answer.close()
-                return Response(answer.status, answer.headers, content, self._warnings(answer))
+            async with asyncio.timeout(None if seconds == math.inf else seconds) as deadline:
+                answer, content = await self._calls.make(call)
         except TimeoutError as error:
-            if timeout is None:
+            if not deadline.expired():
                 raise
-            raise DeadlineError(f"{self.config.server}: no answer within {timeout:g} s ({describe(method, path, query)})") from error
+            raise self._late(f"no answer within {seconds:g} s", call) from error
+        finally:
+            figures.latency[method].observe(self._clock.now() - started)
+        figures.response_size[method].observe(len(content))
+        warnings = tuple(one.text for one in warnings_in(answer.headers.values_of("Warning"), "")) if "Warning" in answer.headers else ()
+        return Response(answer.status, answer.headers, content, warnings)
 
     def stream(
         self,
@@ -148,15 +183,21 @@ class Transport:
         accept: str = "application/json",
         headers: Mapping[str, str] | None = None,
         retry: bool = True,
+        silence: float | None = None,
     ) -> AbstractAsyncContextManager[Stream]:
         """Send and hand over the body as it comes, uncompressed. Leaving the block frees the socket at once.
 
-        ``retry`` False: the first answer counts, also 429 and 503: for callers that have a back-off of their own.
+        ``retry`` False: the first answer counts, also 429 and 503: for callers that have a back-off of their own. ``silence``: the longest
+        time in seconds without any byte of the body; None: for ever. A watch passes no limiter at its first try.
 
         Raises:
             ApiError, TransportError: as ``request``; ``TransportError`` also while chunks are read. A broken stream is never repeated here.
+            DeadlineError: the server put it off for longer than the transport's ``timeout``.
         """
-        return self._stream(method, path, query, body, content_type, accept, {"Accept-Encoding": "identity", **(headers or {})}, retry)
+        call = self._call(method, path, query, body, content_type, accept, headers, whole=False)
+        call.retry = retry
+        call.free = bool(query and query.get("watch"))
+        return self._stream(call, silence)
 
     def upgrade(
         self,
@@ -177,16 +218,18 @@ class Transport:
         Raises:
             ApiError: the server answered with 400 or above; the child says why.
             NotUpgradedError: it answered with another status than 101.
-            TransportError: no answer, or a redirect. DeadlineError: no answer within ``timeout``.
+            TransportError: no answer, or a redirect. DeadlineError: no change within ``timeout``; None is the transport's.
         """
-        return self._upgrade(method, path, protocol, query, headers, timeout)
+        call = self._call(method, path, query, None, "", "*/*", headers, whole=False)
+        call.upgrade, call.retry = protocol, False
+        return self._upgrade(call, timeout)
 
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""
         self._closed = True
-        if self._connections is not None:
-            await self._connections.close()
-            self._connections = None
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            await sender.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -195,59 +238,65 @@ class Transport:
         await self.close()
 
     @asynccontextmanager
-    async def _stream(
-        self,
-        method: str,
-        path: str,
-        query: Query | None,
-        body: bytes | None,
-        content_type: str,
-        accept: str,
-        headers: Mapping[str, str],
-        retry: bool,
-    ) -> AsyncIterator[Stream]:
-        answer, _ = await self._send(method, path, query, body, content_type, accept, headers, read=False, retry=retry)
+    async def _stream(self, call: Call, silence: float | None) -> AsyncIterator[Stream]:
+        answer = await self._head(call, self._timeout)
         try:
-            if answer.coding != "identity":
+            coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+            if coding != "identity":
                 raise TransportError(
-                    f"{self.config.server}: the answer is compressed ({answer.coding}), which was not asked for; "
-                    f"correct what stands between ({describe(method, path, query)})"
+                    f"{self.config.server}: the answer is compressed ({coding}), which was not asked for; "
+                    f"correct what stands between ({call.asked})"
                 )
-            self._warnings(answer)
-            yield Stream(answer)
+            yield Stream(answer, silence)
         finally:
             answer.close()
 
     @asynccontextmanager
-    async def _upgrade(
-        self, method: str, path: str, protocol: str, query: Query | None, headers: Mapping[str, str] | None, timeout: float | None
-    ) -> AsyncIterator[Upgraded]:
+    async def _upgrade(self, call: Call, timeout: float | None) -> AsyncIterator[Upgraded]:
         from kubeloop.transport.request_head import is_protocol_name
         from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
 
-        asked = describe(method, path, query)
+        protocol = call.upgrade
         if not is_protocol_name(protocol):
-            raise ValueError(f"{protocol!r} is no name of a protocol; write it as websocket or SPDY/3.1 ({asked})")
-        try:
-            async with asyncio.timeout(timeout):
-                answer, _ = await self._send(
-                    method, path, query, None, "", "*/*", {"Accept-Encoding": "identity", **(headers or {})}, read=False, protocol=protocol
-                )
-        except TimeoutError as error:
-            if timeout is None:
-                raise
-            raise DeadlineError(f"{self.config.server}: no change to {protocol} within {timeout:g} s ({asked})") from error
+            raise ValueError(f"{protocol!r} is no name of a protocol; write it as websocket or SPDY/3.1 ({call.asked})")
+        answer = await self._head(call, self._timeout if timeout is None else timeout)
         try:
             if answer.status != 101:
                 raise NotUpgradedError(
                     f'{self.config.server} (cluster "{self.config.name}"): HTTP status {answer.status} where a change to {protocol} was '
-                    f"asked for; does a proxy between leave out Upgrade headers? ({asked})"
+                    f"asked for; does a proxy between leave out Upgrade headers? ({call.asked})"
                 )
             yield Upgraded(answer)
         finally:
             answer.close()
 
-    async def _send(
+    async def _head(self, call: Call, seconds: float) -> Answer:
+        """An answer whose body is still to come."""
+        call.ends = None if seconds == math.inf else self._clock.now() + seconds
+        try:
+            async with asyncio.timeout(None if seconds == math.inf else seconds) as deadline:
+                return (await self._calls.make(call))[0]
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            what = f"change to {call.upgrade}" if call.upgrade else "answer"
+            raise self._late(f"no {what} within {seconds:g} s", call) from error
+
+    def _late(self, what: str, call: Call) -> DeadlineError:
+        previous = f" - error from a previous attempt: {call.previous}" if call.previous else ""
+        return DeadlineError(f"{self.config.server}: {what} ({call.words}){previous}")
+
+    def _open(self) -> Sender:
+        if self._closed:
+            raise TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport is closed; open a new client')
+        if self._sender is None:
+            # Sockets and TLS are not needed to import kubeloop, only to talk.
+            from kubeloop.transport.connection import Connections
+
+            self._sender = Connections(self.config, self._authenticator, self._clock, self._manners.figures)
+        return self._sender
+
+    def _call(
         self,
         method: str,
         path: str,
@@ -257,129 +306,11 @@ class Transport:
         accept: str,
         headers: Mapping[str, str] | None,
         *,
-        read: bool,
-        retry: bool = True,
-        protocol: str = "",
-    ) -> tuple[Answer, bytes]:
-        """An answer below 400, after as many tries as it took; with its body if ``read``. The caller closes it.
-
-        With ``protocol``, the one to change to, there is one try, which no limiter holds back.
-        """
-        retry = retry and not protocol
+        whole: bool,
+    ) -> Call:
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
         asked = describe(method, path, query)
-        attempt = 0
-        with log_context(cluster=self.cluster, method=method, path=path):
-            while True:
-                if self._limiter is not None and not protocol:
-                    await self._limiter.take()
-                sent = await self._headers(content_type if body is not None else "", accept, headers)
-                last = attempt >= self._max_retries or not retry
-                try:
-                    answer, content = await self._try(method, target, sent, body, asked, read=read, protocol=protocol)
-                except TransportError as error:
-                    # Upstream repeats nothing but reads here: a write may have been carried out.
-                    if last or self._closed or not (read and method == "GET" and _was_reset(error)):
-                        raise
-                    # At once after the first: most likely the server closed an idle connection just then.
-                    delay, why = _AFTER_RESET if attempt else 0, "connection reset"
-                else:
-                    if answer.status < 400 and answer.status not in _REDIRECTS:
-                        return answer, content
-                    answer.close()
-                    if answer.status < 400:
-                        raise self._redirected(answer, asked)
-                    wait = retry_after(answer.headers) if answer.status == 429 or answer.status >= 500 else None
-                    if wait is None or last:
-                        raise error_of(answer.status, answer.headers, content, method, self._asked(asked, answer.status, attempt))
-                    delay, why = wait, f"HTTP status {answer.status}"
-                attempt += 1
-                _logger.info("%s: trying again in %d s (%s)", asked, delay, why)
-                await self._clock.sleep(delay)
-
-    async def _try(
-        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool, protocol: str = ""
-    ) -> tuple[Answer, bytes]:
-        if not read:
-            return await self._try_once(method, target, sent, body, asked, read=False, protocol=protocol)
-        async with self._places:
-            return await self._try_once(method, target, sent, body, asked, read=True)
-
-    async def _try_once(
-        self, method: str, target: str, sent: list[tuple[str, str]], body: bytes | None, asked: str, *, read: bool, protocol: str = ""
-    ) -> tuple[Answer, bytes]:
-        started = self._clock.now()
-        answer = await self._open().send(method, target, sent, body, asked, protocol)
-        try:
-            content = await answer.read() if read or answer.status >= 300 else b""
-        except BaseException:
-            answer.close()
-            raise
-        if read:
-            # The connection must be free before the place is: whoever comes next takes it instead of making another.
-            answer.close()
-        if answer.status == 401:
-            self._authenticator.refused(dict(sent))
-        if _logger.isEnabledFor(logging.DEBUG):
-            shown = {name: "<redacted>" if name.lower() in _SECRET_HEADERS else value for name, value in sent}
-            _logger.debug("HTTP status %d after %.1f ms, headers sent: %s", answer.status, (self._clock.now() - started) * 1000, shown)
-        return answer, content
-
-    def _redirected(self, answer: Answer, asked: str) -> TransportError:
-        location = answer.headers.get("Location", "").partition("?")[0]
-        return TransportError(
-            f'{self.config.server} (cluster "{self.config.name}"): HTTP status {answer.status} sends on to "{location}", which is not '
-            f"followed; is server in {self.config.source} the API server's own address? ({asked})"
-        )
-
-    def _open(self) -> Connections:
-        if self._closed:
-            raise TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport is closed; open a new client')
-        if self._connections is None:
-            # Sockets and TLS are not needed to import kubeloop, only to talk.
-            from kubeloop.transport.connection import Connections
-
-            self._connections = Connections(self.config, self._authenticator, self._clock, self._user_agent)
-        return self._connections
-
-    async def _headers(self, content_type: str, accept: str, more: Mapping[str, str] | None) -> list[tuple[str, str]]:
-        headers = {"Accept": accept, "Accept-Encoding": "identity" if self.config.disable_compression else "gzip"}
-        if content_type:
-            headers["Content-Type"] = content_type
-        if more:
-            # The caller's own win, however they are spelled: one header twice may be read in two ways.
-            own = {name.lower() for name in more}
-            headers = {name: value for name, value in headers.items() if name.lower() not in own} | dict(more)
-        # With an Authorization header of the caller's own no plugin runs (client-go transport/round_trippers.go).
-        if not more or "authorization" not in own:
-            headers |= await self._authenticator.headers()
-        return [*headers.items(), *self._impersonation]
-
-    def _asked(self, asked: str, status: int, attempt: int) -> str:
-        """The request in words, with what helps the reader of the error."""
-        if attempt:
-            asked = f"{asked}, tried {attempt + 1} times"
-        if status == 401:
-            user = self.config.credentials
-            fault = "there are no credentials" if user == Credentials(owner=user.owner) else "they are unknown or expired: renew them"
-            asked = f"{asked}; credentials: {user.owner}: {fault}"
-        return asked
-
-    def _warnings(self, answer: Answer) -> tuple[str, ...]:
-        if "Warning" not in answer.headers:
-            return ()
-        warnings = warnings_of(answer.headers.values_of("Warning"))
-        for warning in warnings:
-            if warning not in self._warned and len(self._warned) < _REMEMBERED_WARNINGS:
-                self._warned.add(warning)
-                _logger.warning("the server warns: %s", warning)
-        return warnings
-
-
-def _was_reset(error: TransportError) -> bool:
-    from kubeloop.transport.failure import IncompleteAnswerError
-
-    return isinstance(error, IncompleteAnswerError)
+        return Call(method, path, target, query, asked, body, content_type if body is not None else "", accept, headers, whole)
 
 
 def _encode(query: Query | None) -> str:
@@ -393,9 +324,3 @@ def _encode(query: Query | None) -> str:
             if value is not None
         ]
     )
-
-
-def _user_agent() -> str:
-    program = sys.argv[0].rpartition("/")[2] if sys.argv and sys.argv[0] else "python"
-    name = "".join(one for one in program if one.isascii() and (one.isalnum() or one in "-_.")) or "python"
-    return f"{name}/kubeloop-{VERSION} ({sys.platform}/{os.uname().machine if hasattr(os, 'uname') else 'unknown'})"

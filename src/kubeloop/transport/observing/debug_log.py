@@ -1,0 +1,67 @@
+"""Debug records of requests, as kubectl's -v=6 to 9, with secrets left out. Levels are those of ``logging``, lower is more:
+
+``DEBUG`` (10) one line a request; 9 also headers, and the request as a curl command; 8 also bodies, cut, except those that hold secrets.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from kubeloop.transport.describe import asked
+from kubeloop.transport.hooks import shown
+from kubeloop.transport.log_context import logger_with_context
+
+if TYPE_CHECKING:
+    from kubeloop.transport.calls import Call
+    from kubeloop.transport.exchange import Answer
+
+_logger = logger_with_context("kubeloop.transport")
+
+HEADERS = 9
+BODIES = 8
+#: Characters of a body that are shown, as kubectl at -v=8.
+SHOWN = 1024
+# What their bodies hold gives access to something; also certificates' requests, which may be answered with one.
+_SECRET_RESOURCES = frozenset(("secrets", "tokenreviews", "selfsubjectreviews", "certificatesigningrequests"))
+_SECRET_SUBRESOURCES = frozenset(("token", "proxy", "exec", "attach", "portforward", "log"))
+_SECRET_QUERY = re.compile(r"([?&](?:command|token|access_token|password)=)[^&]*", re.IGNORECASE)
+
+
+def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answer, content: bytes, seconds: float) -> None:
+    """One try that was answered."""
+    url = _SECRET_QUERY.sub(r"\1<masked>", url)
+    _logger.debug("%s %s: HTTP status %d in %.0f ms", call.method, url, answer.status, seconds * 1000)
+    if not _logger.isEnabledFor(HEADERS):
+        return
+    _logger.log(HEADERS, "%s", curl(call.method, url, sent, has_body=bool(call.body)))
+    received = [(name, value) for name in answer.headers for value in answer.headers.values_of(name)]
+    _logger.log(HEADERS, "answer headers: %s", "; ".join(f"{name}: {value}" for name, value in shown(received)))
+    if _logger.isEnabledFor(BODIES):
+        if call.body:
+            _logger.log(BODIES, "request body: %s", body_text(call, call.body))
+        if content:
+            _logger.log(BODIES, "answer body: %s", body_text(call, content))
+
+
+def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: bool) -> str:
+    """The request as a command for a shell; credentials are masked, the body is named only."""
+    parts = ["curl", "-v", f"-X{method}"]
+    for name, value in shown(headers):
+        parts += ["-H", shlex.quote(f"{name}: {value}")]
+    if has_body:
+        parts += ["--data-binary", "@BODY"]
+    return " ".join([*parts, shlex.quote(url)])
+
+
+def body_text(call: Call, body: bytes) -> str:
+    """The body for a log, cut; or why it is not shown."""
+    found = asked(call.method, call.path, call.query)
+    if found.resource in _SECRET_RESOURCES or found.subresource.partition("/")[0] in _SECRET_SUBRESOURCES:
+        return f"<{len(body)} bytes, not shown: they may hold secrets>"
+    if body[:2] == b"k8":
+        return f"<{len(body)} bytes of protobuf>"
+    text = body[: SHOWN * 4].decode("utf-8", "replace")
+    whole = len(text) <= SHOWN and len(body) <= SHOWN * 4
+    return repr(text) if whole else f"{text[:SHOWN]!r} [{len(body)} bytes in all]"

@@ -1,0 +1,60 @@
+"""What the server warns of beside its answers, and who hears it. Source: RFC 9111 (section 5.5), KEP-1693, client-go rest/warnings.go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubeloop.transport.log_context import logger_with_context
+
+_logger = logger_with_context("kubeloop.transport")
+
+#: As many different texts as are told apart; a server that makes up a new one each time must not fill the memory.
+REMEMBERED = 1000
+# The header is obsolete in HTTP; Kubernetes uses it with code 299. The agent is ``-`` or a name.
+_WARNING = re.compile(r'299 (\S+) "((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWarning:
+    """One warning of one answer. ``request`` says in words what was asked (``create pods "web-0"``)."""
+
+    text: str
+    agent: str = "-"
+    request: str = ""
+
+
+class WarningHandler(Protocol):
+    """Told each warning of each answer, once, before the answer is handed over; also those of streams and of refusals."""
+
+    def __call__(self, warning: ServerWarning, /) -> None: ...
+
+
+def warnings_in(values: Iterable[str], request: str) -> tuple[ServerWarning, ...]:
+    """Those of ``Warning`` headers with code 299; others are left out."""
+    return tuple(
+        ServerWarning(re.sub(r"\\(.)", r"\1", text), agent, request) for value in values for agent, text in _WARNING.findall(value) if text
+    )
+
+
+def ignore_warnings(_: ServerWarning, /) -> None:
+    """A handler that hears nothing."""
+
+
+def once_each(handler: Callable[[ServerWarning], None]) -> WarningHandler:
+    """A handler that passes each text on once, however often it comes; after ``REMEMBERED`` texts no new one."""
+    heard: set[str] = set()
+
+    def hear(warning: ServerWarning, /) -> None:
+        if warning.text not in heard and len(heard) < REMEMBERED:
+            heard.add(warning.text)
+            handler(warning)
+
+    return hear
+
+
+def log_once() -> WarningHandler:
+    """The default: each text is logged once, at level WARNING."""
+    return once_each(lambda warning: _logger.warning("the server warns: %s", warning.text))
