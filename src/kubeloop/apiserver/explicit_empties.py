@@ -53,11 +53,12 @@ def _shown(error: FieldError, sent: Any) -> FieldError:
     # A whole spec is a struct, never null: where a message about it shows null, that is one of its parts (an Ingress's rules).
     if error.value is not None or error.field == "spec":
         return error
-    found = _at(sent, error.field)
+    found = part_at(sent, error.field)
     return dataclasses.replace(error, value=found) if found in ({}, []) else error
 
 
-def _at(tree: Any, path: str) -> Any:
+def part_at(tree: Any, path: str) -> Any:
+    """What a body holds at the path of a message; None if nothing."""
     for name, index in _STEP.findall(path):
         if name:
             tree = tree.get(name) if isinstance(tree, dict) else None

@@ -14,12 +14,13 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Admission, Attributes, View
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.encoding import decode
-from kubeloop.apiserver.explicit_empties import as_sent, with_explicit_empties
+from kubeloop.apiserver.explicit_empties import as_sent
 from kubeloop.apiserver.object_meta import carry_over, fill_new, generate_name, metadata_of, raise_generation, set_namespace
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.options import parse_uint_fault, resource_version_number
 from kubeloop.apiserver.owner_references import drop_repeated
 from kubeloop.apiserver.ownership import Owners, keep_readable, keep_times
+from kubeloop.apiserver.quoted_values import as_quoted
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import AlreadyExists
@@ -123,7 +124,7 @@ class Writer:
         strategy.prepare_create(call.context, obj)
         errors = kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
         if errors:
-            errors = with_explicit_empties(errors, call.context.sent)
+            errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
         await self.admission.validate(call.attributes("CREATE", obj, None))
@@ -258,7 +259,7 @@ class Writer:
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
         errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
-            errors = with_explicit_empties(errors, call.context.sent)
+            errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), call.name, errors)
         warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
         call.context.warnings += warn(call.context, obj, old)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from kubeloop.meta.go_quote import go_quoted
+
 
 class FieldErrorType(enum.Enum):
     """The value is what ``details.causes[].reason`` says; ``title`` what the message begins with."""
@@ -99,11 +101,16 @@ def _show(value: Any) -> str:
         return go_number(value)
     if isinstance(value, bool | int):
         return json.dumps(value)
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    if isinstance(value, str):
-        return text
-    # Go's json.Marshal makes its output safe to stand in HTML.
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return go_quoted(value) if isinstance(value, str) else go_json(value)
+
+
+def go_json(value: Any, indent: int | None = None) -> str:
+    """As Go's json.Marshal, which makes its output safe to stand in HTML and in JavaScript. ``indent``: spaces for each level."""
+    text = json.dumps(value, separators=(",", ": ") if indent else (",", ":"), ensure_ascii=False, indent=indent)
+    return text.translate(_UNSAFE)
+
+
+_UNSAFE = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 
 def required(field: str, detail: str = "") -> FieldError:

@@ -144,7 +144,9 @@ def test_warns_of_what_is_deprecated_or_odd() -> None:
 
 
 def test_a_difference_shows_what_changed() -> None:
-    assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3}) == '@@ -1,4 +1,4 @@\n {\n  "a": 1,\n- "b": 2\n+ "b": 3\n }'
+    assert difference("core.LocalObjectReference", {"name": "a<"}, {"name": "b"}) == (
+        '@@ -1,3 +1,3 @@\n {\n- "Name": "a\\u003c"\n+ "Name": "b"\n }\n'
+    )
 
 
 def test_warns_of_fractions_of_a_byte_in_claims() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
+from kubeloop.apiserver.quoted_values import as_quoted
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
@@ -67,6 +68,7 @@ def create(path: str, body: JSONObject) -> Outcome:
     kind.prepare_create(context, obj)
     faults = _settle_service(obj, None) if info.kind == "Service" else []
     faults = faults or kind.errors_on_create(context, obj, namespaced=info.namespaced)
+    faults = as_quoted(faults, info.gvk.group_kind, body)
     return Outcome(obj, faults, [] if faults else [*context.warnings, *kind.warnings(context, obj)])
 
 
@@ -95,4 +97,4 @@ def update(path: str, body: JSONObject, old: JSONObject, subresource: str = "") 
         kind.prepare_update(context, obj, old)
         faults = _settle_service(obj, old) if info.kind == "Service" else []
         faults = faults or kind.errors_on_update(context, obj, old, namespaced=info.namespaced)
-    return Outcome(obj, faults, context.warnings)
+    return Outcome(obj, as_quoted(faults, info.gvk.group_kind, body), context.warnings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
@@ -9,10 +11,13 @@ from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.formats import immutable
 from kubeloop.meta.field_error import FieldError, forbidden
+from kubeloop.meta.quantity import Quantity
 
 JSONObject = dict[str, Any]
 
+_STRUCT = "core.PersistentVolumeClaimSpec"
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -38,20 +43,20 @@ class ClaimStrategy(BuiltinStrategy):
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(claim_spec("spec", obj["spec"], any_group=True))
-        masked, before = dict(obj["spec"]), dict(old["spec"])
-        if not before.get("volumeName"):
-            # Who binds the claim sets it.
-            masked.pop("volumeName", None)
-        bound = (obj.get("status") or {}).get("phase") == "Bound"
-        size, size_before = (quantity(((one.get("resources") or {}).get("requests") or {}).get("storage", "0")) for one in (masked, before))
-        if bound:
-            for one in (masked, before):
-                one.pop("volumeAttributesClassName", None)
-                one["resources"] = {**(one.get("resources") or {}), "requests": None}
-        if masked != before:
-            found.append(forbidden("spec", f"{_FIXED}\n{difference(before, masked)}"))
-        if bound and size < size_before:
+        now, before, status = obj["spec"], old["spec"], obj.get("status") or {}
+        found += _storage_class(obj, old)
+        masked, known = _comparable(obj, old)
+        if masked != known:
+            found.append(forbidden("spec", f"{_FIXED}\n{difference(_STRUCT, known, masked)}"))
+        size, capacity = _storage(now), quantity((status.get("capacity") or {}).get("storage", "0"))
+        # A claim shrinks as far as it has not grown yet: that is how an expansion that failed is taken back.
+        if size < _storage(before) and size <= capacity:
             found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+        found += immutable("volumeMode", now.get("volumeMode"), before.get("volumeMode"))
+        if status.get("currentVolumeAttributesClassName") is not None and not now.get("volumeAttributesClassName"):
+            what = "nil" if now.get("volumeAttributesClassName") is None else "empty string"
+            detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+            found.append(forbidden("spec.volumeAttributesClassName", detail))
         return found
 
     def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
@@ -59,6 +64,42 @@ class ClaimStrategy(BuiltinStrategy):
         if _OLD_CLASS in (obj["metadata"].get("annotations") or {}):
             found.append(f'metadata.annotations[{_OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
         return [*found, *claim_warnings("spec", obj["spec"])]
+
+
+def _storage(spec: JSONObject) -> Quantity:
+    return quantity(((spec.get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def _from_annotation(obj: JSONObject, old: JSONObject) -> bool:
+    """A class that was told by the annotation of old becomes a field."""
+    before, now = (one["metadata"].get("annotations") or {} for one in (old, obj))
+    named = _OLD_CLASS in before and old["spec"].get("storageClassName") is None
+    return named and obj["spec"].get("storageClassName") == before[_OLD_CLASS] == now.get(_OLD_CLASS, before[_OLD_CLASS])
+
+
+def _storage_class(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+    if not _from_annotation(obj, old):
+        now, before = ((one["metadata"].get("annotations") or {}).get(_OLD_CLASS, "") for one in (obj, old))
+        yield from immutable(f"metadata.annotations.{_OLD_CLASS}", now, before)
+
+
+def _comparable(obj: JSONObject, old: JSONObject) -> tuple[JSONObject, JSONObject]:
+    """Both specs but for what may change: the volume once, the class of a claim without, size and attributes of one that is bound."""
+    masked, known = copy.deepcopy(obj["spec"]), dict(old["spec"])
+    annotation = (old["metadata"].get("annotations") or {}).get(_OLD_CLASS)
+    if not known.get("volumeName") and masked.get("volumeName"):
+        known["volumeName"] = masked["volumeName"]
+    if _from_annotation(obj, old):
+        masked.pop("storageClassName")
+    elif known.get("storageClassName") is None and annotation in (None, masked.get("storageClassName")):
+        masked.pop("storageClassName", None)
+    if (obj.get("status") or {}).get("phase") == "Bound":
+        if (masked.get("resources") or {}).get("requests") is not None:
+            masked["resources"]["requests"]["storage"] = ((known.get("resources") or {}).get("requests") or {}).get("storage", "0")
+        masked.pop("volumeAttributesClassName", None)
+        if "volumeAttributesClassName" in known:
+            masked["volumeAttributesClassName"] = known["volumeAttributesClassName"]
+    return masked, known
 
 
 def _mirror_source(spec: JSONObject, *, in_use: bool) -> None:

@@ -1,16 +1,23 @@
 """A readable difference of two trees, for messages that refuse a change: a unified diff of indented JSON.
 
-Source: apimachinery pkg/util/diff. Upstream prints Go's internal field names; these are the names of the API.
+Source: apimachinery pkg/util/diff, which is given internal objects (see ``schema.internal_values``).
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 from typing import Any
 
+from kubeloop.meta.field_error import go_json
+from kubeloop.schema.internal_values import internal_value
 
-def difference(old: Any, new: Any) -> str:
-    before, after = (json.dumps(one, indent=1, ensure_ascii=False).splitlines(keepends=True) for one in (old, new))
+
+def difference(struct: str, old: Any, new: Any) -> str:
+    """``struct``: Go's name of the type of both, or of the items of both lists."""
+    before, after = (_lines(struct, one) for one in (old, new))
     # Two header lines name files, of which there are none.
     return "".join(list(difflib.unified_diff(before, after))[2:])
+
+
+def _lines(struct: str, tree: Any) -> list[str]:
+    return [f"{line}\n" for line in go_json(internal_value(struct, tree), indent=1).split("\n")]

@@ -42,13 +42,7 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
 def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if least is not None and most is not None:
-        shown = {
-            "MinAvailable": least,
-            "Selector": spec.get("selector"),
-            "MaxUnavailable": most,
-            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
-        }
-        yield invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for name, value in (("minAvailable", least), ("maxUnavailable", most)):
         if value is not None:
             yield from int_or_percent(f"spec.{name}", value)

@@ -13,6 +13,7 @@ from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import cidr, each, one_of
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
+from kubeloop.schema.internal_values import internal_value
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
@@ -76,8 +77,9 @@ def _taints(path: str, taints: list[JSONObject]) -> Errors:
         else:
             yield from one_of(f"{here}.effect", effect, TAINT_EFFECTS)
         if (key, effect) in seen:
-            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            yield FieldError(FieldErrorType.DUPLICATE, here, shown, "taints must be unique by key and effect pair")
+            yield FieldError(
+                FieldErrorType.DUPLICATE, here, internal_value("core.Taint", taint), "taints must be unique by key and effect pair"
+            )
         seen.add((key, effect))
 
 
@@ -112,7 +114,7 @@ def _changes(node: JSONObject, old: JSONObject) -> Errors:
     seen = []
     for at, address in enumerate(status.get("addresses") or ()):
         if address in seen:
-            yield duplicate(f"status.addresses[{at}]", {"Type": address.get("type", ""), "Address": address.get("address", "")})
+            yield duplicate(f"status.addresses[{at}]", address)
         seen.append(address)
     ranges, ranges_before = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     if ranges_before and len(ranges) != len(ranges_before):

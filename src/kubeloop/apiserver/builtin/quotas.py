@@ -10,6 +10,7 @@ from kubeloop.apiserver.builtin.pods.resources import COUNTED, resource_name, re
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import IMMUTABLE
 from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.schema.internal_values import internal_value
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
@@ -83,12 +84,7 @@ def _contradictions(path: str, met: set[str], shown: Any) -> Errors:
 
 def _selector(path: str, spec: JSONObject) -> Errors:
     expressions = spec["scopeSelector"].get("matchExpressions") or []
-    shown = {
-        "MatchExpressions": [
-            {"ScopeName": one.get("scopeName", ""), "Operator": one.get("operator", ""), "Values": one.get("values")} for one in expressions
-        ]
-        or None
-    }
+    shown = internal_value("core.ScopeSelector", spec["scopeSelector"])
     for one in expressions:
         scope, operator, values = one.get("scopeName", ""), one.get("operator", ""), one.get("values") or []
         if scope not in _COVERS:

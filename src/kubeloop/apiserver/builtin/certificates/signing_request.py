@@ -17,6 +17,7 @@ from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
 
+_STRUCT = "certificates.CertificateSigningRequestCondition"
 _USAGES = (
     "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment", "decipher only",
     "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement",
@@ -183,7 +184,7 @@ def _transition(obj: JSONObject, old: JSONObject, subresource: str) -> Errors:
             if len(is_) > len(was):
                 yield forbidden(_CONDITIONS, f'updates may not add a condition of type "{kind}"')
             elif len(is_) == len(was) and is_ != was:
-                yield forbidden(_CONDITIONS, f'updates may not modify a condition of type "{kind}"\n{difference(was, is_)}')
+                yield forbidden(_CONDITIONS, f'updates may not modify a condition of type "{kind}"\n{difference(_STRUCT, was, is_)}')
     issued, issued_before = ((one.get("status") or {}).get("certificate") for one in (obj, old))
     if issued_before and issued != issued_before:
         yield forbidden("status.certificate", "updates may not modify existing certificate content")

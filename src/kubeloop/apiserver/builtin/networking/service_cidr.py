@@ -10,6 +10,7 @@ from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import IMMUTABLE, canonical_ip, cidr, each, sloppy_cidr, subdomain_field
 from kubeloop.meta.field_error import FieldError, invalid, required
 from kubeloop.meta.names import path_segment
+from kubeloop.schema.internal_values import internal_value
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
@@ -32,7 +33,7 @@ def _ranges(cidrs: list[str]) -> Errors:
         yield required("spec.cidrs", "at least one CIDR required")
         return
     if len(cidrs) > 2:
-        yield invalid("spec.cidrs", {"CIDRs": cidrs}, "may only hold up to 2 values")
+        yield invalid("spec.cidrs", internal_value("networking.ServiceCIDRSpec", {"cidrs": cidrs}), "may only hold up to 2 values")
         return
     for at, value in enumerate(cidrs):
         yield from each(f"spec.cidrs[{at}]", value, cidr(value))

@@ -115,5 +115,4 @@ def _addresses(path: str, new: list[JSONObject], old: list[JSONObject]) -> Error
         return
     versions = {parsed.version for one in new if (parsed := sloppy_ip(one.get("ip", ""))) is not None}
     if len(versions) < 2 or len(new) > 2:
-        shown = [{"IP": one.get("ip", "")} for one in new]
-        yield invalid(path, shown, "may specify no more than one IP for each IP family")
+        yield invalid(path, new, "may specify no more than one IP for each IP family")

@@ -100,7 +100,7 @@ def _rest(new: JSONObject, old: JSONObject) -> Errors:
     if old.get("schedulingGates"):
         yield from _gated(masked, old)
     if masked != old:
-        yield forbidden("spec", f"pod updates may not change fields other than {_MUTABLE}\n{difference(old, masked)}")
+        yield forbidden("spec", f"pod updates may not change fields other than {_MUTABLE}\n{difference('core.PodSpec', old, masked)}")
 
 
 def _keep(masked: JSONObject, old: JSONObject, name: str) -> None:
@@ -157,5 +157,5 @@ def ephemeral_changes(found: JSONObject, old: JSONObject) -> Errors:
         if name not in new:
             yield forbidden("spec.ephemeralContainers", f'existing ephemeral containers "{name}" may not be removed\n')
         elif new[name] != one:
-            shown = difference(one, new[name])
+            shown = difference("core.EphemeralContainer", one, new[name])
             yield forbidden("spec.ephemeralContainers", f'existing ephemeral containers "{name}" may not be changed\n{shown}')

@@ -33,18 +33,11 @@ class VolumeAttachmentStrategy(BuiltinStrategy):
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(_attachment(obj))
         if obj["spec"] != old["spec"]:
-            found += immutable("spec", _shown(obj["spec"]), None)
+            found += immutable("spec", obj["spec"], None)
         return found
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_update(context, obj, old)
-
-
-def _shown(spec: JSONObject) -> JSONObject:
-    """As Go prints it; of an inline volume, what it holds."""
-    source = spec.get("source") or {}
-    shown = {"PersistentVolumeName": source.get("persistentVolumeName"), "InlineVolumeSpec": source.get("inlineVolumeSpec")}
-    return {"Attacher": spec.get("attacher", ""), "Source": shown, "NodeName": spec.get("nodeName", "")}
 
 
 def _attachment(obj: JSONObject) -> Errors:

@@ -15,11 +15,13 @@ from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
-from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
+from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.schema.internal_values import internal_value
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
 
+_STRUCT = "core.PersistentVolumeSource"
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _OLD_ANNOTATIONS = {
     "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
@@ -143,13 +145,13 @@ def _changes(spec: JSONObject, old: JSONObject) -> Errors:
         # Volumes made before expansion needed a secret may get one.
         sources["csi"] = {name: value for name, value in sources["csi"].items() if name != "controllerExpandSecretRef"}
     if sources != before:
-        text = f"spec.persistentvolumesource is immutable after creation\n{difference(before, sources)}"
+        text = f"spec.persistentvolumesource is immutable after creation\n{difference(_STRUCT, before, sources)}"
         yield forbidden("spec.persistentvolumesource", text)
     yield from immutable("volumeMode", spec.get("volumeMode"), old.get("volumeMode"))
     affinity, known = spec.get("nodeAffinity"), old.get("nodeAffinity")
     if known is not None and _newest_labels(affinity) != _newest_labels(known):
         detail = "field is immutable, except for updating from beta label to GA"
-        yield FieldError(FieldErrorType.INVALID, "nodeAffinity", affinity, detail)
+        yield invalid("nodeAffinity", None if affinity is None else internal_value("core.VolumeNodeAffinity", affinity), detail)
     if old.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
         yield forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
 
