@@ -7,19 +7,31 @@ import msgspec
 from kubeloop.meta.status import Status, StatusDetails
 from kubeloop.serving.answer import Answer, Frames, JSONObject, Reply, SocketTakeover, Takeover
 
-__all__ = ["Answer", "Frames", "JSONObject", "Reply", "Takeovers", "indented", "not_found_page", "status_answer", "success", "text"]
+__all__ = [
+    "NO_SNIFFING",
+    "Answer",
+    "Frames",
+    "JSONObject",
+    "Reply",
+    "Takeovers",
+    "indented",
+    "not_found_page",
+    "status_answer",
+    "success",
+    "text",
+]
 
 #: Replies that change the connection's protocol.
 Takeovers = (Takeover, SocketTakeover)
 
 
 #: Go's way of saying that plain text is no page with scripts.
-_NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
+NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 
 
 def text(body: str, status: int = 200) -> Answer:
     """Plain text, as the health endpoints answer."""
-    return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[_NO_SNIFFING])
+    return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[NO_SNIFFING])
 
 
 def indented(tree: JSONObject) -> Answer:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Reply, Takeovers, not_found_page, status_answer
+from kubeloop.apiserver.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization import authorize, authorize_impersonation
 from kubeloop.apiserver.exchange import Exchange, Parts
@@ -21,10 +21,19 @@ from kubeloop.apiserver.request_info import request_info
 from kubeloop.apiserver.routing import PlainNotFound, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.apiserver.transfer import finish
-from kubeloop.meta.errors import ApiError
-from kubeloop.serving.request import Request
+from kubeloop.meta.errors import ApiError, Forbidden
+from kubeloop.serving.request import BodyMalformed, Request
 
 _LOG = logging.getLogger(__name__)
+
+
+class _NotAllowed(Exception):
+    """Refused by authorization: a Status with one header more than that of an admission plug-in."""
+
+    def __init__(self, refusal: Forbidden) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
 
 #: Does what a request to one path asks for.
 Action = Callable[[Request], Awaitable[Answer]]
@@ -59,6 +68,11 @@ class Pipeline:
             answer = await self._stages(request, warnings)
         except PlainNotFound:
             answer = not_found_page()
+        except _NotAllowed as refusal:
+            answer = status_answer(refusal.refusal.status)
+            answer.headers.append(NO_SNIFFING)
+        except BodyMalformed as fault:
+            answer = status_answer(refusals.internal(str(fault)).status)
         except ApiError as refusal:
             answer = status_answer(refusal.status)
         except StorageFailed as fault:
@@ -82,11 +96,14 @@ class Pipeline:
         user = self._parts.authenticator.authenticate(request, warnings)
         info = request_info(request)
         other = impersonated(request)
-        if other is not None:
-            authorize_impersonation(user, info)
-            user = other
-        authorize(user, info)
-        if request.path.startswith(_NOBODYS):
+        try:
+            if other is not None:
+                authorize_impersonation(user, info)
+                user = other
+            authorize(user, info)
+        except Forbidden as refusal:
+            raise _NotAllowed(refusal) from None
+        if request.path.startswith(_NOBODYS) or not request.path.startswith("/"):
             raise PlainNotFound
         if not info.is_resource:
             return await self._path(request)

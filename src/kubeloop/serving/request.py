@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 from kubeloop.meta.errors import KubeloopError
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class BodyTooLarge(KubeloopError):
@@ -16,6 +19,10 @@ class BodyTooLarge(KubeloopError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"limit is {limit}")
         self.limit = limit
+
+
+class BodyMalformed(KubeloopError):
+    """The body is not framed as its head says; the connection is of no more use."""
 
 
 @dataclass(slots=True)
@@ -39,7 +46,7 @@ class Request:
     def __post_init__(self) -> None:
         self.query = {}
         if self.query_string:
-            for name, value in parse_qsl(self.query_string, keep_blank_values=True):
+            for name, value in _pairs(self.query_string):
                 self.query.setdefault(name, []).append(value)
 
     def parameter(self, name: str) -> str:
@@ -49,3 +56,12 @@ class Request:
 
     def header(self, name: str) -> str:
         return self.headers.get(name, "")
+
+
+def _pairs(query: str) -> Iterator[tuple[str, str]]:
+    """As Go's net/url reads a query: pairs with a semicolon or a malformed escape are passed over."""
+    for pair in query.split("&"):
+        if not pair or ";" in pair or _BAD_ESCAPE.search(pair):
+            continue
+        name, _, value = pair.partition("=")
+        yield unquote_plus(name), unquote_plus(value)

@@ -1,0 +1,105 @@
+"""One connection's bytes: what has come waits here, within bounds; what goes out is held back while the peer does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+_LOG = logging.getLogger(__name__)
+
+#: With more than this waiting, no more is read.
+_ENOUGH = 256 * 1024
+
+
+class ConnectionEnded(ConnectionError):
+    """The peer has gone."""
+
+
+class Wire(asyncio.Protocol):
+    """Whoever serves the connection reads ``buffer`` and takes from its front; one task reads, one at a time writes."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._arrival: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._reading_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        if len(self.buffer) > _ENOUGH and not self._reading_paused and self.transport is not None:
+            self._reading_paused = True
+            self.transport.pause_reading()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            if not self._writable.done():
+                self._writable.set_result(None)
+            self._writable = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            _LOG.debug("a connection was lost: %s", exc)
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self.resume_writing()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def more(self) -> None:
+        """Returns when more has come than there was.
+
+        Raises:
+            ConnectionEnded
+        """
+        if self._reading_paused and self.transport is not None and not self.ended.done():
+            self._reading_paused = False
+            self.transport.resume_reading()
+        before = len(self.buffer)
+        while len(self.buffer) == before:
+            if self.ended.done():
+                raise ConnectionEnded
+            self._arrival = asyncio.get_running_loop().create_future()
+            try:
+                await self._arrival
+            finally:
+                self._arrival = None
+
+    def take(self, size: int) -> bytes:
+        """The first bytes of what waits."""
+        taken = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return taken
+
+    async def write(self, *parts: bytes) -> None:
+        """Returns when more may be written.
+
+        Raises:
+            ConnectionEnded
+        """
+        if self.ended.done() or self.transport is None:
+            raise ConnectionEnded
+        if len(parts) == 1:
+            self.transport.write(parts[0])
+        else:
+            self.transport.write(b"".join(parts))
+        if self._writable is not None:
+            await self._writable
+            if self.ended.done():
+                raise ConnectionEnded
+
+    def told(self, name: str) -> Any:
+        """What the transport knows of the connection."""
+        return None if self.transport is None else self.transport.get_extra_info(name)
