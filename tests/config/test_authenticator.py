@@ -173,7 +173,7 @@ async def test_a_plugin_that_is_not_installed_shows_its_hint_without_control_cha
     missing = ExecPlugin(command="/nowhere/login", install_hint="install \x1b[31mlogin\nfirst")
     with pytest.raises(ConfigError) as raised:
         await token(of(Credentials(exec=missing)))
-    assert "cannot be run (No such file or directory)\ninstall [31mlogin\nfirst" in str(raised.value)
+    assert "cannot be run (No such file or directory)\ninstall U+001B[31mlogin\nfirst" in str(raised.value)
 
 
 async def test_a_plugin_that_needs_a_terminal_says_so_where_there_is_none() -> None:

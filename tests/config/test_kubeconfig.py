@@ -91,7 +91,10 @@ def test_relative_paths_are_relative_to_the_file_that_holds_them(tmp_path: Path,
     (tmp_path / "deep" / "pki").mkdir(parents=True)
     (tmp_path / "deep" / "pki" / "ca.crt").write_bytes(PEM)
     cluster = {"name": "c", "cluster": {"server": "https://h", "certificate-authority": "pki/ca.crt"}}
-    user = {"name": "u", "user": {"exec": {"command": "bin/login", "apiVersion": "client.authentication.k8s.io/v1"}}}
+    user = {
+        "name": "u",
+        "user": {"exec": {"command": "bin/login", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}},
+    }
     write(tmp_path / "deep" / "config", document(clusters=[cluster], users=[user]))
     config = load_config(Path("deep/config"))
     assert config.ca is not None
@@ -147,16 +150,22 @@ def cluster(**fields: Any) -> dict[str, Any]:
         pytest.param(document(clusters="c"), "clusters: expected", id="a field of another type is named by its path"),
         pytest.param(
             document(clusters=[{"name": "c", "cluster": {"server": ["https://h"]}}]),
-            "clusters[0].cluster.server",
-            id="and so is a nested one",
+            'clusters[0] ("c").cluster.server: expected `str`, got `array`; correct the field',
+            id="and so is a nested one, with the name of its entry",
         ),
+        pytest.param(
+            document(**{"current-context": True}),
+            "current-context: expected `str`, got `bool`; put the value in quotes",
+            id="a plain y is no text",
+        ),
+        pytest.param(document(apiVersion="v2"), 'apiVersion: "v2" is not known', id="another version"),
         pytest.param(
             document(users=[{"name": "u"}, {"name": "u"}]), 'users[1].name: "u" stands twice', id="a name that stands twice in one file"
         ),
         pytest.param(document(**{"current-context": ""}), "choose one of: x", id="no current context: the known ones are listed"),
         pytest.param(
-            document(**{"current-context": "y"}),
-            'current-context: there is no context "y"; known: x',
+            document(**{"current-context": "other"}),
+            'current-context: there is no context "other"; known: x',
             id="a current context that is not there",
         ),
         pytest.param(
@@ -185,7 +194,9 @@ def cluster(**fields: Any) -> dict[str, Any]:
             "insecure-skip-tls-verify is set together with a certificate authority",
             id="a CA that would not be used",
         ),
-        pytest.param(cluster(**{"proxy-url": "socks5://h"}), "only http:// and https:// proxies", id="a proxy of an unsupported kind"),
+        pytest.param(
+            cluster(**{"proxy-url": "ftp://h"}), "only http://, https:// and socks5:// proxies", id="a proxy of an unsupported kind"
+        ),
         pytest.param(
             user(token="t", username="me", password="p"), "token and username and password are both set", id="two ways to authenticate"
         ),
@@ -196,7 +207,11 @@ def cluster(**fields: Any) -> dict[str, Any]:
         ),
         pytest.param(user(token="a\nb"), "token: it holds characters", id="a token with a line break"),
         pytest.param(user(**{"as-groups": ["devs"]}), "need a user to act as", id="impersonated groups without a user"),
-        pytest.param(user(**{"auth-provider": {"name": "gcp"}}), "auth-provider was removed", id="an auth provider of old"),
+        pytest.param(
+            user(**{"auth-provider": {"name": "gcp"}}),
+            "put an exec plugin in its place: gke-gcloud-auth-plugin",
+            id="an auth provider of old",
+        ),
         pytest.param(
             user(exec={"apiVersion": "client.authentication.k8s.io/v1"}), "exec.command is not set", id="a plugin without a command"
         ),

@@ -1,9 +1,54 @@
 """Which cluster to talk to, and as whom: kubeconfig files, the pod's own service account, credentials and TLS."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from kubeloop.config.authenticator import Authenticator
 from kubeloop.config.cluster import ClusterConfig
 from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem
 from kubeloop.config.in_cluster import in_cluster_config
+from kubeloop.config.kubeconfig.merged import Kubeconfig
 from kubeloop.config.load import load_config
+from kubeloop.config.overrides import Overrides
+from kubeloop.config.plugin_policy import PluginPolicy
 
-__all__ = ["Authenticator", "ClusterConfig", "Credentials", "ExecPlugin", "Impersonation", "Pem", "in_cluster_config", "load_config"]
+if TYPE_CHECKING:
+    from kubeloop.config.explain import Explanation, Setting
+    from kubeloop.config.kubeconfig.editing import KubeconfigEditor, edit_kubeconfig
+
+_LATER = {
+    "Explanation": "explain",
+    "KubeconfigEditor": "kubeconfig.editing",
+    "Setting": "explain",
+    "edit_kubeconfig": "kubeconfig.editing",
+}
+
+__all__ = [
+    "Authenticator",
+    "ClusterConfig",
+    "Credentials",
+    "ExecPlugin",
+    "Explanation",
+    "Impersonation",
+    "Kubeconfig",
+    "KubeconfigEditor",
+    "Overrides",
+    "Pem",
+    "PluginPolicy",
+    "Setting",
+    "edit_kubeconfig",
+    "in_cluster_config",
+    "load_config",
+]
+
+
+if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+
+    def __getattr__(name: str) -> Any:
+        # Most programs read their configuration, and neither change nor explain it.
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

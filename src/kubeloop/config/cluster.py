@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from kubeloop.config.credentials import Credentials, Pem
+from kubeloop.config.origins import Provenance
 from kubeloop.config.proxies import is_proxy_url, not_a_proxy
 from kubeloop.meta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubeloop.config.explain import Explanation
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +40,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     disable_compression: bool = False
     context: str = ""
     source: str = "configuration"
+    provenance: Provenance = Provenance()
 
     def __post_init__(self) -> None:
         if not _is_url(self.server):
@@ -50,8 +57,16 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise not_a_proxy(f"{self.source}: proxy-url", without_password(self.proxy_url))
 
     def __repr__(self) -> str:
-        fields = {name: getattr(self, name) for name in self.__struct_fields__} | {"proxy_url": without_password(self.proxy_url)}
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "provenance"} | {
+            "proxy_url": without_password(self.proxy_url)
+        }
         return f"ClusterConfig({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
+    def explain(self, environ: Mapping[str, str] | None = None) -> Explanation:
+        """What is set, and where each setting came from: file, entry and key, environment variable, override, default. Shows no secret."""
+        from kubeloop.config.explain import explain
+
+        return explain(self, environ)
 
     @property
     def secure(self) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.meta.errors import ConfigError
 
 
@@ -44,6 +45,9 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A program that prints an ExecCredential. ``owner`` names the kubeconfig entry, for messages.
 
+    ``timeout``: seconds that it may take; one that may ask a person has ``INTERACTIVE_TIMEOUT`` at least. ``cluster_config`` is
+    JSON from the cluster's entry, which the plugin is told with ``provide_cluster_info``.
+
     Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
     """
 
@@ -54,6 +58,9 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     install_hint: str = ""
     provide_cluster_info: bool = False
     interactive: str = "IfAvailable"
+    cluster_config: bytes = b""
+    policy: PluginPolicy = PluginPolicy()
+    timeout: float = 60.0
     owner: str = "user"
 
     def __repr__(self) -> str:
@@ -93,10 +100,11 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """One user. No field set means an anonymous one.
 
-    A ``token_file`` wins over ``token``: the token is what is used until the file can be read.
+    A ``token_file`` wins over ``token``: the token is what is used until the file can be read. ``exec`` is used only where nothing
+    else is set, as with kubectl.
 
     Raises:
-        ConfigError: two ways to authenticate at once, a certificate without its key, or a token that cannot stand in a header.
+        ConfigError: a token and a password at once, a certificate without its key, or a token that cannot stand in a header.
     """
 
     token: str = ""
@@ -110,21 +118,32 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = "user"
 
     def __post_init__(self) -> None:
-        methods = [
-            name
-            for name, used in (
-                ("token", self.token or self.token_file),
-                ("username and password", self.username or self.password),
-                ("exec", self.exec),
-            )
-            if used
-        ]
         usable_token(self.token, f"{self.owner}: token")
-        if len(methods) > 1:
-            raise ConfigError(f"{self.owner}: {' and '.join(methods)} are both set; keep one way to authenticate")
+        if (self.token or self.token_file) and (self.username or self.password):
+            raise ConfigError(f"{self.owner}: token and username and password are both set; keep one way to authenticate")
         if (self.client_certificate is None) != (self.client_key is None):
             missing, there = ("client-key", "client-certificate") if self.client_key is None else ("client-certificate", "client-key")
             raise ConfigError(f"{self.owner}: {there} is set but {missing} is not; set {missing} or {missing}-data too")
+
+    @property
+    def plugin(self) -> ExecPlugin | None:
+        """The plugin if it is to be used: nothing else says who asks."""
+        return None if self.token or self.token_file or self.username or self.password or self.client_certificate else self.exec
+
+    @property
+    def methods(self) -> list[str]:
+        """The ways to authenticate that are set, in words."""
+        ways = {
+            "token": self.token or self.token_file,
+            "username and password": self.username or self.password,
+            "client certificate": self.client_certificate,
+            "exec": self.exec,
+        }
+        return [name for name, used in ways.items() if used]
+
+    def only_impersonation(self) -> Credentials:
+        """The same user without anything secret: for a server that is reached in clear text."""
+        return Credentials(impersonate=self.impersonate, owner=self.owner)
 
     def __repr__(self) -> str:
         shown = []

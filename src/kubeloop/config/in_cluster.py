@@ -10,45 +10,112 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, Pem
+from kubeloop.config.credentials import Credentials, Impersonation, Pem
+from kubeloop.config.origins import DEFAULT, Origin, Provenance
+from kubeloop.config.overrides import Overrides
 from kubeloop.meta.errors import ConfigError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_ADDRESS = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
-def is_in_cluster(environ: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> bool:
+def is_in_cluster(environ: Mapping[str, str] | None = None, account: Path | None = None) -> bool:
     """True if the environment and the token file of a pod are there."""
-    return bool(environ.get("KUBERNETES_SERVICE_HOST") and environ.get("KUBERNETES_SERVICE_PORT")) and (account / "token").is_file()
+    environ, account = os.environ if environ is None else environ, account or ACCOUNT
+    return all(environ.get(name) for name in _ADDRESS) and (account / "token").is_file()
 
 
-def in_cluster_config(environ: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> ClusterConfig:
+def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None = None) -> tuple[str, Origin] | None:
+    """The namespace of the pod that this runs in: ``POD_NAMESPACE``, else the service account's file; None outside a pod.
+
+    Source: client-go tools/clientcmd/merged_client_builder.go: also beside a kubeconfig whose context names none.
+    """
+    return _namespace(environ, account) if is_in_cluster(environ, account) else None
+
+
+def in_cluster_config(
+    environ: Mapping[str, str] | None = None, account: Path | None = None, overrides: Overrides | None = None
+) -> ClusterConfig:
     """The pod's own cluster. The token file is named, not read: the kubelet rotates it, so it is read anew while in use.
 
-    Namespace: ``POD_NAMESPACE``, else the service account's file, else ``default``.
+    Namespace: that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. Of ``overrides`` also
+    server, token or token file, certificate authority, and impersonation count.
 
     Raises:
         ConfigError: not in a pod, or the pod has no service account mounted.
     """
-    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
+    environ, account, given = os.environ if environ is None else environ, account or ACCOUNT, overrides or Overrides()
+    host, port = (environ.get(name, "") for name in _ADDRESS)
     if not host or not port:
         raise ConfigError(
             "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set; outside a pod give a kubeconfig"
         )
     if not (account / "token").is_file():
         raise ConfigError(f"{account / 'token'}: no such file; set automountServiceAccountToken: true for this pod, or give a kubeconfig")
-    authority = account / "ca.crt"
-    namespace = environ.get("POD_NAMESPACE", "")
-    if not namespace:
-        try:
-            namespace = (account / "namespace").read_text().strip()
-        except OSError:
-            namespace = ""  # optional in upstream too
+    origins = {"server": Origin(kind="environment", where=" and ".join(_ADDRESS))}
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    if given.server:
+        server, origins["server"] = given.server, _override("server")
+    namespace, origins["namespace"] = _namespace(environ, account) or ("default", DEFAULT)
+    if given.namespace:
+        namespace, origins["namespace"] = given.namespace, _override("namespace")
     return ClusterConfig(
         name="in-cluster",
-        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
-        namespace=namespace or "default",
-        # Without the file the system's authorities decide, as in client-go.
-        ca=Pem(path=authority, field="service account CA") if authority.is_file() else None,
-        credentials=Credentials(token_file=account / "token", owner="service account"),
+        server=server,
+        namespace=namespace,
+        ca=_authority(given, account, origins),
+        insecure_skip_tls_verify=given.insecure_skip_tls_verify,
+        tls_server_name=given.tls_server_name,
+        proxy_url=given.proxy_url,
+        disable_compression=given.disable_compression,
+        credentials=_credentials(given, account, origins),
         source="in-cluster configuration",
+        provenance=Provenance(files_from="in-cluster", origins=tuple(origins.items())),
     )
+
+
+def _namespace(environ: Mapping[str, str] | None, account: Path | None) -> tuple[str, Origin] | None:
+    if namespace := (os.environ if environ is None else environ).get("POD_NAMESPACE", ""):
+        return namespace, Origin(kind="environment", where="POD_NAMESPACE")
+    file = (account or ACCOUNT) / "namespace"
+    try:
+        namespace = file.read_text().strip()
+    except OSError:
+        return None  # optional in upstream too
+    return (namespace, Origin(kind="service account", where=str(file))) if namespace else None
+
+
+def _authority(given: Overrides, account: Path, origins: dict[str, Origin]) -> Pem | None:
+    if given.certificate_authority_data:
+        origins["certificate_authority"] = _override("certificate_authority_data")
+        return Pem(data=given.certificate_authority_data, field="override certificate_authority_data")
+    if given.certificate_authority:
+        origins["certificate_authority"] = _override("certificate_authority")
+        return Pem(path=Path(given.certificate_authority).absolute(), field="override certificate_authority")
+    if given.insecure_skip_tls_verify:
+        origins["insecure_skip_tls_verify"] = _override("insecure_skip_tls_verify")
+        return None
+    authority = account / "ca.crt"
+    if not authority.is_file():
+        return None  # the system's authorities decide, as in client-go
+    origins["certificate_authority"] = Origin(kind="service account", where=str(authority))
+    return Pem(path=authority, field="service account CA")
+
+
+def _credentials(given: Overrides, account: Path, origins: dict[str, Origin]) -> Credentials:
+    impersonate = None
+    if given.impersonate:
+        origins["impersonate"] = _override("impersonate")
+        extra = tuple(given.impersonate_extra.items())
+        impersonate = Impersonation(user=given.impersonate, uid=given.impersonate_uid, groups=given.impersonate_groups, extra=extra)
+    if given.token or given.token_file:
+        origins |= {name: _override(name) for name in ("token", "token_file") if getattr(given, name)}
+        file = Path(given.token_file).absolute() if given.token_file else None
+        return Credentials(token=given.token, token_file=file, impersonate=impersonate, owner="overrides")
+    token = account / "token"
+    origins["token_file"] = Origin(kind="service account", where=str(token))
+    return Credentials(token_file=token, impersonate=impersonate, owner="service account")
+
+
+def _override(field: str) -> Origin:
+    return Origin(kind="override", where=f"override {field}")

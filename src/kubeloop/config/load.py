@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.in_cluster import in_cluster_config, is_in_cluster
-from kubeloop.config.kubeconfig import read_kubeconfig
+from kubeloop.config.in_cluster import in_cluster_config, is_in_cluster, pod_namespace
+from kubeloop.config.kubeconfig.merged import KubeconfigFiles, kubeconfig_files, read_kubeconfig
+from kubeloop.config.overrides import Overrides
+from kubeloop.config.plugin_policy import PluginPolicy
 from kubeloop.config.resolve import resolve
 from kubeloop.meta.errors import ConfigError
 
 
-def load_config(kubeconfig: str | Path | None = None, context: str | None = None) -> ClusterConfig:
+def load_config(
+    kubeconfig: str | Path | None = None,
+    context: str | None = None,
+    *,
+    overrides: Overrides | None = None,
+    plugin_policy: PluginPolicy | None = None,
+) -> ClusterConfig:
     """The cluster to talk to, by client-go's precedence: ``kubeconfig``, the list in ``KUBECONFIG``, ``~/.kube/config``, in-cluster.
 
-    Files of the list that do not exist are skipped; a file given as argument must exist. In-cluster is tried only when the files say
-    nothing at all, and not when a ``context`` is asked for.
+    Files of the list that do not exist are skipped; a file given as argument must exist. In-cluster is tried only when the files
+    choose no context, and not when a ``kubeconfig``, a ``context`` or a server is asked for. ``overrides`` win over all of them.
+    ``ClusterConfig.explain`` says where each setting came from.
 
     Raises:
         ConfigError: nothing found, or what was found cannot be used; the text names file, field and way out.
     """
-    if kubeconfig is not None:
-        return resolve(read_kubeconfig([Path(kubeconfig).expanduser()], must_exist=True), context)
-    listed = os.environ.get("KUBECONFIG", "")
-    files = [Path(part) for part in listed.split(os.pathsep) if part] or [Path.home() / ".kube" / "config"]
-    config = read_kubeconfig(files, must_exist=False)
-    empty = not (config.clusters or config.contexts or config.users or config.current_context)
-    if empty and not context and is_in_cluster():
-        return in_cluster_config()
-    if empty:
-        looked = ", ".join(str(file) for file in files)
-        origin = "KUBECONFIG names" if listed else "the default is"
-        raise ConfigError(
-            f"no configuration found: {origin} {looked}, where nothing is set, and this is no pod with a service account; "
-            "give a kubeconfig, or set KUBECONFIG"
-        )
-    return resolve(config, context)
+    files = kubeconfig_files(kubeconfig)
+    config = read_kubeconfig(list(files.paths), must_exist=files.explicit)
+    given = overrides or Overrides()
+    chosen = context or config.current_context or given.cluster
+    if not files.explicit and not chosen:
+        if is_in_cluster():
+            return in_cluster_config(overrides=given)
+        if not given.server and not (config.clusters or config.contexts or config.users):
+            raise _nothing_found(files)
+    return resolve(config, context, given, namespace=pod_namespace, policy=plugin_policy, files_from=files.origin)
+
+
+def _nothing_found(files: KubeconfigFiles) -> ConfigError:
+    looked = ", ".join(str(file) for file in files.paths) or "no file"
+    origin = "KUBECONFIG names" if files.origin == "KUBECONFIG" else "the default is"
+    return ConfigError(
+        f"no configuration found: {origin} {looked}, where nothing is set, and this is no pod with a service account; "
+        "give a kubeconfig, or set KUBECONFIG"
+    )

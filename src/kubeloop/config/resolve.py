@@ -1,124 +1,176 @@
-"""From a merged kubeconfig and a context name to one ``ClusterConfig``."""
+"""From a merged kubeconfig, a context name and overrides to one ``ClusterConfig``.
+
+Source: client-go tools/clientcmd/client_config.go and validation.go.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import os
+import logging
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from kubeloop.config.cluster import ClusterConfig
-from kubeloop.config.credentials import Credentials, ExecPlugin, Impersonation, Pem, usable_token
-from kubeloop.config.kubeconfig import Kubeconfig, User
+from kubeloop.config.kubeconfig.entries import Cluster, Context, User
+from kubeloop.config.kubeconfig.merged import Found, Kubeconfig
+from kubeloop.config.origins import DEFAULT, Origin, Provenance
+from kubeloop.config.overrides import Overrides
+from kubeloop.config.plugin_policy import PluginPolicy
+from kubeloop.config.user import credentials_of, pem_of
 from kubeloop.meta.errors import ConfigError
 
-_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_INTERACTIVE = ("Never", "IfAvailable", "Always")
+_logger = logging.getLogger("kubeloop.config")
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def resolve(config: Kubeconfig, context: str | None = None) -> ClusterConfig:
-    """The cluster and user of ``context``, or of ``current-context``.
+def resolve(
+    config: Kubeconfig,
+    context: str | None = None,
+    overrides: Overrides | None = None,
+    *,
+    namespace: Callable[[], tuple[str, Origin] | None] = lambda: None,
+    policy: PluginPolicy | None = None,
+    files_from: str = "argument",
+) -> ClusterConfig:
+    """The cluster and user of ``context``, or of ``current-context``, with ``overrides`` over them.
+
+    ``namespace`` is asked where neither the context nor an override names one.
 
     Raises:
-        ConfigError: the context, or what it names, is not there; or the entries cannot be used. File and field are named.
+        ConfigError: the context, or what it names, is not there; or the entries cannot be used. File, context and key are named.
     """
-    name = context or config.current_context
-    if not name:
-        raise ConfigError(f"{config.shown}: current-context is not set; set it, or choose one of: {_names(config.contexts)}")
-    if name not in config.contexts:
-        field = "contexts" if context else "current-context"
-        raise ConfigError(f'{config.shown}: {field}: there is no context "{name}"; known: {_names(config.contexts)}')
-    entry, file = config.contexts[name]
-    where = f'{file}: context "{name}"'
-    if entry.cluster not in config.clusters:
-        raise ConfigError(f'{where}: cluster: there is no cluster "{entry.cluster}"; known: {_names(config.clusters)}')
-    if entry.user and entry.user not in config.users:
-        raise ConfigError(f'{where}: user: there is no user "{entry.user}"; known: {_names(config.users)}')
-    cluster, cluster_file = config.clusters[entry.cluster]
-    at = f'{cluster_file}: cluster "{entry.cluster}"'
+    given = overrides or Overrides()
+    name, chosen, choice = _context(config, context, given)
+    entry, overridden = given.on_context(chosen.entry)
+    at = Place(chosen.file, f'context "{name}"', overridden) if name else Place(None, "", overridden)
+    cluster, cluster_at = _cluster(config, entry, at, given, name)
+    user, user_at = _user(config, entry, at, given, name)
     if not cluster.server:
-        raise ConfigError(f"{at}: server is not set; write for example https://127.0.0.1:6443")
+        raise ConfigError(f"{cluster_at('server')} is not set; write for example https://127.0.0.1:6443")
+    origins: dict[str, Origin] = {"context": choice} if name else {}
+    origins |= {field: at.origin(field) for field in ("cluster", "user") if getattr(entry, field)}
+    unused: list[str] = []
+    for field in ("server", "tls_server_name", "insecure_skip_tls_verify", "proxy_url", "disable_compression"):
+        if getattr(cluster, field):
+            origins[field] = cluster_at.origin(field)
+    ca = pem_of(cluster, "certificate_authority", cluster_at, origins, unused)
+    server = _server(cluster.server)
+    credentials = credentials_of(user, user_at, origins, unused, cluster, policy)
+    if server.lower().startswith("http:"):
+        if user_names := credentials.methods:
+            # client-go shows no credential to a server without TLS (client_config.go, ClientConfig).
+            unused.append(f"{' and '.join(user_names)} of {user_at.entry or 'the overrides'}: the server is not https")
+            _logger.warning("%s: %s not sent, because server is not https", user_at, " and ".join(user_names))
+        credentials = credentials.only_impersonation()
+    wanted, origins["namespace"] = _namespace(entry, at, namespace)
     return ClusterConfig(
-        name=entry.cluster,
-        server=cluster.server.rstrip("/"),
-        namespace=entry.namespace or "default",
-        ca=_pem(cluster.certificate_authority_data, cluster.certificate_authority, cluster_file, f"{at}: certificate-authority"),
+        name=entry.cluster or "cluster",
+        server=server,
+        namespace=wanted,
+        ca=ca,
         insecure_skip_tls_verify=cluster.insecure_skip_tls_verify,
         tls_server_name=cluster.tls_server_name,
-        credentials=_credentials(*config.users[entry.user], name=entry.user) if entry.user else Credentials(),
+        credentials=credentials,
         proxy_url=cluster.proxy_url,
         disable_compression=cluster.disable_compression,
         context=name,
-        source=at,
+        source=str(cluster_at),
+        provenance=Provenance(
+            files=tuple(f"{file.path}{'' if file.exists else ' (does not exist)'}" for file in config.documents),
+            files_from=files_from,
+            user=entry.user,
+            origins=tuple(origins.items()),
+            unused=tuple(unused),
+        ),
     )
 
 
-def _credentials(user: User, file: Path, name: str) -> Credentials:
-    at = f'{file}: user "{name}"'
-    if user.auth_provider:
-        raise ConfigError(f"{at}: auth-provider was removed from Kubernetes clients in 1.26; use the provider's exec plugin instead")
-    impersonate = None
-    if user.impersonate:
-        extra = tuple((key, tuple(values)) for key, values in user.impersonate_extra.items())
-        impersonate = Impersonation(user=user.impersonate, uid=user.impersonate_uid, groups=tuple(user.impersonate_groups), extra=extra)
-    elif user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
-        raise ConfigError(f"{at}: as-uid, as-groups and as-user-extra need a user to act as; set as")
-    return Credentials(
-        token=usable_token(user.token, f"{at}: token"),
-        token_file=_beside(file, user.token_file) if user.token_file else None,
-        username=user.username,
-        password=user.password,
-        client_certificate=_pem(user.client_certificate_data, user.client_certificate, file, f"{at}: client-certificate"),
-        client_key=_pem(user.client_key_data, user.client_key, file, f"{at}: client-key"),
-        exec=_exec(user, file, at),
-        impersonate=impersonate,
-        owner=at,
-    )
+class Place:
+    """Where the fields of one entry stand: in a file, or among the overrides. ``str`` gives the entry, calling it gives one key."""
+
+    def __init__(self, file: Path | None, entry: str, overridden: frozenset[str], context: str = "") -> None:
+        self.file = file
+        self.entry = entry
+        self._overridden = overridden
+        self._context = f' (context "{context}")' if context else ""
+
+    def __str__(self) -> str:
+        if self.file is None:
+            return "overrides" if self._overridden else "configuration"
+        return f"{self.file}: {self.entry}{self._context}"
+
+    def __call__(self, field: str, key: str = "") -> str:
+        return f"override {field}" if self.comes_from_override(field) else f"{self}: {key or field.replace('_', '-')}"
+
+    def comes_from_override(self, field: str) -> bool:
+        return self.file is None or field in self._overridden
+
+    def origin(self, field: str, key: str = "") -> Origin:
+        if self.comes_from_override(field):
+            return Origin(kind="override", where=f"override {field}")
+        return Origin(kind="file", where=str(self.file), entry=self.entry, key=key or field.replace("_", "-"))
+
+    def path(self, field: str, value: str) -> Path:
+        """Relative paths are relative to the kubeconfig that holds them, wherever the program was started."""
+        if self.file is None or field in self._overridden:
+            return Path(value)
+        return self.file.absolute().parent / value
 
 
-def _exec(user: User, file: Path, at: str) -> ExecPlugin | None:
-    plugin = user.exec
-    if plugin is None:
-        return None
-    if not plugin.command:
-        raise ConfigError(f"{at}: exec.command is not set; name the program that prints the credential")
-    if plugin.api_version not in _EXEC_VERSIONS:
-        raise ConfigError(f'{at}: exec.apiVersion: "{plugin.api_version}" is not supported; supported: {", ".join(_EXEC_VERSIONS)}')
-    interactive = plugin.interactive_mode or "IfAvailable"
-    if interactive not in _INTERACTIVE:
-        raise ConfigError(f'{at}: exec.interactiveMode: "{interactive}" is not one of {", ".join(_INTERACTIVE)}')
-    # A bare name is looked for in PATH; anything with a separator is a path, relative to the kubeconfig.
-    command = str(_beside(file, plugin.command)) if os.sep in plugin.command else plugin.command
-    return ExecPlugin(
-        command=command,
-        args=tuple(plugin.args),
-        env=tuple((variable.name, variable.value) for variable in plugin.env),
-        api_version=plugin.api_version,
-        install_hint=plugin.install_hint,
-        provide_cluster_info=plugin.provide_cluster_info,
-        interactive=interactive,
-        owner=at,
-    )
+def _context(config: Kubeconfig, asked: str | None, given: Overrides) -> tuple[str, Found[Context], Origin]:
+    name = asked or config.current_context
+    contexts = config.contexts
+    if not name:
+        if given.server or given.cluster:
+            return "", Found(Context(), Path()), DEFAULT
+        raise ConfigError(f"{config.shown}: current-context is not set; set it, or choose one of: {_names(contexts)}")
+    choice = Origin(kind="override", where="argument context")
+    if not asked:
+        choice = Origin(kind="file", where=str(config.current_context_file), key="current-context")
+    if name not in contexts:
+        where = f"{config.shown}: contexts" if asked else str(choice)
+        raise ConfigError(f'{where}: there is no context "{name}"; known: {_names(contexts)}')
+    return name, contexts[name], choice
 
 
-def _pem(data: str, path: str, file: Path, field: str) -> Pem | None:
-    if data:
-        try:
-            text = base64.b64decode("".join(data.split()), validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise ConfigError(f"{field}-data: not valid base64; encode the whole PEM file with: base64 -w0 FILE") from error
-        pem = Pem(data=text, field=f"{field}-data")
-    elif path:
-        pem = Pem(path=_beside(file, path), field=field)
-    else:
-        return None
-    pem.read()  # a missing file is told when the configuration is read, not at the first request
-    return pem
+def _cluster(config: Kubeconfig, entry: Context, at: Place, given: Overrides, context: str) -> tuple[Cluster, Place]:
+    found: Found[Cluster] | None = None
+    if entry.cluster:
+        clusters = config.clusters
+        if entry.cluster not in clusters:
+            raise ConfigError(f'{at("cluster")}: there is no cluster "{entry.cluster}"; known: {_names(clusters)}')
+        found = clusters[entry.cluster]
+    elif not given.server:
+        raise ConfigError(f"{at('cluster')} is not set; name one of: {_names(config.clusters)}")
+    merged, overridden = given.on_cluster(found.entry if found else Cluster())
+    return merged, Place(found.file if found else None, f'cluster "{entry.cluster}"', overridden, context)
 
 
-def _beside(file: Path, path: str) -> Path:
-    """Relative paths are relative to the kubeconfig that holds them, wherever the program was started."""
-    return file.absolute().parent / path
+def _user(config: Kubeconfig, entry: Context, at: Place, given: Overrides, context: str) -> tuple[User, Place]:
+    found: Found[User] | None = None
+    if entry.user:
+        users = config.users
+        if entry.user not in users:
+            raise ConfigError(f'{at("user")}: there is no user "{entry.user}"; known: {_names(users)}')
+        found = users[entry.user]
+    merged, overridden = given.on_user(found.entry if found else User())
+    return merged, Place(found.file if found else None, f'user "{entry.user}"', overridden, context)
+
+
+def _namespace(entry: Context, at: Place, fallback: Callable[[], tuple[str, Origin] | None]) -> tuple[str, Origin]:
+    if not entry.namespace:
+        return fallback() or ("default", DEFAULT)
+    if not _LABEL.fullmatch(entry.namespace):
+        raise ConfigError(
+            f'{at("namespace")}: "{entry.namespace}" is no name of a namespace: small letters, digits and hyphens, at most 63'
+        )
+    return entry.namespace, at.origin("namespace")
+
+
+def _server(url: str) -> str:
+    """Without what an API server's address never has (client_config.go, ClientConfig)."""
+    return url.partition("#")[0].partition("?")[0].rstrip("/")
 
 
 def _names(entries: object) -> str:

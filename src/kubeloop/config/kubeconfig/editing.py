@@ -1,0 +1,339 @@
+"""Changing kubeconfig files. Each change goes to the file that holds the entry; what the model does not know stays as it was.
+
+Source: client-go tools/clientcmd/config.go (ModifyConfig) and ``kubectl config``.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubeloop.config.kubeconfig.entries import Cluster, Context, Exec, JSONObject, User, write_entry
+from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
+from kubeloop.config.kubeconfig.merged import Kubeconfig, KubeconfigFiles, kubeconfig_files
+from kubeloop.config.kubeconfig.saving import locked, write_private
+from kubeloop.config.kubeconfig.view import SECTIONS, flattened, make_absolute
+from kubeloop.meta.errors import ConfigError
+
+_SECTION_OF = {key: section for section, key in SECTIONS}
+
+
+@contextmanager
+def edit_kubeconfig(path: str | os.PathLike[str] | None = None, *, wait: float = 5.0) -> Iterator[KubeconfigEditor]:
+    """Change ``path``, or the files of ``KUBECONFIG``, or ``~/.kube/config``: saved when the block ends, not when it raises.
+
+    Blocks: other programs, kubectl too, are kept out by lock files meanwhile, and waited for up to ``wait`` seconds.
+
+    Raises:
+        ConfigError: a file is locked, cannot be read or written, or would not be a kubeconfig any longer.
+    """
+    files = kubeconfig_files(path)
+    with locked(files.paths, wait):
+        editor = KubeconfigEditor([read_file(file) for file in files.paths], files)
+        yield editor
+        editor.save()
+
+
+class KubeconfigEditor(Kubeconfig):
+    """A kubeconfig that can be changed. Made by ``edit_kubeconfig``.
+
+    Guarantees
+        A file in which nothing changed is not written. A changed one is written atomically, with mode 0600, and keeps its unknown fields.
+        A new entry goes to the first file that exists.
+
+    Not guaranteed
+        Comments and the layout of a changed file: it is written anew, as by kubectl.
+    """
+
+    def __init__(self, files: list[KubeconfigFile], chosen: KubeconfigFiles) -> None:
+        super().__init__(files)
+        self._chosen = chosen
+        self._before = {file.path: copy.deepcopy(file.tree) for file in files}
+
+    def use_context(self, name: str) -> None:
+        """Make ``name`` the current context; an empty name leaves none.
+
+        Raises:
+            ConfigError: there is no such context.
+        """
+        if name and name not in self.contexts:
+            raise _unknown(self, "context", name)
+        # None is left by clearing the file that sets it; one is set where it wins over those that other files set.
+        file = self._default() if name else next((one for one in self.documents if one.document.current_context), self._default())
+        if name or file.document.current_context:
+            file.tree["current-context"] = name
+            file.refresh()
+
+    def set_cluster(
+        self,
+        name: str,
+        *,
+        server: str | None = None,
+        certificate_authority: str | Path | None = None,
+        certificate_authority_data: bytes | None = None,
+        insecure_skip_tls_verify: bool | None = None,
+        tls_server_name: str | None = None,
+        proxy_url: str | None = None,
+        disable_compression: bool | None = None,
+    ) -> None:
+        """Add a cluster, or change what is given of it. An authority ends ``insecure-skip-tls-verify``, and the other way round."""
+        found = self.clusters.get(name)
+        entry = copy.deepcopy(found.entry) if found else Cluster()
+        _assign(entry, server=server, tls_server_name=tls_server_name, proxy_url=proxy_url, disable_compression=disable_compression)
+        file = self._holder("cluster", name)
+        if insecure_skip_tls_verify is not None:
+            entry.insecure_skip_tls_verify = insecure_skip_tls_verify
+            if insecure_skip_tls_verify:
+                entry.certificate_authority = entry.certificate_authority_data = ""
+        if certificate_authority is not None or certificate_authority_data is not None:
+            entry.certificate_authority = _beside(certificate_authority, file.path)
+            entry.certificate_authority_data = _base64(certificate_authority_data)
+            entry.insecure_skip_tls_verify = False
+        self._put(file, "cluster", name, entry)
+
+    def set_user(
+        self,
+        name: str,
+        *,
+        token: str | None = None,
+        token_file: str | Path | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        client_certificate: str | Path | None = None,
+        client_certificate_data: bytes | None = None,
+        client_key: str | Path | None = None,
+        client_key_data: bytes | None = None,
+        exec: Exec | None = None,  # noqa: A002 - the field's name
+        impersonate: str | None = None,
+    ) -> None:
+        """Add a user, or change what is given of it. A token ends a name and password, and the other way round."""
+        found = self.users.get(name)
+        entry = copy.deepcopy(found.entry) if found else User()
+        file = self._holder("user", name)
+        _assign(entry, token=token, username=username, password=password, exec=exec, impersonate=impersonate)
+        if token_file is not None:
+            entry.token_file = _beside(token_file, file.path)
+        if token or token_file:
+            entry.username, entry.password = username or "", password or ""
+        elif username or password:
+            entry.token = entry.token_file = ""
+        if client_certificate is not None or client_certificate_data is not None:
+            entry.client_certificate = _beside(client_certificate, file.path)
+            entry.client_certificate_data = _base64(client_certificate_data)
+        if client_key is not None or client_key_data is not None:
+            entry.client_key = _beside(client_key, file.path)
+            entry.client_key_data = _base64(client_key_data)
+        self._put(file, "user", name, entry)
+
+    def set_context(self, name: str, *, cluster: str | None = None, user: str | None = None, namespace: str | None = None) -> None:
+        """Add a context, or change what is given of it."""
+        found = self.contexts.get(name)
+        entry = copy.deepcopy(found.entry) if found else Context()
+        _assign(entry, cluster=cluster, user=user, namespace=namespace)
+        self._put(self._holder("context", name), "context", name, entry)
+
+    def put(self, name: str, entry: Cluster | User | Context) -> None:
+        """Add an entry, or make the known fields of the one of this name what ``entry`` says."""
+        key = type(entry).__name__.lower()
+        self._put(self._holder(key, name), key, name, entry)
+
+    def delete_cluster(self, name: str) -> None:
+        """
+        Raises:
+            ConfigError: there is no such cluster.
+        """
+        self._delete("cluster", name)
+
+    def delete_user(self, name: str) -> None:
+        """
+        Raises:
+            ConfigError: there is no such user.
+        """
+        self._delete("user", name)
+
+    def delete_context(self, name: str) -> None:
+        """Its cluster and user stay; if it is the current context, that setting stays too, and names nothing.
+
+        Raises:
+            ConfigError: there is no such context.
+        """
+        self._delete("context", name)
+
+    def rename_context(self, old: str, new: str) -> None:
+        """The current context follows.
+
+        Raises:
+            ConfigError: there is no such context, or the new name is taken.
+        """
+        current = self.current_context
+        self._rename("context", old, new)
+        if current == old:
+            self.use_context(new)
+
+    def rename_cluster(self, old: str, new: str) -> None:
+        """Contexts that name it follow, in all files.
+
+        Raises:
+            ConfigError: there is no such cluster, or the new name is taken.
+        """
+        self._rename("cluster", old, new)
+        self._follow("cluster", old, new)
+
+    def rename_user(self, old: str, new: str) -> None:
+        """As ``rename_cluster``."""
+        self._rename("user", old, new)
+        self._follow("user", old, new)
+
+    def merge(self, other: Kubeconfig, *, replace: bool = False, flatten: bool = True) -> None:
+        """Take over the entries of ``other``, and its current context if none is set here. All or nothing.
+
+        ``flatten`` puts its certificate and key files in; without it their paths are made absolute.
+
+        Raises:
+            ConfigError: an entry of that name is here and says something else, and ``replace`` is False; or a file cannot be read.
+        """
+        wanted: list[tuple[str, str, JSONObject]] = []
+        different: list[str] = []
+        for section, key in SECTIONS:
+            for name, (item, path) in _items(other, section).items():
+                if flatten:
+                    item = flattened(item, key, path)
+                else:
+                    make_absolute(item := copy.deepcopy(item), key, path)
+                here = _items(self, section).get(name)
+                if here is not None and here[0].get(key) != item.get(key) and not replace:
+                    different.append(f'{key} "{name}" ({here[1]})')
+                wanted.append((section, name, item))
+        if different:
+            raise ConfigError(
+                f"{other.shown}: would change what is there: {', '.join(different)}; rename these, or say that they be replaced"
+            )
+        for section, name, item in wanted:
+            file = self._holder(section[:-1], name)
+            entries = _section(file, section)
+            at = next((at for at, one in enumerate(entries) if one.get("name") == name), None)
+            if at is None:
+                entries.append(item)
+            else:
+                entries[at] = item
+            file.refresh()
+        if not self.current_context and other.current_context:
+            self.use_context(other.current_context)
+
+    def save(self) -> None:
+        """Write the files that were changed. ``edit_kubeconfig`` does so at the end of its block.
+
+        Raises:
+            ConfigError: one cannot be written; those before it have been.
+        """
+        from kubeloop.codec.yaml import write_yaml
+
+        for file in self.documents:
+            if file.tree == self._before[file.path]:
+                continue
+            empty: JSONObject = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
+            written = {**file.tree, **{name: file.tree.get(name) or value for name, value in empty.items()}}
+            write_private(file.path, write_yaml({name: written[name] for name in _in_order(written)}).encode())
+            self._before[file.path] = copy.deepcopy(file.tree)
+
+    def _default(self) -> KubeconfigFile:
+        path = self._chosen.default
+        return next(file for file in self.documents if file.path == path)
+
+    def _holder(self, key: str, name: str) -> KubeconfigFile:
+        """The file that has the entry, or that a new one goes to."""
+        section = _SECTION_OF[key]
+        for file in self.documents:
+            if any(one.get("name") == name for one in file.tree.get(section) or ()):
+                return file
+        return self._default()
+
+    def _put(self, file: KubeconfigFile, key: str, name: str, entry: msgspec.Struct) -> None:
+        if not name:
+            raise ConfigError(f"{file.path}: {_SECTION_OF[key]}: an entry needs a name")
+        entries = _section(file, _SECTION_OF[key])
+        item = next((one for one in entries if one.get("name") == name), None)
+        if item is None:
+            item = {"name": name, key: {}}
+            entries.append(item)
+        if not isinstance(item.get(key), dict):
+            item[key] = {}
+        write_entry(item[key], entry)
+        file.refresh()
+
+    def _delete(self, key: str, name: str) -> None:
+        file = self._holder(key, name)
+        entries = _section(file, _SECTION_OF[key])
+        left = [one for one in entries if one.get("name") != name]
+        if len(left) == len(entries):
+            raise _unknown(self, key, name)
+        file.tree[_SECTION_OF[key]] = left
+        file.refresh()
+
+    def _rename(self, key: str, old: str, new: str) -> None:
+        section = _SECTION_OF[key]
+        known = _items(self, section)
+        if old not in known:
+            raise _unknown(self, key, old)
+        if not new or new in known:
+            raise ConfigError(f'{self.shown}: {section}: cannot rename {key} "{old}": "{new}" is {"taken" if new else "no name"}')
+        file = self._holder(key, old)
+        next(one for one in _section(file, section) if one.get("name") == old)["name"] = new
+        file.refresh()
+
+    def _follow(self, key: str, old: str, new: str) -> None:
+        for file in self.documents:
+            for item in file.tree.get("contexts") or ():
+                if isinstance(context := item.get("context"), dict) and context.get(key) == old:
+                    context[key] = new
+            file.refresh()
+
+
+def _assign(entry: Any, **changes: Any) -> None:
+    for name, value in changes.items():
+        if value is not None:
+            setattr(entry, name, value)
+
+
+def _section(file: KubeconfigFile, section: str) -> list[JSONObject]:
+    if not file.tree.get(section):
+        file.tree[section] = []
+    entries: list[JSONObject] = file.tree[section]
+    return entries
+
+
+def _items(config: Kubeconfig, section: str) -> dict[str, tuple[JSONObject, Path]]:
+    found: dict[str, tuple[JSONObject, Path]] = {}
+    for file in config.documents:
+        for item in file.tree.get(section) or ():
+            found.setdefault(str(item.get("name", "")), (item, file.path))
+    return found
+
+
+def _beside(path: str | Path | None, kubeconfig: Path) -> str:
+    """Relative to the kubeconfig if it is in or below its folder, so that the folder can be moved; else absolute."""
+    if not path:
+        return ""
+    absolute, base = Path(path).absolute(), kubeconfig.absolute().parent
+    return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)
+
+
+def _base64(data: bytes | None) -> str:
+    return base64.b64encode(data).decode() if data else ""
+
+
+def _in_order(tree: JSONObject) -> list[str]:
+    first = ("apiVersion", "kind", "clusters", "contexts", "current-context", "users")
+    return [*(name for name in first if name in tree), *(name for name in tree if name not in first)]
+
+
+def _unknown(config: Kubeconfig, key: str, name: str) -> ConfigError:
+    known = ", ".join(sorted(_items(config, _SECTION_OF[key]))) or "none"
+    return ConfigError(f'{config.shown}: there is no {key} "{name}"; known: {known}')

@@ -1,0 +1,161 @@
+"""The typed model of a kubeconfig's entries. Written back, it changes only what it knows: fields of newer tools stay.
+
+Source: k8s.io/client-go tools/clientcmd/api/v1/types.go. Printing any of these never shows a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+JSONObject: TypeAlias = dict[str, Any]
+
+
+class _Entry(msgspec.Struct, rename="kebab", kw_only=True):
+    """Unknown fields are left alone here and kept in the file's tree."""
+
+
+class Extension(_Entry):
+    """Something that another tool keeps in a kubeconfig."""
+
+    name: str
+    extension: Any = None
+
+    def __repr__(self) -> str:
+        return f"Extension({self.name!r})"
+
+
+class Cluster(_Entry):
+    """How to reach a server. ``certificate_authority_data`` is base64 of PEM text, and wins over the file."""
+
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    extensions: list[Extension] = []
+
+    def __repr__(self) -> str:
+        # A proxy's URL may hold a password.
+        return f"Cluster({self.server!r}, {_set_fields(self)} fields set)"
+
+
+class ExecVariable(_Entry):
+    """A variable of a credential plugin's environment, beside those of this process."""
+
+    name: str = ""
+    value: str = ""
+
+    def __repr__(self) -> str:
+        return f"ExecVariable({self.name!r})"
+
+
+class Exec(msgspec.Struct, rename="camel", kw_only=True):
+    """A credential plugin. A bare ``command`` is looked for in PATH; one with a separator is a path, relative to the file."""
+
+    command: str = ""
+    args: list[str] = []
+    env: list[ExecVariable] = []
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+    def __repr__(self) -> str:
+        return f"Exec({self.command!r}, {len(self.args)} arguments, {len(self.env)} variables)"
+
+
+class User(_Entry):
+    """Who asks. One way to authenticate: a token, a name and password, a certificate, or a plugin."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    impersonate: str = msgspec.field(default="", name="as")
+    impersonate_uid: str = msgspec.field(default="", name="as-uid")
+    impersonate_groups: list[str] = msgspec.field(default_factory=list, name="as-groups")
+    impersonate_extra: dict[str, list[str]] = msgspec.field(default_factory=dict, name="as-user-extra")
+    username: str = ""
+    password: str = ""
+    auth_provider: dict[str, Any] = {}
+    exec: Exec | None = None
+    extensions: list[Extension] = []
+
+    def __repr__(self) -> str:
+        # Nearly every field is a secret or may hold one; debuggers and test reports print local variables.
+        return f"User({_set_fields(self)} fields set)"
+
+
+class Context(_Entry):
+    """A cluster, a user and a namespace under one name."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+    extensions: list[Extension] = []
+
+
+class NamedCluster(_Entry):
+    name: str
+    cluster: Cluster = msgspec.field(default_factory=Cluster)
+
+
+class NamedUser(_Entry):
+    name: str
+    user: User = msgspec.field(default_factory=User)
+
+
+class NamedContext(_Entry):
+    name: str
+    context: Context = msgspec.field(default_factory=Context)
+
+
+class Document(_Entry):
+    """One file as it is written."""
+
+    kind: str = "Config"
+    api_version: str = msgspec.field(default="v1", name="apiVersion")
+    clusters: list[NamedCluster] = []
+    users: list[NamedUser] = []
+    contexts: list[NamedContext] = []
+    current_context: str = ""
+
+
+E = TypeVar("E", bound=msgspec.Struct)
+
+
+def overlaid(entry: E, over: E) -> tuple[E, frozenset[str]]:
+    """``entry`` with every field that ``over`` sets, and the names of these; maps are joined key by key.
+
+    Source: client-go tools/clientcmd/merge.go: an empty value sets nothing.
+    """
+    changes: dict[str, Any] = {}
+    for field in entry.__struct_fields__:
+        value = getattr(over, field)
+        if value:
+            changes[field] = {**getattr(entry, field), **value} if isinstance(value, dict) else value
+    return msgspec.structs.replace(entry, **changes), frozenset(changes)
+
+
+def write_entry(tree: JSONObject, entry: msgspec.Struct) -> None:
+    """Bring a tree to what ``entry`` says. What the model does not know, and what is as it was, stays untouched."""
+    for field in msgspec.structs.fields(entry):
+        name, value = field.encode_name, getattr(entry, field.name)
+        if isinstance(value, msgspec.Struct):
+            nested = tree.get(name)
+            tree[name] = nested if isinstance(nested, dict) else {}
+            write_entry(tree[name], value)
+        elif not value:
+            tree.pop(name, None)
+        elif (plain := msgspec.to_builtins(value)) != tree.get(name):
+            tree[name] = plain
+
+
+def _set_fields(entry: msgspec.Struct) -> int:
+    return len([name for name in entry.__struct_fields__ if getattr(entry, name)])

@@ -1,0 +1,142 @@
+"""Several kubeconfig files as one: which files are read, and which of them an entry comes from.
+
+Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and client-go tools/clientcmd/loader.go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from kubeloop.config.kubeconfig.entries import Cluster, Context, JSONObject, User
+from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
+from kubeloop.meta.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple, Generic[T]):
+    """An entry and the file that it stands in."""
+
+    entry: T
+    file: Path
+
+
+class KubeconfigFiles(NamedTuple):
+    """The files to read, most important first. ``origin`` says who named them: ``argument``, ``KUBECONFIG`` or ``default``."""
+
+    paths: tuple[Path, ...]
+    origin: str
+
+    @property
+    def explicit(self) -> bool:
+        return self.origin == "argument"
+
+    @property
+    def default(self) -> Path:
+        """Where new entries are written. Source: client-go tools/clientcmd/config.go, GetDefaultFilename."""
+        if not self.paths:
+            raise ConfigError("KUBECONFIG names no file; name one, or unset it to use the default")
+        return next((path for path in self.paths if path.exists()), self.paths[-1])
+
+
+def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> KubeconfigFiles:
+    """``path`` alone; else the list in ``KUBECONFIG``, without duplicates; else ``~/.kube/config``."""
+    if path is not None:
+        return KubeconfigFiles((Path(path).expanduser(),), "argument")
+    if listed := (os.environ if environ is None else environ).get("KUBECONFIG", ""):
+        return KubeconfigFiles(tuple(dict.fromkeys(Path(part) for part in listed.split(os.pathsep) if part)), "KUBECONFIG")
+    return KubeconfigFiles((Path.home() / ".kube" / "config",), "default")
+
+
+class Kubeconfig:
+    """What files say together. The first file that has an entry of a name has it whole; the same for ``current-context``.
+
+    Printing it shows no secret. Changes are made by ``edit_kubeconfig``.
+    """
+
+    def __init__(self, files: list[KubeconfigFile]) -> None:
+        self.documents = files
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str] | None = None) -> Kubeconfig:
+        """By clientcmd's precedence: ``path``, which must exist; else ``KUBECONFIG``; else ``~/.kube/config``.
+
+        Raises:
+            ConfigError: a file cannot be read or is no kubeconfig; file, line or field are named.
+        """
+        files = kubeconfig_files(path)
+        return read_kubeconfig(list(files.paths), must_exist=files.explicit)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that exist."""
+        return [file.path for file in self.documents if file.exists]
+
+    @property
+    def shown(self) -> str:
+        """The files, for messages."""
+        return ", ".join(str(file.path) for file in self.documents) or "kubeconfig"
+
+    @property
+    def clusters(self) -> dict[str, Found[Cluster]]:
+        found: dict[str, Found[Cluster]] = {}
+        for file in self.documents:
+            for named in file.document.clusters:
+                found.setdefault(named.name, Found(named.cluster, file.path))
+        return found
+
+    @property
+    def users(self) -> dict[str, Found[User]]:
+        found: dict[str, Found[User]] = {}
+        for file in self.documents:
+            for named in file.document.users:
+                found.setdefault(named.name, Found(named.user, file.path))
+        return found
+
+    @property
+    def contexts(self) -> dict[str, Found[Context]]:
+        found: dict[str, Found[Context]] = {}
+        for file in self.documents:
+            for named in file.document.contexts:
+                found.setdefault(named.name, Found(named.context, file.path))
+        return found
+
+    @property
+    def current_context(self) -> str:
+        return next((file.document.current_context for file in self.documents if file.document.current_context), "")
+
+    @property
+    def current_context_file(self) -> Path | None:
+        """The file that sets it."""
+        return next((file.path for file in self.documents if file.document.current_context), None)
+
+    def view(self, context: str | None = None, *, minify: bool = False, flatten: bool = False, raw: bool = False) -> JSONObject:
+        """All of it as one tree, as ``kubectl config view`` shows it.
+
+        ``minify`` keeps only what ``context`` (or the current one) uses; ``flatten`` puts certificate and key files in; without
+        ``raw`` tokens, passwords, certificates and keys are left out.
+
+        Raises:
+            ConfigError: there is no such context, or a file to put in cannot be read.
+        """
+        from kubeloop.config.kubeconfig.view import view
+
+        return view(self, context, minify=minify, flatten=flatten, raw=raw)
+
+    def __repr__(self) -> str:
+        return f"Kubeconfig({self.shown})"
+
+
+def read_kubeconfig(files: list[Path], *, must_exist: bool) -> Kubeconfig:
+    """Read and merge ``files``, most important first. Files that do not exist count as empty unless ``must_exist``.
+
+    Raises:
+        ConfigError: a file cannot be read, is not YAML, or a field is of another type; line and column or path of the field are named.
+    """
+    read = [read_file(file) for file in dict.fromkeys(files)]
+    if must_exist and (missing := next((file for file in read if not file.exists), None)) is not None:
+        raise ConfigError(f"{missing.path}: no such file; give the path of a kubeconfig, or leave it out to use the default")
+    return Kubeconfig(read)

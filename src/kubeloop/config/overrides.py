@@ -1,0 +1,105 @@
+"""What a program's own flags or arguments say: it wins over every file, as kubectl's global flags do.
+
+Source: client-go tools/clientcmd/overrides.go and client_config.go (getContext, getCluster, getAuthInfo).
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import msgspec
+
+from kubeloop.config.kubeconfig.entries import Cluster, Context, User, overlaid
+
+
+class Overrides(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that replace those of the files; an empty one replaces nothing. Printing it shows no secret.
+
+    ``cluster`` and ``user`` name entries, which must exist. ``insecure_skip_tls_verify`` drops the files' certificate authority, an
+    authority given here drops their ``insecure-skip-tls-verify``, and ``server`` drops their ``tls-server-name``.
+    Relative paths are relative to the working directory.
+    """
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str | Path = ""
+    certificate_authority_data: bytes = b""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    token: str = ""
+    token_file: str | Path = ""
+    username: str = ""
+    password: str = ""
+    client_certificate: str | Path = ""
+    client_certificate_data: bytes = b""
+    client_key: str | Path = ""
+    client_key_data: bytes = b""
+    impersonate: str = ""
+    impersonate_uid: str = ""
+    impersonate_groups: tuple[str, ...] = ()
+    impersonate_extra: dict[str, tuple[str, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"Overrides({', '.join(name for name in self.__struct_fields__ if getattr(self, name)) or 'nothing'})"
+
+    def on_context(self, entry: Context) -> tuple[Context, frozenset[str]]:
+        """The entry as it is to be used, and the fields that come from here."""
+        return overlaid(entry, Context(cluster=self.cluster, user=self.user, namespace=self.namespace))
+
+    def on_cluster(self, entry: Cluster) -> tuple[Cluster, frozenset[str]]:
+        """As ``on_context``."""
+        over = Cluster(
+            server=self.server,
+            tls_server_name=self.tls_server_name,
+            insecure_skip_tls_verify=self.insecure_skip_tls_verify,
+            certificate_authority=_absolute(self.certificate_authority),
+            certificate_authority_data=_base64(self.certificate_authority_data),
+            proxy_url=self.proxy_url,
+            disable_compression=self.disable_compression,
+        )
+        merged, changed = overlaid(entry, over)
+        trust = ("insecure_skip_tls_verify", "certificate_authority", "certificate_authority_data")
+        if changed.intersection(trust):
+            merged = msgspec.structs.replace(merged, **{name: getattr(over, name) for name in trust})
+        if changed & {"server", "tls_server_name"}:
+            merged = msgspec.structs.replace(merged, tls_server_name=over.tls_server_name)
+        return merged, changed
+
+    def on_user(self, entry: User) -> tuple[User, frozenset[str]]:
+        """As ``on_context``."""
+        over = User(
+            client_certificate=_absolute(self.client_certificate),
+            client_certificate_data=_base64(self.client_certificate_data),
+            client_key=_absolute(self.client_key),
+            client_key_data=_base64(self.client_key_data),
+            token=self.token,
+            token_file=_absolute(self.token_file),
+            username=self.username,
+            password=self.password,
+            impersonate=self.impersonate,
+            impersonate_uid=self.impersonate_uid,
+            impersonate_groups=list(self.impersonate_groups),
+            impersonate_extra={key: list(values) for key, values in self.impersonate_extra.items()},
+        )
+        merged, changed = overlaid(entry, over)
+        # A file given here must not lose to data of the kubeconfig.
+        for pair in (("client_certificate", "client_certificate_data"), ("client_key", "client_key_data")):
+            if changed.intersection(pair):
+                merged = msgspec.structs.replace(merged, **{name: getattr(over, name) for name in pair})
+        # The kubeconfig's token file would win over the token as soon as it is read.
+        if "token" in changed and "token_file" not in changed:
+            merged = msgspec.structs.replace(merged, token_file="")
+        return merged, changed
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).absolute()) if path else ""
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode() if data else ""

@@ -1,0 +1,45 @@
+"""Which credential plugins may run: all, none, or those of a list. Kubeconfigs from others name programs that run as you.
+
+Source: client-go plugin/pkg/client/auth/exec/exec.go (PluginPolicy) and KEP-3104 (kuberc credentialPluginPolicy).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import msgspec
+
+from kubeloop.meta.errors import ConfigError
+
+
+class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """``allowed`` None allows every plugin, an empty tuple none; else only these commands: a path, or a name looked for in PATH.
+
+    Raises:
+        ConfigError: an entry is empty or no normal path, which could never match.
+    """
+
+    allowed: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for entry in self.allowed or ():
+            if not entry or os.path.normpath(entry) != entry:
+                raise ConfigError(f'plugin policy: "{entry}" is no command; write its name, or its path without "." and ".."')
+
+    def check(self, command: str, owner: str) -> None:
+        """
+        Raises:
+            ConfigError: the command may not run.
+        """
+        if self.allowed is None:
+            return
+        command = os.path.normpath(command)
+        path = shutil.which(command)
+        if command in self.allowed or path in self.allowed:
+            return
+        name = os.path.basename(command)  # noqa: PTH119 - a string that may be no path
+        if path is not None and any(os.path.basename(entry) == name and shutil.which(entry) == path for entry in self.allowed):  # noqa: PTH119
+            return
+        listed = f"it allows {', '.join(self.allowed)}" if self.allowed else "it allows none"
+        raise ConfigError(f"{owner}: exec: {command} may not run: {listed}; add the command to the policy, or use another user")

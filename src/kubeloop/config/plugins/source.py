@@ -1,0 +1,131 @@
+"""The credential of a plugin, kept for everybody in this process who has the same plugin configured.
+
+A login may ask a person: it happens once, however many clients are opened, and again when the credential expires or is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from kubeloop.config.cluster import ClusterConfig
+from kubeloop.config.credentials import ExecPlugin
+from kubeloop.config.plugins.credential import ExecCredential, cluster_info, exec_info, read_credential
+from kubeloop.config.plugins.process import MOST_OUTPUT, TooMuchOutputError, run
+from kubeloop.meta.errors import ConfigError
+from kubeloop.timing import Clock
+
+#: Seconds for a plugin that may ask a person, unless its own timeout is longer.
+INTERACTIVE_TIMEOUT = 900.0
+#: Source: client-go plugin/pkg/client/auth/exec/exec.go: an install hint at most 10 times an hour.
+_HINTS, _HINT_WINDOW = 10, 3600.0
+_MOST_SOURCES = 64
+
+
+class PluginSource:
+    """Runs one plugin when its credential is needed and none is at hand; one run at a time for each event loop."""
+
+    def __init__(self) -> None:
+        self._credential: ExecCredential | None = None
+        self._obtained = 0.0
+        # A lock belongs to an event loop; the credential belongs to the process.
+        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._hints: list[float] = []
+
+    async def credential(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
+        """The credential at hand if it has not expired, else a new one.
+
+        Raises:
+            ConfigError: the plugin may not run, is not installed, failed, took too long, or printed something else.
+        """
+        if (kept := self._usable(clock)) is not None:
+            return kept
+        async with self._running.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            # Whoever waited for the lock takes what its holder brought.
+            if (kept := self._usable(clock)) is not None:
+                return kept
+            made = await self._run(plugin, config, clock)
+            self._credential, self._obtained = made, clock.now()
+            return made
+
+    def refused(self, credential: ExecCredential, started: float | None) -> None:
+        """A request that was sent at ``started`` with this credential was answered 401: it is not used again."""
+        kept = self._credential
+        if kept is None or kept != credential or (started is not None and self._obtained > started):
+            return  # renewed meanwhile
+        self._credential = None
+
+    def _usable(self, clock: Clock) -> ExecCredential | None:
+        kept = self._credential
+        return None if kept is None or kept.expired(clock.wall()) else kept
+
+    async def _run(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
+        at = f"{plugin.owner}: exec: {plugin.command}"
+        interactive = plugin.interactive != "Never" and _has_terminal()
+        if plugin.interactive == "Always" and not interactive:
+            raise ConfigError(f"{at}: interactiveMode is Always, and there is no terminal here; run it once at a terminal")
+        plugin.policy.check(plugin.command, plugin.owner)
+        info = exec_info(plugin, config, interactive=interactive).decode()
+        environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info}
+        seconds = max(plugin.timeout, INTERACTIVE_TIMEOUT) if interactive else plugin.timeout
+        try:
+            ended = await run(plugin.command, plugin.args, environment, interactive=interactive, timeout=seconds)
+        except TimeoutError as error:
+            raise ConfigError(f"{at}: did not end within {seconds:g} s and was killed; run it by hand to see what it waits for") from error
+        except TooMuchOutputError as error:
+            raise ConfigError(
+                f"{at}: printed more than {MOST_OUTPUT >> 20} MiB; it must print an ExecCredential and nothing else"
+            ) from error
+        except (OSError, ValueError) as error:
+            fault = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"{at}: cannot be run ({fault}){self._hint(plugin, clock)}") from error
+        if ended.status:
+            said = f': it said "{ended.complaint}"' if ended.complaint else "; run it by hand to see why"
+            raise ConfigError(f"{at}: ended with exit status {ended.status}{said}")
+        return read_credential(ended.output, plugin, at)
+
+    def _hint(self, plugin: ExecPlugin, clock: Clock) -> str:
+        now = clock.now()
+        self._hints = [at for at in self._hints if now - at < _HINT_WINDOW]
+        if not plugin.install_hint or len(self._hints) >= _HINTS:
+            return "; install it or correct exec.command"
+        self._hints.append(now)
+        return f"\n{printable(plugin.install_hint)}"
+
+
+_sources: OrderedDict[bytes, PluginSource] = OrderedDict()
+
+
+def source_of(plugin: ExecPlugin, config: ClusterConfig) -> PluginSource:
+    """The source that all who run this command with these arguments, environment and cluster information have in common."""
+    told = cluster_info(plugin, config) if plugin.provide_cluster_info else None
+    key = msgspec.msgpack.encode(
+        (plugin.command, plugin.args, plugin.env, plugin.api_version, plugin.interactive, plugin.provide_cluster_info, told)
+    )
+    source = _sources.get(key)
+    if source is None:
+        source = _sources[key] = PluginSource()
+        while len(_sources) > _MOST_SOURCES:
+            _sources.popitem(last=False)
+    _sources.move_to_end(key)
+    return source
+
+
+def printable(text: str) -> str:
+    """Without control characters: a hint from a file must not drive the terminal. Tabs and line breaks stay, others are named.
+
+    Source: client-go tools/clientcmd/client_config.go, cleanANSIEscapeCodes.
+    """
+    return "".join(one if one.isprintable() or one in "\t\n\v\f\r" else f"U+{ord(one):04X}" for one in text)
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:  # closed
+        return False
