@@ -12,7 +12,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kubeloop.client.options import ListOptions
+from kubeloop.codec import decode_list
 from kubeloop.meta import Gone, ListMeta, Resource
+from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)
 
@@ -33,6 +35,12 @@ class ObjectList(list[R]):
     def continue_token(self) -> str:
         """Empty when this was the last page."""
         return self.metadata.continue_
+
+
+def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:
+    """The objects of a list answer."""
+    items, metadata = decode_list(kind, answer.body)
+    return ObjectList(items, metadata)
 
 
 class ListCall(Generic[R]):

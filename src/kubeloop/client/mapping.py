@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.meta.names import dns1123_label
 
 
 class ResourceMapping(msgspec.Struct, frozen=True):
@@ -29,7 +30,10 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         if namespace:
             if not self.namespaced:
                 raise ValueError(f'{self.gvk.kind} is cluster-scoped: it has no namespace, "{namespace}" was given')
-            parts += ["namespaces", segment(namespace, "namespace")]
+            fault = namespace_fault(namespace)
+            if fault:
+                raise ValueError(fault)
+            parts += ["namespaces", namespace]
         elif self.namespaced and name:
             raise ValueError(f'a namespace is needed to name one {self.gvk.kind} ("{name}")')
         parts.append(self.gvr.resource)
@@ -40,6 +44,12 @@ class ResourceMapping(msgspec.Struct, frozen=True):
                 raise ValueError(f'a name is needed for the subresource "{subresource}" of {self.gvr.resource}')
             parts += [segment(part, "subresource") for part in subresource.split("/")]
         return "/".join(parts)
+
+
+def namespace_fault(namespace: str) -> str:
+    """What keeps a text from being a namespace's name, in Kubernetes' words; "" if nothing does."""
+    faults = dns1123_label(namespace)
+    return f'namespace "{namespace}": {"; ".join(faults)}' if faults else ""
 
 
 def segment(value: str, what: str) -> str:

@@ -14,6 +14,7 @@ from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 Match: TypeAlias = Literal["Exact", "NotOlderThan"]
 Validation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
+Expiry: TypeAlias = Literal["raise", "relist"]
 
 PAGE_SIZE = 500
 
@@ -75,7 +76,10 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write. ``dry_run`` does everything but store. ``validation`` Strict refuses unknown and duplicate fields."""
+    """How to write. ``dry_run`` does everything but store. ``validation`` Strict refuses unknown and duplicate fields.
+
+    ``field_manager``: who is said to own the fields written; default: the program's name as its User-Agent has it. ``force`` is for apply.
+    """
 
     dry_run: bool = False
     field_manager: str = ""
@@ -90,11 +94,22 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
             "force": self.force,
         }
 
+    def over(self, defaults: WriteOptions) -> WriteOptions:
+        """These, and where they say nothing, ``defaults``."""
+        return WriteOptions(
+            dry_run=self.dry_run or defaults.dry_run,
+            field_manager=self.field_manager or defaults.field_manager,
+            validation=self.validation or defaults.validation,
+            force=self.force if self.force is not None else defaults.force,
+        )
+
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to delete. ``grace_period`` in seconds; 0 deletes a pod without waiting for its node.
 
     ``uid`` and ``resource_version`` are preconditions: the server answers Conflict if the object has others.
+    ``ignore_store_read_error``: also delete an object that the server can no longer read from its store. No finalizer runs and
+    nothing that depends on it is collected; the server takes it alone, not with other options (KEP-3926).
     """
 
     propagation: Propagation | None = None
@@ -102,6 +117,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     dry_run: bool = False
+    ignore_store_read_error: bool = False
 
     def body(self) -> bytes:
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -114,4 +130,6 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
             options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if self.dry_run:
             options["dryRun"] = ["All"]
+        if self.ignore_store_read_error:
+            options["ignoreStoreReadErrorWithClusterBreakingPotential"] = True
         return msgspec.json.encode(options)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Generic, Literal, Self, TypeVar, cast
 
 import msgspec
 
 from kubeloop.client.lists import ListCall
-from kubeloop.client.options import ListOptions, WatchOptions
-from kubeloop.codec import decode
+from kubeloop.client.options import Expiry, ListOptions, WatchOptions
+from kubeloop.codec import decode, document_of
 from kubeloop.codec.frames import FrameCutter
-from kubeloop.meta import ApiError, DecodeError, Resource, Status, TransportError, UntrustedCertificate
+from kubeloop.meta import ApiError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import Transport, logger_with_context
 
@@ -56,16 +56,26 @@ class _Bookmark(msgspec.Struct):
     metadata: _Version
 
 
+class _InterruptedError(KubeloopError):
+    """The server said within the stream that it cannot go on with it."""
+
+
 class Watch(Generic[R]):
     """``async with client.watch(Pod) as events: async for event in events: ...``; leaving the block frees the socket.
 
     Guarantees
         For one object events come in the order of its changes, none twice and none missing, over any number of reconnects.
         Without ``resource_version`` all objects that are there come first, as ADDED.
+        It goes on for ever; with ``timeout`` the iteration ends after so many seconds.
+        With ``expired="relist"``: where the server has forgotten the version to go on from, the difference to a new list is told; what
+        vanished meanwhile is DELETED with the last state that was seen here. States in between are missing then.
 
     Raises, from ``async for``
-        Expired: the server no longer has the version to go on from; list again.
+        Expired: the server no longer has the version to go on from; list again. Not with ``expired="relist"``.
         ApiError: it refuses (401, 403, 404 ...). UntrustedCertificate. Other failures are waited out, longer each time.
+
+    Raises
+        ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in.
     """
 
     def __init__(
@@ -76,7 +86,16 @@ class Watch(Generic[R]):
         list_all: Callable[[ListOptions], ListCall[R]],
         options: WatchOptions,
         clock: Clock,
+        *,
+        accept: str = "application/json",
+        timeout: float | None = None,
+        expired: Expiry = "raise",
     ) -> None:
+        if options.resource_version in ("", "0"):
+            raise ValueError(
+                f'resource_version="{options.resource_version}" names no state to go on from; leave it out to begin with what is there, '
+                "or give that of an object or a list"
+            )
         self._transport = transport
         self._locate = locate
         self._path = ""
@@ -84,11 +103,16 @@ class Watch(Generic[R]):
         self._list_all = list_all
         self._options = options
         self._clock = clock
+        self._accept = accept
+        self._timeout = timeout
+        self._deadline: float | None = None
         self._version = options.resource_version
         self._backoff = Backoff(clock=clock)
         self._events: AsyncGenerator[Event[R], None] | None = None
         self._heard = False
+        self._relisted = False
         self._newer: dict[tuple[str, str], str] = {}
+        self._known: dict[tuple[str, str], R] | None = {} if expired == "relist" else None
 
     @property
     def resource_version(self) -> str | None:
@@ -96,6 +120,8 @@ class Watch(Generic[R]):
         return self._version
 
     async def __aenter__(self) -> Self:
+        if self._timeout is not None:
+            self._deadline = asyncio.get_running_loop().time() + self._timeout
         self._path = await self._locate()
         self._events = self._run()
         return self
@@ -110,46 +136,95 @@ class Watch(Generic[R]):
         return self._events
 
     async def _run(self) -> AsyncGenerator[Event[R], None]:
-        if self._version is None:
-            async with aclosing(self._initial()) as initial:
-                async for item in initial:
-                    yield Event("ADDED", item)
-        while True:
+        try:
+            if self._version is None:
+                # Not waited out: whoever begins to watch learns at once what is wrong.
+                async with aclosing(self._listed()) as events:
+                    async for event in events:
+                        yield event
+        except TimeoutError:
+            return
+        while not self._is_over():
             self._heard = False
             started = self._clock.now()
             try:
-                async with aclosing(self._once()) as events:
+                async with aclosing(self._listed() if self._version is None else self._once()) as events:
                     async for event in events:
                         yield event
                 delay, why = 0.0, "it ended"
-                if not self._heard and self._clock.now() - started < _SHORT:
+                if not self._heard and self._version is not None and self._clock.now() - started < _SHORT:
                     delay, why = self._backoff.next(), "it ended at once"
             except UntrustedCertificate:
                 raise
-            except (TransportError, TimeoutError) as error:
+            except Gone as error:
+                if self._known is None:
+                    raise
+                delay, why = self._backoff.next() if self._relisted else 0.0, str(error)
+                self._version, self._relisted = None, True
+            except (TransportError, TimeoutError, _InterruptedError) as error:
                 delay, why = self._backoff.next(), str(error) or "it outlived its own time"
             except ApiError as error:
                 # What the server could not do now it may do later; what it refuses it will refuse again.
                 if error.status.code < 500 and error.status.code != 429:
                     raise
                 delay, why = max(self._backoff.next(), error.retry_after or 0), str(error)
+            if self._is_over():
+                return
             _logger.debug("watch of %s resumes from %s in %.1f s: %s", self._path, self._version, delay, why)
-            await self._clock.sleep(delay)
+            await self._pause(delay)
 
-    async def _initial(self) -> AsyncGenerator[R, None]:
-        """All that is there; afterwards the watch goes on from its version."""
+    def _is_over(self) -> bool:
+        return self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._clock.sleep(seconds)
+        except TimeoutError:
+            if not self._is_over():
+                raise
+
+    async def _listed(self) -> AsyncGenerator[Event[R], None]:
+        """All that is there, or what is different from what is known; afterwards the watch goes on from the list's version."""
         version = ""
-        async with aclosing(
-            self._list_all(ListOptions(labels=self._options.labels, field_selector=self._options.field_selector)).pages()
-        ) as pages:
-            async for page in pages:
+        gone = set(self._known or ())
+        options = ListOptions(labels=self._options.labels, field_selector=self._options.field_selector)
+        async with aclosing(self._list_all(options).pages()) as pages:
+            while True:
+                async with asyncio.timeout_at(self._deadline):
+                    page = await anext(pages, None)
+                if page is None:
+                    break
                 # The first page names the snapshot; a page of a newer one must not hide changes made in between.
                 version = version or page.resource_version
                 for item in page:
+                    key = item.metadata.namespace, item.metadata.name
+                    gone.discard(key)
                     if page.resource_version != version:
-                        self._newer[item.metadata.namespace, item.metadata.name] = item.metadata.resource_version
-                    yield item
+                        self._newer[key] = item.metadata.resource_version
+                    for event in self._difference(key, item):
+                        yield event
+        for key in gone:
+            if self._known is not None:
+                yield Event("DELETED", self._known.pop(key))
         self._version = version
+
+    def _difference(self, key: tuple[str, str], item: R) -> Iterator[Event[R]]:
+        before = self._known.get(key) if self._known is not None else None
+        if self._known is not None:
+            self._known[key] = self._own(item)
+        if before is None:
+            yield Event("ADDED", item)
+        elif before.metadata.uid != item.metadata.uid:
+            yield Event("DELETED", before)
+            yield Event("ADDED", item)
+        elif before.metadata.resource_version != item.metadata.resource_version:
+            yield Event("MODIFIED", item)
+
+    def _own(self, item: R) -> R:
+        """A twin that no caller can change."""
+        document = document_of(item)
+        return decode(self._kind, document, checked=True) if document is not None else item
 
     async def _once(self) -> AsyncGenerator[Event[R], None]:
         """One connection's events. Ends when the server ends it."""
@@ -157,9 +232,12 @@ class Watch(Generic[R]):
         options = msgspec.structs.replace(self._options, resource_version=self._version, timeout_seconds=seconds)
         cutter = FrameCutter()
         ends = asyncio.get_running_loop().time() + seconds + _GRACE
+        if self._deadline is not None:
+            ends = min(ends, self._deadline)
         async with AsyncExitStack() as stack:
             async with asyncio.timeout_at(ends):
-                stream = await stack.enter_async_context(self._transport.stream("GET", self._path, query=options.query()))
+                opened = self._transport.stream("GET", self._path, query=options.query(), accept=self._accept)
+                stream = await stack.enter_async_context(opened)
             chunks = stream.chunks()
             while True:
                 try:
@@ -170,6 +248,7 @@ class Watch(Generic[R]):
                 for frame in cutter.feed(chunk):
                     event = self._read(frame)
                     self._heard = True
+                    self._relisted = False
                     self._backoff.reset()
                     if event is not None:
                         yield event
@@ -182,7 +261,9 @@ class Watch(Generic[R]):
                 self._version = msgspec.json.decode(event.object, type=_Bookmark).metadata.resource_version or self._version
                 return None
             if event.type == "ERROR":
-                raise ApiError.of(msgspec.json.decode(event.object, type=Status), f"watch {self._path}")
+                error = ApiError.of(msgspec.json.decode(event.object, type=Status), f"watch {self._path}")
+                # As client-go: only a version that is gone ends a stream for good, whatever else is said within one.
+                raise error if isinstance(error, Gone) else _InterruptedError(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DecodeError(f"{self._path}: a watch frame is not what it should be: {error}") from error
         if event.type not in ("ADDED", "MODIFIED", "DELETED"):
@@ -192,6 +273,12 @@ class Watch(Generic[R]):
         self._version = item.metadata.resource_version
         if self._newer and self._was_listed_newer(item):
             return None
+        if self._known is not None:
+            key = item.metadata.namespace, item.metadata.name
+            if event.type == "DELETED":
+                self._known.pop(key, None)
+            else:
+                self._known[key] = self._own(item)
         return Event(cast("EventType", event.type), item)
 
     def _was_listed_newer(self, item: R) -> bool:

@@ -85,10 +85,23 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"{what}: the body is not JSON: {error}") from None
     try:
-        tree = msgspec.json.decode(document)
-        return decoder.decode(msgspec.json.encode(normalise(cls, tree)))
+        tree = normalise(cls, msgspec.json.decode(document))
+        try:
+            return decoder.decode(msgspec.json.encode(tree))
+        except msgspec.ValidationError as error:
+            return _forgiving(cls, tree, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{_describe(what, document)}: {_explain(error)}") from None
+        raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
+
+
+def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
+    """Read although declared choices and bounds are broken; what is of another type is still an error."""
+    from kubeloop.codec.forgiving import build  # rarely needed
+
+    try:
+        return build(cls, tree, dec_hook)
+    except TypeError:
+        raise error from None
 
 
 def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
@@ -116,7 +129,7 @@ def decode_bookmark(data: Buffer) -> Bookmark:
 @functools.cache
 def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
     try:
-        return msgspec.json.Decoder(cls, dec_hook=_hook)
+        return msgspec.json.Decoder(cls, dec_hook=dec_hook)
     except NameError as error:
         raise TypeError(f"{cls.__name__}: {error}; models must be defined in a module, not in a function") from None
 
@@ -126,7 +139,8 @@ def decoder_of(cls: type[M]) -> msgspec.json.Decoder[M]:
     return _decoder(cls)
 
 
-def _hook(cls: type, value: Any) -> Any:
+def dec_hook(cls: type, value: Any) -> Any:
+    """What msgspec asks for types that JSON does not know: quantities."""
     if cls is Quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
         return Quantity(value if isinstance(value, str) else repr(value))
     raise TypeError(f"Expected `{cls.__name__}`, got `{type(value).__name__}`")
@@ -146,7 +160,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
     try:
         return decoder.decode(document)
     except msgspec.ValidationError as error:
-        raise DecodeError(f"{_describe(what, document)}: {_explain(error)}") from None
+        raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"{what}: the body is not JSON: {error}") from None
 
@@ -161,7 +175,7 @@ def _describe(what: str, document: bytes) -> str:
     return f'{what} "{named.namespace}/{named.name}"' if named.namespace else f'{what} "{named.name}"'
 
 
-def _explain(error: Exception) -> str:
+def explain(error: Exception) -> str:
     """``spec.replicas: expected int, got str`` instead of msgspec's order and signs."""
     text, _, path = str(error).rpartition(" - at `$")
     if not text:

@@ -34,8 +34,8 @@ def encode(obj: Resource) -> bytes:
     if isinstance(obj, Unstructured):
         return _encode_tree(obj, source)
     if source is None:
-        return _with_kind(fresh.write_struct(obj), obj)
-    return _with_kind(_changed(source, obj), obj)
+        return with_kind(fresh.write_struct(obj), obj)
+    return with_kind(_changed(source, obj), obj)
 
 
 def to_dict(obj: Resource) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def require_document(obj: Resource) -> bytes:
     """
     if source_of(obj) is None and not isinstance(obj, Unstructured):
         raise IncompleteObject(
-            f"{_describe(obj)} was made here, not read from the server: an update would erase every field that it does not set. "
+            f"{describe(obj)} was made here, not read from the server: an update would erase every field that it does not set. "
             "Get the object and change that, or send a patch."
         )
     return encode(obj)
@@ -69,9 +69,9 @@ def require_document(obj: Resource) -> bytes:
 
 def _refuse_partial(obj: Resource, source: Source | None) -> None:
     if source is not None and source.partial:
-        raise IncompleteObject(f"{_describe(obj)} is not whole: {source.partial}. Get the object and change that, or send a patch.")
+        raise IncompleteObject(f"{describe(obj)} is not whole: {source.partial}. Get the object and change that, or send a patch.")
     if isinstance(obj, PartialObject):
-        raise IncompleteObject(f"{_describe(obj)} is only metadata: get the object and change that, or send a patch.")
+        raise IncompleteObject(f"{describe(obj)} is only metadata: get the object and change that, or send a patch.")
 
 
 def _changed(source: Source, obj: Resource) -> bytes:
@@ -103,7 +103,8 @@ _HEAD = msgspec.json.Decoder(_Head)
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _with_kind(document: bytes, obj: Resource) -> bytes:
+def with_kind(document: bytes, obj: Resource) -> bytes:
+    """The document with the kind of ``obj`` in front, where it has none or another."""
     wanted = b'"apiVersion":"%b","kind":"%b"' % (obj.api_version.encode(), obj.kind.encode())
     if document[:200].count(b'"apiVersion":"%b"' % obj.api_version.encode()) and document[:200].count(b'"kind":"%b"' % obj.kind.encode()):
         return document
@@ -115,6 +116,7 @@ def _with_kind(document: bytes, obj: Resource) -> bytes:
     return b"{" + wanted + (b"," if parts else b"") + rest[1:]
 
 
-def _describe(obj: Resource) -> str:
+def describe(obj: Resource) -> str:
+    """The object as messages name it."""
     key = obj.object_key()
     return f'{obj.kind or "object"} "{key}"'

@@ -57,9 +57,10 @@ def create_merge_patch(old: JSONObject, new: JSONObject) -> JSONObject:
         ``merge_patch(old, create_merge_patch(old, new))`` equals ``new`` if no object in ``new`` has a null member.
 
     Not guaranteed
-        A null member in ``new`` cannot be said in a merge patch: it is taken for missing. A list is replaced whole.
+        A null member in ``new`` cannot be said in a merge patch: it is taken for missing, unless ``old`` has it too.
+        A list is replaced whole.
     """
-    patch: JSONObject = {key: None for key in old if new.get(key) is None}
+    patch: JSONObject = {key: None for key, value in old.items() if new.get(key) is None and (value is not None or key not in new)}
     for key, value in new.items():
         if value is None:
             continue

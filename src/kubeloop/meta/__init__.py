@@ -29,6 +29,7 @@ from kubeloop.meta.errors import (
     UnknownKind,
     UnsupportedMediaType,
     UntrustedCertificate,
+    WaitFailed,
 )
 from kubeloop.meta.field_error import FieldError, FieldErrorType
 from kubeloop.meta.key import ObjectKey
@@ -124,6 +125,7 @@ __all__ = [
     "Unstructured",
     "UnsupportedMediaType",
     "UntrustedCertificate",
+    "WaitFailed",
     "custom_resource",
     "format_micro_time",
     "format_time",

@@ -39,6 +39,10 @@ class DeadlineError(KubeloopError):
     """A wait reached its deadline; the text says what was still missing."""
 
 
+class WaitFailed(KubeloopError):
+    """What was waited for can no longer happen; the text says why."""
+
+
 class IncompleteObject(KubeloopError):
     """An update of an object of which only a part is known: sending it would erase the rest."""
 

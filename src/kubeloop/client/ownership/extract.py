@@ -1,0 +1,128 @@
+"""Extract: of an object only the fields that one field manager applied, to be changed and applied again.
+
+Guided by managedFields alone, so that kinds without a schema here are taken apart alike.
+Source: apimachinery pkg/util/managedfields (ExtractInto); KEP-555; structured-merge-diff fieldpath (f:, k:, v:, i: elements).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubeloop.codec import document_of
+from kubeloop.codec.applied import read_owned
+from kubeloop.meta import ManagedFieldsEntry, Resource
+
+R = TypeVar("R", bound=Resource)
+
+Tree = dict[str, Any]
+Raw = msgspec.Raw
+
+_OBJECT = msgspec.json.Decoder(dict[str, Raw])
+_ARRAY = msgspec.json.Decoder(list[Raw])
+_SELF = "."
+
+
+def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
+    """What ``field_manager`` owns of ``obj`` by server-side apply, with name and namespace; nothing else if it owns nothing.
+
+    Guarantees
+        To apply the result changes nothing; a field that is taken out of it before is given up.
+        Owned fields that the models do not know are kept.
+
+    Raises:
+        ValueError: the object was not read from a server, or without its managedFields (informers keep none).
+    """
+    document = document_of(obj)
+    managed = obj.metadata.managed_fields
+    if document is None or not managed:
+        raise ValueError(
+            f'{obj.kind} "{obj.object_key()}" has no metadata.managedFields to tell what "{field_manager}" owns; '
+            "read it with client.get (informers do not keep them)"
+        )
+    mine: Tree = {}
+    others: list[Tree] = []
+    for entry in managed:
+        if not mine and is_of(entry, field_manager, "Apply", subresource):
+            mine = entry.fields()
+        else:
+            others.append(entry.fields())
+    owned = _OBJECT.decode(_only(Raw(document), mine, others)) if mine else {}
+    return read_owned(type(obj), _named(owned, obj), field_manager)
+
+
+def is_of(entry: ManagedFieldsEntry, manager: str, operation: str, subresource: str) -> bool:
+    return (entry.manager, entry.operation, entry.subresource) == (manager, operation, subresource)
+
+
+def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
+    metadata = _OBJECT.decode(owned.pop("metadata", Raw(b"{}")))
+    for name, value in (("name", obj.metadata.name), ("namespace", obj.metadata.namespace)):
+        if value:
+            metadata[name] = Raw(msgspec.json.encode(value))
+    head = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata}
+    return msgspec.json.encode({**head, **owned})
+
+
+def _only(raw: Raw, mine: Tree, others: list[Tree]) -> bytes:
+    children = {element: below for element, below in mine.items() if element != _SELF}
+    if not children:
+        # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
+        if any(element != _SELF for tree in others for element in tree):
+            return b"[]" if bytes(raw).lstrip()[:1] == b"[" else b"{}"
+        return bytes(raw)
+    try:
+        if next(iter(children)).startswith("f:"):
+            return _only_fields(raw, children, others)
+        return _only_items(raw, children, others)
+    except msgspec.ValidationError:
+        return bytes(raw)  # it has become something else since: whatever it is, it is owned
+
+
+def _only_fields(raw: Raw, children: Tree, others: list[Tree]) -> bytes:
+    parts = _OBJECT.decode(raw)
+    kept = {name: Raw(_only(part, children[at], _below(others, at))) for name, part in parts.items() if (at := f"f:{name}") in children}
+    return msgspec.json.encode(kept)
+
+
+def _only_items(raw: Raw, children: Tree, others: list[Tree]) -> bytes:
+    items = _ARRAY.decode(raw)
+    trees = [msgspec.json.decode(item) for item in items]
+    kept: list[Raw] = []
+    for index, (item, tree) in enumerate(zip(items, trees, strict=True)):
+        for element, below in children.items():
+            keys = _match(element, index, tree)
+            if keys is not None:
+                kept.append(_with_keys(item, keys, _only(item, below, _below(others, element))))
+                break
+    return msgspec.json.encode(kept)
+
+
+def _match(element: str, index: int, item: Any) -> Iterable[str] | None:
+    """The names of the item's keys if ``element`` means it; None if not."""
+    form, _, text = element.partition(":")
+    if form == "i":
+        return () if text == str(index) else None
+    wanted = msgspec.json.decode(text)
+    if form == "v":
+        return () if _same(wanted, item) else None
+    if isinstance(item, dict) and all(_same(value, item.get(key)) for key, value in wanted.items()):
+        return tuple(wanted)
+    return None
+
+
+def _with_keys(item: Raw, keys: Iterable[str], owned: bytes) -> Raw:
+    if not keys:
+        return Raw(owned)
+    parts, kept = _OBJECT.decode(item), _OBJECT.decode(owned)
+    return Raw(msgspec.json.encode({name: part for name, part in parts.items() if name in keys or name in kept} | kept))
+
+
+def _below(trees: list[Tree], element: str) -> list[Tree]:
+    return [tree[element] for tree in trees if element in tree]
+
+
+def _same(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)

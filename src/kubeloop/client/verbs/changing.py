@@ -1,0 +1,138 @@
+"""Read, change, write in one call: what an object should be like is a function, and the answer says what had to be done.
+
+Source: controller-runtime pkg/controller/controllerutil (CreateOrUpdate, CreateOrPatch); client-go util/retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from kubeloop.client.conflict import DEFAULT_RETRY, Retries, retry_on_conflict
+from kubeloop.client.options import WriteOptions
+from kubeloop.client.verbs.patching import PATCH_TYPES, changes_of
+from kubeloop.client.verbs.writing import Writing
+from kubeloop.codec import decode, document_of, require_document
+from kubeloop.codec.applied import document_changes
+from kubeloop.codec.checking import checked
+from kubeloop.meta import NotFound, Resource, Unstructured
+
+R = TypeVar("R", bound=Resource)
+
+Did: TypeAlias = Literal["created", "updated", "updated status", "updated both", "unchanged"]
+
+
+class Changed(NamedTuple, Generic[R]):
+    """The object as it is now, and what was done for it."""
+
+    object: R
+    did: Did
+
+
+class Changing(Writing):
+    """change, create_or_update and create_or_patch.
+
+    ``mutate`` brings the object it is given to what it should be, in place, and must give the same each time: it is called anew with a
+    fresh object after a conflict, and with an object that is not stored yet when there is none. It must not change name or namespace.
+    """
+
+    async def change(
+        self,
+        kind: type[R],
+        name: str,
+        mutate: Callable[[R], object],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        retries: Retries = DEFAULT_RETRY,
+        options: WriteOptions | None = None,
+    ) -> R:
+        """Read an object, let ``mutate`` change it, and update it; read anew and once more on conflict. Nothing is sent if nothing changed.
+
+        Raises:
+            NotFound: it is not there. Conflict: others kept writing. ValueError: ``mutate`` renamed it.
+        """
+
+        async def attempt() -> R:
+            found = await self._read(kind, name, namespace)
+            return found if not _mutated(found, mutate) else await self._put(found, namespace, options, subresource)
+
+        return await retry_on_conflict(attempt, retries=retries, clock=self.clock)
+
+    async def create_or_update(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]:
+        """Bring the object named by ``obj`` to what ``mutate`` makes of it: created from ``obj`` if there is none, else updated as a whole.
+
+        Nothing is written if ``mutate`` changed nothing. What ``obj`` itself sets counts only when the object is created.
+
+        Raises:
+            Conflict, AlreadyExists: somebody else wrote in between. ValueError: ``mutate`` renamed it.
+        """
+        try:
+            found = await self._read(type(obj), obj.metadata.name, obj.metadata.namespace)
+        except NotFound:
+            return await self._created(obj, mutate, options)
+        if not _mutated(found, mutate):
+            return Changed(found, "unchanged")
+        return Changed(await self._put(found, None, options, None), "updated")
+
+    async def create_or_patch(self, obj: R, mutate: Callable[[R], object], *, options: WriteOptions | None = None) -> Changed[R]:
+        """As ``create_or_update``, but what changed is sent as merge patches: one for the object, one for its status if that changed.
+
+        A patch that replaces a list is bound to the version that was read.
+
+        Raises:
+            Conflict, AlreadyExists, ValueError: as ``create_or_update``.
+        """
+        try:
+            found = await self._read(type(obj), obj.metadata.name, obj.metadata.namespace)
+        except NotFound:
+            return await self._created(obj, mutate, options)
+        _mutate(found, mutate)
+        changes = changes_of(found)
+        if not changes:
+            return Changed(found, "unchanged")
+        metadata, status = changes.pop("metadata", {}), changes.pop("status", None)
+        bound = {key: metadata.pop(key) for key in ("uid", "resourceVersion") if key in metadata}
+        result = found
+        if changes or metadata:
+            result = await self._send_patch(result, {"metadata": metadata | bound, **changes}, None, options)
+            if status is None:
+                return Changed(result, "updated")
+            if "resourceVersion" in bound:
+                bound["resourceVersion"] = result.metadata.resource_version
+        result = await self._send_patch(result, {"metadata": bound, "status": status}, "status", options)
+        return Changed(result, "updated both" if changes or metadata else "updated status")
+
+    async def _read(self, kind: type[R], name: str, namespace: str | None) -> R:
+        path = await self._path(kind, name, namespace)
+        return decode(kind, (await self.transport.request("GET", path)).body)
+
+    async def _created(self, obj: R, mutate: Callable[[R], object], options: WriteOptions | None) -> Changed[R]:
+        _mutate(obj, mutate)
+        return Changed(await self.create(obj, options=options), "created")
+
+    async def _send_patch(self, obj: R, patch: dict[str, Any], subresource: str | None, options: WriteOptions | None) -> R:
+        path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
+        body = msgspec.json.encode(patch)
+        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
+        return await self._stored("patch", decode(type(obj), answer.body), options)
+
+
+def _mutate(obj: R, mutate: Callable[[R], object]) -> None:
+    before = f"{obj.metadata.namespace}/{obj.metadata.name}".lstrip("/")
+    mutate(obj)
+    after = f"{obj.metadata.namespace}/{obj.metadata.name}".lstrip("/")
+    if before != after:
+        raise ValueError(f'metadata: {obj.kind} "{before}" was renamed to "{after}" by mutate; an object keeps name and namespace for life')
+
+
+def _mutated(obj: R, mutate: Callable[[R], object]) -> bool:
+    """Whether ``mutate`` changed it."""
+    _mutate(obj, mutate)
+    body = checked(obj, require_document)
+    if not isinstance(obj, Unstructured):
+        return body != document_of(obj)
+    old, new = document_changes(obj) or ({}, {})
+    return msgspec.json.encode(old, order="sorted") != msgspec.json.encode(new, order="sorted")

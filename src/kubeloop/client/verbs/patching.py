@@ -1,0 +1,214 @@
+"""Patching: parts of an object changed, said as a tree, as a typed part, or as the changes made to an object that was read."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from kubeloop.client.options import WriteOptions
+from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.reading import JSON, PARTIAL
+from kubeloop.codec import decode, encode
+from kubeloop.codec.applied import document_changes, fresh_tree
+from kubeloop.codec.checking import checked
+from kubeloop.merge import create_merge_patch
+from kubeloop.meta import IncompleteObject, PartialObject, Resource
+from kubeloop.meta.resource import source_of
+
+R = TypeVar("R", bound=Resource)
+
+PatchType: TypeAlias = Literal["merge", "json", "strategic", "apply"]
+Patch: TypeAlias = Mapping[str, Any] | list[Any] | bytes
+
+PATCH_TYPES: dict[PatchType, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Patching(Verbs):
+    """patch and patch_metadata."""
+
+    @overload
+    async def patch(
+        self,
+        target: type[R],
+        name: str,
+        patch: Patch | R,
+        *,
+        type: PatchType = ...,
+        namespace: str | None = ...,
+        subresource: str | None = ...,
+        options: WriteOptions | None = ...,
+    ) -> R: ...
+
+    @overload
+    async def patch(
+        self,
+        target: R,
+        *,
+        lock: bool | None = ...,
+        subresource: str | None = ...,
+        options: WriteOptions | None = ...,
+    ) -> R: ...
+
+    async def patch(
+        self,
+        target: type[R] | R,
+        name: str | None = None,
+        patch: Patch | R | None = None,
+        *,
+        type: PatchType = "merge",  # noqa: A002 - the field's own word
+        namespace: str | None = None,
+        lock: bool | None = None,
+        subresource: str | None = None,
+        options: WriteOptions | None = None,
+    ) -> R:
+        """Change parts of an object.
+
+        ``patch(Pod, "web-0", {...})``
+            A tree, for ``json`` a list of operations, or the encoded bytes; or a ``Pod`` of which only the fields that were set are sent.
+            ``strategic`` is for built-in kinds only; ``apply`` is server-side apply (``client.apply`` says it better).
+        ``patch(pod)``
+            What was changed in ``pod`` since it was read, as a merge patch: no paths to write, and fields that nobody touched are not
+            sent; objects of which only a part was read will do. It holds for that very object only, not for a successor of its name.
+            A merge patch replaces lists whole: so if one changed, the patch is bound to the version that was read. ``lock`` True binds
+            it always, False never. Nothing is sent if nothing was changed.
+
+        Raises:
+            Conflict: the object is no longer at the version that the patch names, or applied fields belong to another manager.
+            ValueError: the patch is not of its type's form, or a field of it not of its type.
+        """
+        if isinstance(target, Resource):
+            return await self._patch_changes(target, lock, subresource, options)
+        assert name is not None
+        assert patch is not None
+        path = await self._path(target, name, namespace, subresource)
+        body = patch_body(patch, type)
+        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
+        return await self._stored("patch", decode(target, answer.body), options)
+
+    @overload
+    async def patch_metadata(
+        self,
+        kind: builtins.type[Resource],
+        target: str,
+        patch: Patch,
+        *,
+        type: PatchType = ...,
+        namespace: str | None = ...,
+        options: WriteOptions | None = ...,
+    ) -> PartialObject: ...
+
+    @overload
+    async def patch_metadata(
+        self, kind: builtins.type[Resource], target: PartialObject, *, lock: bool | None = ..., options: WriteOptions | None = ...
+    ) -> PartialObject: ...
+
+    async def patch_metadata(
+        self,
+        kind: builtins.type[Resource],
+        target: str | PartialObject,
+        patch: Patch | None = None,
+        *,
+        type: PatchType = "merge",  # noqa: A002 - the field's own word
+        namespace: str | None = None,
+        lock: bool | None = None,
+        options: WriteOptions | None = None,
+    ) -> PartialObject:
+        """As ``patch``, of an object of which only the metadata is read: by name and patch, or by the changes made to it.
+
+        Raises:
+            Conflict, ValueError: as ``patch``.
+        """
+        if isinstance(target, PartialObject):
+            changes = changes_of(target, lock)
+            if not changes:
+                return target
+            name, namespace, body = target.metadata.name, target.metadata.namespace, msgspec.json.encode(changes)
+        else:
+            assert patch is not None
+            name, body = target, patch_body(patch, type)
+        path = await self._path(kind, name, namespace)
+        answer = await self.transport.request(
+            "PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type], accept=PARTIAL
+        )
+        return decode(PartialObject, answer.body)
+
+    async def _patch_changes(self, obj: R, lock: bool | None, subresource: str | None, options: WriteOptions | None) -> R:
+        changes = changes_of(obj, lock)
+        if not changes:
+            return obj
+        path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
+        body = msgspec.json.encode(changes)
+        answer = await self.transport.request(
+            "PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"], accept=JSON
+        )
+        return await self._stored("patch", decode(type(obj), answer.body), options)
+
+
+def changes_of(obj: Resource, lock: bool | None = None) -> dict[str, Any]:
+    """What was changed in ``obj`` since it was read, as a merge patch for that very object; empty if nothing was.
+
+    ``lock``: whether it is bound to the version that was read; None: if it replaces a list.
+
+    Raises:
+        IncompleteObject: it was made here. ValueError: name or namespace were changed, or a field is not of its type.
+    """
+    if source_of(obj) is None:
+        raise IncompleteObject(
+            f'{obj.kind or "object"} "{obj.object_key()}" was made here, not read from the server: there is nothing to compare it with. '
+            "Send it as a part: client.patch(KIND, NAME, obj)."
+        )
+    trees: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+    def write(changed: Resource) -> bytes:
+        found = document_changes(changed)
+        assert found is not None
+        trees.append(found)
+        return msgspec.json.encode(found[1])
+
+    checked(obj, write)
+    old, new = trees[0]
+    patch = create_merge_patch(old, new)
+    if not patch:
+        return {}
+    before: dict[str, Any] = old.get("metadata") or {}
+    metadata: dict[str, Any] = patch.setdefault("metadata", {})
+    for name in ("name", "namespace"):
+        if name in metadata:
+            raise ValueError(f'metadata.{name}: changed from "{before.get(name, "")}"; an object keeps it for life')
+    bound = ["uid"] + (["resourceVersion"] if lock or (lock is None and _replaces_a_list(patch)) else [])
+    metadata.update({name: before[name] for name in bound if before.get(name)})
+    return patch
+
+
+def patch_body(patch: Patch | Resource, type: PatchType) -> bytes:  # noqa: A002 - the field's own word
+    """The body of a patch.
+
+    Raises:
+        ValueError: it is not of the form of its type, or was read from a server.
+    """
+    if isinstance(patch, bytes):
+        return patch
+    if isinstance(patch, Resource):
+        if source_of(patch) is not None:
+            raise ValueError(
+                f'{patch.kind} "{patch.object_key()}" was read from the server: to merge it in would write all of its fields. '
+                "Send its changes, client.patch(obj), or a new object that sets only what is to be changed."
+            )
+        checked(patch, encode)
+        patch = fresh_tree(patch)
+    if isinstance(patch, Mapping) == (type == "json"):
+        wanted = "a list of operations" if type == "json" else "an object"
+        raise ValueError(f"patch: a {type} patch is {wanted}, a {builtins.type(patch).__name__} was given")
+    return msgspec.json.encode(patch)
+
+
+def _replaces_a_list(patch: dict[str, Any]) -> bool:
+    return any(isinstance(value, list) or (isinstance(value, dict) and _replaces_a_list(value)) for value in patch.values())

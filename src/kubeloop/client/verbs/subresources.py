@@ -1,0 +1,165 @@
+"""What is beside an object's own document: scale, eviction, binding, tokens, approval; and any other subresource by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kubeloop.client.conflict import retry_on_conflict
+from kubeloop.client.options import DeleteOptions, WriteOptions
+from kubeloop.client.scales import read_scale
+from kubeloop.client.subresource import Subresource
+from kubeloop.client.verbs.base import Verbs
+from kubeloop.client.verbs.patching import PATCH_TYPES
+from kubeloop.codec import decode
+from kubeloop.meta import Resource, kind_info
+
+if TYPE_CHECKING:
+    from kubeloop.api.authentication.v1 import TokenRequest
+    from kubeloop.api.autoscaling.v1 import Scale
+    from kubeloop.api.certificates.v1 import CertificateSigningRequest
+
+
+class Subresources(Verbs):
+    """The subresources that have a verb of their own, and ``subresource`` for all others."""
+
+    def subresource(self, kind: type[Resource], name: str, subresource: str, *, namespace: str | None = None) -> Subresource:
+        """Any subresource of one object: ``client.subresource(Pod, "web-0", "ephemeralcontainers")``."""
+        return Subresource(self, kind, name, subresource, namespace)
+
+    async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None) -> Scale:
+        """How many replicas are wanted and there.
+
+        Raises:
+            NotFound: also where the kind has no scale subresource.
+        """
+        path = await self._path(kind, name, namespace, "scale")
+        return read_scale((await self.transport.request("GET", path)).body)
+
+    async def set_scale(
+        self,
+        kind: type[Resource],
+        name: str,
+        replicas: int,
+        *,
+        namespace: str | None = None,
+        resource_version: str = "",
+        options: WriteOptions | None = None,
+    ) -> Scale:
+        """Ask for so many replicas, whatever was asked for before; with ``resource_version`` only if nobody wrote since.
+
+        Raises:
+            NotFound: as ``get_scale``. Invalid: a negative number. Conflict: it is at another version.
+        """
+        change: dict[str, Any] = {"spec": {"replicas": replicas}}
+        if resource_version:
+            change["metadata"] = {"resourceVersion": resource_version}
+        path = await self._path(kind, name, namespace, "scale")
+        body = msgspec.json.encode(change)
+        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"])
+        return read_scale(answer.body)
+
+    async def evict(
+        self,
+        pod: str,
+        *,
+        namespace: str | None = None,
+        grace_period: int | None = None,
+        options: DeleteOptions | None = None,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow it. ``grace_period`` in seconds; ``options`` as for ``delete``.
+
+        Raises:
+            TooManyRequests: a budget does not allow it now; the text says which. NotFound: no such pod. Conflict: a precondition.
+        """
+        from kubeloop.api.core.v1 import Pod
+
+        mapping = await self.mapping(Pod)
+        where = self._namespace_of(mapping, namespace)
+        options = options or DeleteOptions()
+        if grace_period is not None:
+            options = msgspec.structs.replace(options, grace_period=grace_period)
+        options = msgspec.structs.replace(options, dry_run=options.dry_run or self._defaults.dry_run)
+        eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": where}}
+        if options != DeleteOptions():
+            eviction["deleteOptions"] = msgspec.Raw(options.body())
+        await self.transport.request("POST", mapping.path(where, pod, "eviction"), body=msgspec.json.encode(eviction))
+
+    async def bind(self, pod: str, node: str, *, namespace: str | None = None, uid: str = "") -> None:
+        """Assign a pod to a node, as a scheduler does; with ``uid`` only that very pod.
+
+        Raises:
+            Conflict: it is assigned already, or another pod has its name now. NotFound: no such pod.
+        """
+        from kubeloop.api.core.v1 import Pod
+
+        mapping = await self.mapping(Pod)
+        where = self._namespace_of(mapping, namespace)
+        metadata = {"name": pod, "namespace": where} | ({"uid": uid} if uid else {})
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        path = mapping.path(where, pod, "binding")
+        await self.transport.request("POST", path, query=self._query(None), body=msgspec.json.encode(binding))
+
+    async def create_token(
+        self,
+        service_account: str,
+        *,
+        namespace: str | None = None,
+        audiences: Sequence[str] = (),
+        expiration_seconds: int | None = None,
+        bound_to: Resource | None = None,
+    ) -> TokenRequest:
+        """A token of a service account; ``status.token`` is the secret, ``status.expiration_timestamp`` its end.
+
+        ``audiences``: who shall accept it; none: the API server itself. ``bound_to``: a Pod, Secret or Node with whose end it ends.
+
+        Raises:
+            NotFound: no such service account. Invalid: a time shorter than ten minutes, or a bound object of another kind.
+        """
+        from kubeloop.api.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
+        from kubeloop.api.core.v1 import ServiceAccount
+
+        spec = TokenRequestSpec(audiences=list(audiences), expiration_seconds=expiration_seconds)
+        if bound_to is not None:
+            info, metadata = kind_info(bound_to), bound_to.metadata
+            spec.bound_object_ref = BoundObjectReference(
+                api_version=info.gvk.api_version, kind=info.gvk.kind, name=metadata.name, uid=metadata.uid
+            )
+        answer = await self.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(TokenRequest(spec=spec))
+        assert isinstance(answer, TokenRequest)
+        return answer
+
+    async def approve(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
+        """Approve a CertificateSigningRequest, so that its signer issues the certificate. ``reason``: one word in camel case.
+
+        Raises:
+            NotFound: no such request. Invalid: it was denied before.
+        """
+        return await self._decide(name, "Approved", reason, message)
+
+    async def deny(self, name: str, *, reason: str, message: str = "") -> CertificateSigningRequest:
+        """Deny a CertificateSigningRequest.
+
+        Raises:
+            NotFound: no such request. Invalid: it was approved before.
+        """
+        return await self._decide(name, "Denied", reason, message)
+
+    async def _decide(self, name: str, verdict: str, reason: str, message: str) -> CertificateSigningRequest:
+        from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestCondition
+
+        path = await self._path(CertificateSigningRequest, name, None)
+        approval = self.subresource(CertificateSigningRequest, name, "approval")
+
+        async def attempt() -> CertificateSigningRequest:
+            found = decode(CertificateSigningRequest, (await self.transport.request("GET", path)).body)
+            if any(one.type == verdict for one in found.status.conditions):
+                return found
+            condition = CertificateSigningRequestCondition(type=verdict, status="True", reason=reason, message=message)
+            found.status.conditions.append(condition)
+            return await approval.update(found)
+
+        return await retry_on_conflict(attempt, clock=self.clock)

@@ -1,0 +1,74 @@
+"""An object as the tree that the server sent, and what every wait reads of it: generations and conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubeloop.codec import document_of, to_dict
+from kubeloop.meta import Resource, Unstructured
+
+Tree = dict[str, Any]
+
+
+def tree_of(obj: Resource) -> Tree:
+    """Not to be changed."""
+    if isinstance(obj, Unstructured):
+        return obj.to_dict()
+    document = document_of(obj)
+    tree = to_dict(obj) if document is None else msgspec.json.decode(document, type=Tree)
+    # Items of a list do not say their kind.
+    return tree | {"apiVersion": obj.api_version, "kind": obj.kind} if obj.kind else tree
+
+
+def below(tree: Tree, *names: str) -> Tree:
+    """The object at a path; an empty one where it is missing or something else."""
+    for name in names:
+        inner = tree.get(name)
+        if not isinstance(inner, dict):
+            return {}
+        tree = inner
+    return tree
+
+
+def number(tree: Tree, name: str, missing: int = 0) -> int:
+    value = tree.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else missing
+
+
+def condition_of(tree: Tree, name: str) -> Tree | None:
+    """The condition of that type, whatever its case (as kubectl compares); None if there is none."""
+    conditions = below(tree, "status").get("conditions")
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, dict) and str(one.get("type", "")).lower() == name.lower():
+            return one
+    return None
+
+
+def status_of(tree: Tree, name: str) -> str:
+    """``True``, ``False``, ``Unknown``, or "" where the object says nothing about it, or spoke of an older generation."""
+    condition = condition_of(tree, name)
+    if condition is None or is_outdated(tree, condition):
+        return ""
+    return str(condition.get("status", ""))
+
+
+def is_outdated(tree: Tree, condition: Tree | None = None) -> bool:
+    """Whether the status (or that condition) is from before the last change of the spec (kubectl wait: getObservedGeneration)."""
+    generation = number(below(tree, "metadata"), "generation", -1)
+    observed = number(condition or {}, "observedGeneration", -1)
+    if observed < 0:
+        observed = number(below(tree, "status"), "observedGeneration", -1)
+    return 0 <= observed < generation
+
+
+def describe_condition(tree: Tree, name: str) -> str:
+    """``Ready=False (ContainersNotReady: containers with unready status: [c])``."""
+    condition = condition_of(tree, name)
+    if condition is None:
+        known = [str(one.get("type")) for one in below(tree, "status").get("conditions") or () if isinstance(one, dict)]
+        return f"no condition {name}" + (f", only {', '.join(known)}" if known else "")
+    why = ": ".join(str(condition[part]) for part in ("reason", "message") if condition.get(part))
+    state = f"{condition.get('type')}={condition.get('status')}" + (f" ({why})" if why else "")
+    return f"{state}, of an older generation" if is_outdated(tree, condition) else state

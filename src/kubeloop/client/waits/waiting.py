@@ -1,0 +1,162 @@
+"""Waiting for one object to become something, or to be gone: by a watch, never by polling, and never without a deadline.
+
+Faults of the network and of a busy server are waited out; refusals (401, 403, 404 of the kind) end a wait at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from kubeloop.client.waits.rollouts import rollout_of
+from kubeloop.client.waits.trees import tree_of
+from kubeloop.client.waits.wants import Want
+from kubeloop.client.watches import Event
+from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
+
+if TYPE_CHECKING:
+    from kubeloop.client.client import Client
+
+R = TypeVar("R", bound=Resource)
+
+# Seconds between two attempts where the server forgets, or fails, at once.
+_PAUSE = 0.05
+_PAUSE_AFTER_FAULT = 1.0
+
+
+class _Faults:
+    """What went wrong last, for the message of a deadline."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    @asynccontextmanager
+    async def waited_out(self) -> AsyncIterator[None]:
+        try:
+            yield
+            self.last = ""
+            await asyncio.sleep(_PAUSE)
+        except UntrustedCertificate:
+            raise
+        except Gone:
+            await asyncio.sleep(_PAUSE)  # the server has forgotten where the watch was: begin anew with what is there
+        except TransportError as error:
+            self.last = f"; the server could not be asked: {error}"
+            await asyncio.sleep(_PAUSE_AFTER_FAULT)
+        except ApiError as error:
+            if error.status.code < 500 and error.status.code != 429:
+                raise
+            self.last = f"; the server could not answer: {error}"
+            await asyncio.sleep(error.retry_after or _PAUSE_AFTER_FAULT)
+
+
+async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
+    """The first state that is as wanted.
+
+    Raises:
+        DeadlineError: none within ``timeout`` seconds.
+    """
+    last: R | None = None
+    faults = _Faults()
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                async with faults.waited_out(), aclosing(_states(client, kind, name, namespace)) as states:
+                    async for last in states:
+                        faults.last = ""
+                        if last is not None and want.met(last):
+                            return last
+    except TimeoutError as error:
+        seen = "it was not there" if last is None else want.seen(last)
+        text = f"{named(kind, name, namespace)}: not {want.text} within {timeout:g} s: {seen}{faults.last}"
+        raise DeadlineError(text) from error
+
+
+async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: float, namespace: str | None, uid: str) -> None:
+    """Return when no such object is there; with ``uid`` a new one of the same name counts as gone.
+
+    Raises:
+        DeadlineError: still there after ``timeout`` seconds.
+    """
+    last: Resource | None = None
+    faults = _Faults()
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                async with faults.waited_out():
+                    # A list, not a watch, says that nothing is there.
+                    there = await client.list(kind, namespace=namespace, field_selector={"metadata.name": name})
+                    last = there[0] if there else None
+                    if last is None or (uid and last.metadata.uid != uid):
+                        return
+                    selected = {"metadata.name": name}
+                    async with client.watch(
+                        kind, namespace=namespace, field_selector=selected, resource_version=there.resource_version
+                    ) as events:
+                        async for event in events:
+                            last = event.object
+                            if event.type == "DELETED" or (uid and last.metadata.uid != uid):
+                                return
+    except TimeoutError as error:
+        finalizers = last.metadata.finalizers if last is not None else []
+        held = f"; finalizers that hold it: {', '.join(finalizers)}" if finalizers else ""
+        raise DeadlineError(f"{named(kind, name, namespace)}: still there after {timeout:g} s{held}{faults.last}") from error
+
+
+async def rollout(client: Client, kind: type[R], name: str, timeout: float, namespace: str | None) -> AsyncGenerator[str, None]:
+    """The lines of ``kubectl rollout status``, each once as long as it does not change; ends when the rollout is done.
+
+    Raises:
+        DeadlineError: not done within ``timeout`` seconds. WaitFailed: it exceeded its own deadline. ValueError: no rollouts.
+    """
+    ends = asyncio.get_running_loop().time() + timeout
+    text = ""
+    while True:
+        changed: Want[Resource] = Want("rolled out", functools.partial(_moved, before=text), _text)
+        left = max(0.0, ends - asyncio.get_running_loop().time())
+        try:
+            found = await wait_for(client, kind, name, changed, left, namespace)
+        except DeadlineError as error:
+            seen = text or str(error).rpartition(" s: ")[2]
+            raise DeadlineError(f"{named(kind, name, namespace)}: not rolled out within {timeout:g} s: {seen}") from error
+        text, done = rollout_of(tree_of(found))
+        yield text
+        if done:
+            return
+
+
+def _text(obj: Resource) -> str:
+    return rollout_of(tree_of(obj)).text
+
+
+def _moved(obj: Resource, before: str) -> bool:
+    return _text(obj) != before
+
+
+async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Event[R]], object], ...]) -> Event[R] | None:
+    """The event with which the last of ``conditions`` came true, one after the other; None if the events end before.
+
+    The event that met one condition is the first that the next one is asked about (client-go tools/watch, UntilWithoutRetry).
+    """
+    left = list(conditions)
+    async for event in events:
+        while left and left[0](event):
+            left.pop(0)
+        if not left:
+            return event
+    return None
+
+
+async def _states(client: Client, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
+    """The states of one object as they come; None when it is not there (any more)."""
+    yield None
+    async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:
+        async for event in events:
+            yield event.object if event.type != "DELETED" else None
+
+
+def named(kind: type[Resource], name: str, namespace: str | None) -> str:
+    return f'{kind.kind} "{name}"' + (f' in namespace "{namespace}"' if namespace else "")

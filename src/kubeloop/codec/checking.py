@@ -1,0 +1,122 @@
+"""Finds what cannot be sent before it is sent: a value of a type that its field has not, or that JSON cannot say; and names the field.
+
+Models take any value when they are built (checking each assignment would cost every reader); this is the check on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubeloop.codec.decoding import dec_hook, decoder_of, explain
+from kubeloop.codec.encoding import describe
+from kubeloop.codec.forgiving import build
+from kubeloop.codec.tolerant import normalise
+from kubeloop.meta.quantity import Quantity
+from kubeloop.meta.resource import Resource, source_of
+from kubeloop.meta.unstructured import Unstructured
+
+R = TypeVar("R", bound=Resource)
+
+
+def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
+    """What ``write`` makes of ``obj``, if every field of it is of its type. A document that was not changed is not looked at again.
+
+    Raises:
+        ValueError: a field holds a value of another type, or one that JSON cannot say; the text names object and field.
+    """
+    try:
+        body = write(obj)
+    except TypeError:
+        found = _unsayable(obj)
+        if found is None:
+            raise
+        path, value = found
+        text = f"{describe(obj)}: {path.removeprefix('.')}: a {type(value).__name__} was given, which JSON cannot say"
+        raise ValueError(text) from None
+    source = source_of(obj)
+    if not isinstance(obj, Unstructured) and (source is None or source.document is not body):
+        fault = fault_of(type(obj), body)
+        if fault and source is not None and fault_of(type(obj), source.document):
+            # It was read with values that break declared choices or bounds (a newer server's): they may go back, other types may not.
+            fault = _wrong_type(type(obj), body)
+        if fault:
+            raise ValueError(f"{describe(obj)}: {fault}")
+    return body
+
+
+def fault_of(cls: type[msgspec.Struct], body: bytes) -> str:
+    """What is wrong with JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if nothing is."""
+    decoder = decoder_of(cls)
+    try:
+        decoder.decode(body)
+    except msgspec.ValidationError:
+        # Nulls and spellings that readers take are no faults: they came from a server.
+        try:
+            decoder.decode(msgspec.json.encode(normalise(cls, msgspec.json.decode(body))))
+        except msgspec.ValidationError as error:
+            return explain(error)
+    return ""
+
+
+def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:
+    try:
+        build(cls, normalise(cls, msgspec.json.decode(body)), dec_hook)
+    except msgspec.ValidationError as error:
+        return explain(error)
+    except TypeError:
+        return ""
+    return ""
+
+
+def _unsayable(value: Any) -> tuple[str, Any] | None:
+    """The first value within ``value`` that JSON has no form for, and its path in wire names; None if there is none."""
+    for step, part in _parts(value):
+        if not _is_plain(part):
+            found = _unsayable(part)
+            if found is not None:
+                path, odd = found
+                return f"{step}{path}", odd
+            if not _is_container(part) and not _can_be_said(part):
+                return step, part
+    return None
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Unstructured):
+        value = value.content
+    if isinstance(value, msgspec.Struct):
+        yield from (
+            (f".{wire}", getattr(value, name)) for name, wire in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        )
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                yield ".{}", key
+            yield f".{key}", part
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{index}]", part) for index, part in enumerate(value))
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, msgspec.Struct | dict | list | tuple)
+
+
+def _can_be_said(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value, enc_hook=_quantity)
+    except TypeError:
+        return False
+    return True
+
+
+def _quantity(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise TypeError
