@@ -80,3 +80,19 @@ def protobuf(sources: tuple[Path, ...], out: Path) -> None:
     for name in missing:
         click.echo(f"without protobuf form: {name}", err=True)
     click.echo(f"{out}: table of protobuf messages written")
+
+
+@generate.command()
+@click.argument("targets", metavar="MODULE[:CLASS]...", nargs=-1, required=True)
+@click.option("--out", type=click.Path(path_type=Path), help="File, or folder for one file a kind. Default: standard output.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
+@click.option("--descriptions/--no-descriptions", default=True, help="Whether docstrings become descriptions.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what is found and written.")
+def crd(targets: tuple[str, ...], out: Path | None, only_check: bool, descriptions: bool, verbose: bool) -> None:
+    """Write CustomResourceDefinitions of Python classes (module:Class, a module, or a package)."""
+    from kubeloop.cli.generate_crd import generate_crd
+
+    try:
+        generate_crd(targets, out, only_check=only_check, descriptions=descriptions, verbose=verbose)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error

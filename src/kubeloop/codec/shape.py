@@ -27,13 +27,18 @@ class Form(enum.Enum):
 
 @dataclass(slots=True)
 class Shape:
-    """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside."""
+    """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
+
+    ``union``: one of several structs, which only the strict reader can tell; ``int_or_string``: an int that may be a string.
+    """
 
     form: Form
     type: Any
     item: Shape | None = None
     loose: bool = False
     micro: bool = False
+    union: bool = False
+    int_or_string: bool = False
 
 
 @dataclass(slots=True)
@@ -68,7 +73,7 @@ def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...
     list_keys = cls.__list_keys__ if issubclass(cls, Model) else {}
     for info in msgspec.structs.fields(cls):
         shape, optional = _shape_of(hints[info.name], (*within, cls))
-        keys = _attributes(shape, list_keys.get(info.encode_name, ()))
+        keys = _attributes(shape, list_keys.get(info.encode_name) or _declared_keys(hints[info.name]))
         found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, info.required, keys)
         found.loose |= shape.loose
         found.micro |= shape.micro
@@ -93,8 +98,8 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
         if len(members) == 1:
             return _shape_of(members[0], within)[0], optional
         if all(member in (int, str) for member in members):
-            return Shape(Form.SCALAR, int), optional
-        return Shape(Form.ANY, Any, loose=True), optional
+            return Shape(Form.SCALAR, int, int_or_string=True), optional
+        return Shape(Form.ANY, Any, loose=True, union=True), optional
     if origin is list:
         item = _shape_of(typing.get_args(hint)[0], within)[0]
         return Shape(Form.LIST, list, item, item.loose, item.micro), False
@@ -112,6 +117,13 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
     if hint is Any or hint is object:
         return Shape(Form.ANY, hint, loose=True), True
     return Shape(Form.SCALAR, hint), hint is datetime
+
+
+def _declared_keys(hint: Any) -> tuple[str, ...]:
+    """What ``Annotated[list[...], ListMap(...)]`` says; known by its attribute, since most programs need no markers."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return ()
+    return next((keys for marker in hint.__metadata__ if (keys := getattr(marker, "list_map_keys", ()))), ())
 
 
 def _attributes(shape: Shape, wire_keys: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,89 @@
+"""The last resort of reading: an object whose values break what its class declares (choices, bounds, patterns) is read as it is.
+
+A server may store such values: written before a rule was tightened, or by a newer version that knows more choices.
+"""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubeloop.codec.shape import Form, Shape, empty_value, fields_of
+
+M = TypeVar("M", bound=msgspec.Struct)
+
+
+def build(cls: type[M], tree: Any, hook: Callable[[type, Any], Any]) -> M:
+    """An instance from a tree that ``tolerant.normalise`` brought into shape.
+
+    Raises:
+        msgspec.ValidationError: a value of another JSON type than the class wants.
+        TypeError: there is a union of structs, which only the strict reader can tell.
+    """
+    if not isinstance(tree, dict):
+        raise msgspec.ValidationError(f"Expected `object`, got `{type(tree).__name__}`")
+    values: dict[str, Any] = {}
+    for wire, field in fields_of(cls).by_wire.items():
+        if wire in tree:
+            values[field.name] = _within(f".{wire}", tree[wire], field.shape, hook)
+        elif field.required:
+            values[field.name] = None if field.optional else _value(empty_value(field.shape), field.shape, hook)
+    return cls(**values)
+
+
+def _within(step: str, value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
+    """A value below ``step``, which errors name as the strict reader does."""
+    try:
+        return _value(value, shape, hook)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{text} - at `${step}{path.rstrip('`')}`") from None
+
+
+def _value(value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
+    if shape.form is Form.STRUCT:
+        return None if value is None else build(shape.type, value, hook)
+    if shape.form is Form.LIST and shape.item is not None and isinstance(value, list):
+        return [_within(f"[{number}]", item, shape.item, hook) for number, item in enumerate(value)]
+    if shape.form is Form.MAP and shape.item is not None and isinstance(value, dict):
+        return {key: _within("[...]", item, shape.item, hook) for key, item in value.items()}
+    if shape.type is msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(value))
+    if shape.form in (Form.LIST, Form.MAP):
+        return msgspec.convert(value, list[Any] if shape.form is Form.LIST else dict[str, Any])
+    if shape.form is Form.ANY:
+        if shape.union:
+            raise TypeError("a union of structs")
+        return value
+    if shape.int_or_string:
+        return msgspec.convert(value, int | str)
+    choices = _choices(shape.type)
+    if choices:
+        return _chosen(value, shape.type, choices)
+    return None if value is None else msgspec.convert(value, shape.type, dec_hook=hook)
+
+
+def _choices(hint: Any) -> set[type]:
+    """The JSON types of the choices; empty for a type that is none."""
+    if typing.get_origin(hint) is typing.Literal:
+        return {type(one) for one in typing.get_args(hint)}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {type(member.value) for member in hint}
+    return set()
+
+
+def _chosen(value: Any, hint: Any, choices: set[type]) -> Any:
+    if value is None:
+        return "" if choices == {str} else None
+    if isinstance(hint, type):
+        try:
+            return msgspec.convert(value, hint)
+        except msgspec.ValidationError:
+            pass
+    if type(value) in choices:
+        return value
+    raise msgspec.ValidationError(f"Expected `{'` or `'.join(sorted(one.__name__ for one in choices))}`, got `{type(value).__name__}`")

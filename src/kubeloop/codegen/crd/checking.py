@@ -1,0 +1,85 @@
+"""Checks a rendered definition as a server does, before anybody applies it; each fault is put down to a class and a field."""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing
+from typing import Any
+
+import msgspec
+
+from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.cel.faults import ParserMissing
+from kubeloop.codegen.crd.manifest import Definition
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.field_error import FieldError
+
+JSONObject = dict[str, Any]
+
+_SCHEMA = re.compile(r"^spec\.(?:versions\[(\d+)\]\.schema|validation)\.openAPIV3Schema(.*)$")
+_VERSION = re.compile(r"^spec\.versions\[(\d+)\]")
+_STEP = re.compile(r"\.properties\[([^\]]+)\]|\.(items|additionalProperties)\b(?!\[)")
+
+
+def check_definition(definition: Definition) -> list[str]:
+    """What a server would refuse, one line for each fault: ``module.Class.field: fault``.
+
+    CEL rules are compiled and their cost is estimated.
+
+    Raises:
+        ConfigError: there are CEL rules, and ``kubeloop[cel]`` is not installed.
+    """
+    try:
+        faults = _faults(copy.deepcopy(definition.document))
+    except ParserMissing as error:
+        raise ConfigError(f"{definition.name}: its rules cannot be checked: {error}") from None
+    return list(dict.fromkeys(f"{_blamed(definition, fault.field)}: {fault.body} ({fault.field})" for fault in faults))
+
+
+def _faults(document: JSONObject) -> list[FieldError]:
+    defaults.apply(document)
+    document["status"]["acceptedNames"] = copy.deepcopy(document["spec"]["names"])
+    return validation.check_create(document)
+
+
+def _blamed(definition: Definition, path: str) -> str:
+    match = _SCHEMA.match(path)
+    if match is None:
+        version = _VERSION.match(path)
+        cls = definition.classes[int(version[1]) if version else 0]
+        return f"{cls.__module__}.{cls.__qualname__}"
+    cls = definition.classes[int(match[1] or 0)]
+    named = f"{cls.__module__}.{cls.__qualname__}"
+    hint: Any = cls
+    for step in _STEP.finditer(match[2]):
+        if step[2]:
+            hint = _inside(hint)
+            continue
+        owner = _struct(hint)
+        if owner is None:
+            break
+        field = next((one for one in msgspec.structs.fields(owner) if one.encode_name == step[1]), None)
+        if field is None:
+            break
+        named = f"{owner.__module__}.{owner.__qualname__}.{field.name}"
+        hint = typing.get_type_hints(owner)[field.name]
+    return named
+
+
+def _inside(hint: Any) -> Any:
+    """The element type of a list or map."""
+    for one in _members(hint):
+        if typing.get_origin(one) in (list, dict):
+            return typing.get_args(one)[-1]
+    return None
+
+
+def _struct(hint: Any) -> type[msgspec.Struct] | None:
+    return next((one for one in _members(hint) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    if hint is None or isinstance(hint, type) or typing.get_origin(hint) in (list, dict):
+        return (hint,)
+    return typing.get_args(hint)

@@ -1,0 +1,74 @@
+"""Finds the custom kinds that a target names: ``package.module:Class``, a module, or a package with all of its modules."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.resource import Resource
+
+
+def classes_at(target: str) -> list[type[Resource]]:
+    """The ``@custom_resource`` classes of a target, in the order of their definition. Imports the module, from the working directory too.
+
+    Raises:
+        ConfigError: no such module or class, it fails while it is imported, or there is no custom kind in it.
+    """
+    name, colon, path = target.partition(":")
+    module = _import(name, target)
+    if colon:
+        return [_named(module, path, target)]
+    found = [cls for each in _modules(module, target) for cls in vars(each).values() if _declares(cls, each.__name__)]
+    if not found:
+        raise ConfigError(f"{target}: no custom kind in it; decorate a Resource class with @custom_resource, or name one: {name}:CLASS")
+    return list(dict.fromkeys(found))
+
+
+def _import(name: str, target: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if name.endswith(".py") or "/" in name:
+        module = name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise ConfigError(f"{target}: name the module as Python imports it: {module}")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(f"{target}: no module {error.name} here or on PYTHONPATH") from None
+        raise ConfigError(f"{target}: cannot be imported: {error}") from error
+    except Exception as error:  # whatever the user's module raises
+        raise ConfigError(f"{target}: cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _modules(module: ModuleType, target: str) -> Iterator[ModuleType]:
+    yield module
+    for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
+        if info.name.rpartition(".")[2] != "__main__":
+            yield _import(info.name, target)
+
+
+def _named(module: ModuleType, path: str, target: str) -> type[Resource]:
+    found: Any = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        near = [name for name, value in vars(module).items() if _declares(value, module.__name__)]
+        raise ConfigError(f"{target}: {module.__name__} has no {path}; its custom kinds: {', '.join(near) or 'none'}")
+    if not (isinstance(found, type) and issubclass(found, Resource) and "__kind_info__" in found.__dict__):
+        raise ConfigError(f'{target}: no custom kind; decorate it with @custom_resource("GROUP/VERSION", plural="...")')
+    return found
+
+
+def _declares(value: Any, module: str) -> bool:
+    """A kind of its own, defined there rather than imported."""
+    if not (isinstance(value, type) and issubclass(value, Resource) and value.__module__ == module):
+        return False
+    info = value.__dict__.get("__kind_info__")
+    return info is not None and info.plural is not None and info.namespaced is not None

@@ -1,0 +1,160 @@
+"""Classes to the documents of CustomResourceDefinitions: one for each group and plural, its versions from one class each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kubeloop.codec.yaml import write_yaml
+from kubeloop.declare import Column, CrdVersion, Scale, crd_version
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.resource import KindInfo, Resource, kind_info
+from kubeloop.schema.classes import schema_of
+
+JSONObject = dict[str, Any]
+
+_VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
+
+
+class Definition(NamedTuple):
+    """``classes`` in the order of the document's versions."""
+
+    document: JSONObject
+    classes: tuple[type[Resource], ...]
+
+    @property
+    def name(self) -> str:
+        name: str = self.document["metadata"]["name"]
+        return name
+
+
+def definitions_of(classes: Iterable[type[Resource]], *, descriptions: bool = True) -> list[Definition]:
+    """A definition for each kind among ``classes``, by name; versions newest and most stable first, as discovery ranks them.
+
+    Raises:
+        ConfigError: classes of one kind contradict each other, none or several of them is stored, a type has no schema; names the class.
+    """
+    kinds: dict[GroupResource, list[type[Resource]]] = {}
+    for cls in classes:
+        kinds.setdefault(kind_info(cls).gvr.group_resource, []).append(cls)
+    return [_definition(resource, members, descriptions) for resource, members in sorted(kinds.items(), key=lambda item: str(item[0]))]
+
+
+def to_yaml(definitions: Iterable[Definition]) -> str:
+    """All documents, ready for ``kubectl apply``."""
+    return write_yaml(*(definition.document for definition in definitions))
+
+
+def _definition(resource: GroupResource, members: list[type[Resource]], descriptions: bool) -> Definition:
+    classes = tuple(sorted(members, key=lambda cls: _rank(kind_info(cls).gvk.version), reverse=True))
+    infos = {cls: kind_info(cls) for cls in classes}
+    first = infos[classes[0]]
+    for cls, info in infos.items():
+        for what in ("namespaced", "singular", "short_names", "categories"):
+            if getattr(info, what) != getattr(first, what):
+                raise ConfigError(
+                    f"{_name(cls)}: {what} is {getattr(info, what)!r}, but {_name(classes[0])} of the same kind "
+                    f"says {getattr(first, what)!r}; they belong to all versions alike"
+                )
+        if info.gvk.kind != first.gvk.kind:
+            raise ConfigError(f"{_name(cls)}: kind {info.gvk.kind} for {resource}, which {_name(classes[0])} calls {first.gvk.kind}")
+    versions = [info.gvk.version for info in infos.values()]
+    for version in versions:
+        if versions.count(version) > 1:
+            raise ConfigError(f"{resource}: {version} is declared twice: {', '.join(_name(cls) for cls in classes)}")
+    said = {cls: crd_version(cls) for cls in classes}
+    stored = _stored(resource, said)
+    whole = said[stored]
+    metadata: JSONObject = {"name": f"{resource.resource}.{resource.group}"}
+    for key in ("annotations", "labels"):
+        if getattr(whole, key):
+            metadata[key] = dict(getattr(whole, key))
+    spec: JSONObject = {
+        "group": resource.group,
+        "names": _names(first, whole),
+        "scope": "Namespaced" if first.namespaced else "Cluster",
+        "versions": [_version(cls, said[cls], cls is stored, descriptions) for cls in classes],
+    }
+    if whole.conversion:
+        spec["conversion"] = dict(whole.conversion)
+    document = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec}
+    return Definition(document, classes)
+
+
+def _stored(resource: GroupResource, said: dict[type[Resource], CrdVersion]) -> type[Resource]:
+    if len(said) == 1:
+        return next(iter(said))
+    stored = [cls for cls, version in said.items() if version.storage]
+    if len(stored) != 1:
+        found = " and ".join(_name(cls) for cls in stored) or "none"
+        raise ConfigError(
+            f"{resource}: exactly one of its versions is stored, here: {found}; "
+            f"say @crd(storage=True) on one of {', '.join(map(_name, said))}"
+        )
+    return stored[0]
+
+
+def _names(info: KindInfo, whole: CrdVersion) -> JSONObject:
+    kind = info.gvk.kind
+    names: JSONObject = {"kind": kind, "listKind": whole.list_kind or f"{kind}List", "plural": info.plural, "singular": info.singular}
+    if info.short_names:
+        names["shortNames"] = list(info.short_names)
+    if info.categories:
+        names["categories"] = list(info.categories)
+    return names
+
+
+def _version(cls: type[Resource], said: CrdVersion, stored: bool, descriptions: bool) -> JSONObject:
+    version: JSONObject = {"name": kind_info(cls).gvk.version, "served": said.served, "storage": stored}
+    if said.deprecated:
+        version["deprecated"] = True
+    if said.deprecation_warning:
+        version["deprecationWarning"] = said.deprecation_warning
+    if said.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in said.columns]
+    if said.selectable_fields:
+        version["selectableFields"] = [{"jsonPath": path} for path in said.selectable_fields]
+    subresources: JSONObject = {}
+    if said.status if said.status is not None else any(field.encode_name == "status" for field in msgspec.structs.fields(cls)):
+        subresources["status"] = {}
+    if said.scale is not None:
+        subresources["scale"] = _scale(said.scale)
+    if subresources:
+        version["subresources"] = subresources
+    version["schema"] = {"openAPIV3Schema": schema_of(cls, descriptions=descriptions)}
+    return version
+
+
+def _column(column: Column) -> JSONObject:
+    said: JSONObject = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+    for key in ("description", "format", "priority"):
+        if getattr(column, key):
+            said[key] = getattr(column, key)
+    return said
+
+
+def _scale(scale: Scale) -> JSONObject:
+    said = {"specReplicasPath": scale.spec_replicas, "statusReplicasPath": scale.status_replicas}
+    if scale.label_selector:
+        said["labelSelectorPath"] = scale.label_selector
+    return said
+
+
+def _rank(version: str) -> tuple[int, int, int, str]:
+    """Discovery's order: GA over beta over alpha, then higher numbers; other names last.
+
+    Source: k8s.io/apimachinery pkg/version CompareKubeAwareVersionStrings.
+    """
+    match = _VERSION.match(version)
+    if match is None:
+        return (0, 0, 0, version)
+    stage = {"alpha": 1, "beta": 2}.get(match[2] or "", 3)
+    return (stage, int(match[1]), int(match[3] or 0), version)
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,48 @@
+"""How Python classes say what a CustomResourceDefinition says: markers for ``Annotated``, decorators for classes. Imports nothing heavy."""
+
+from kubeloop.declare.kinds import Column, CrdVersion, Scale, constrain, constraints_of, crd, crd_version, rule
+from kubeloop.declare.markers import (
+    Atomic,
+    Default,
+    Embedded,
+    Enum,
+    Format,
+    Limits,
+    ListMap,
+    ListSet,
+    Marker,
+    Nullable,
+    Opaque,
+    PreserveUnknown,
+    Pruned,
+    Required,
+    Rule,
+    Schema,
+)
+
+__all__ = [
+    "Atomic",
+    "Column",
+    "CrdVersion",
+    "Default",
+    "Embedded",
+    "Enum",
+    "Format",
+    "Limits",
+    "ListMap",
+    "ListSet",
+    "Marker",
+    "Nullable",
+    "Opaque",
+    "PreserveUnknown",
+    "Pruned",
+    "Required",
+    "Rule",
+    "Scale",
+    "Schema",
+    "constrain",
+    "constraints_of",
+    "crd",
+    "crd_version",
+    "rule",
+]

@@ -1,0 +1,66 @@
+"""Descriptions from docstrings: a class's own, and the string below a field, which only the source file still has."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import sys
+from functools import cache
+from pathlib import Path
+
+
+def class_text(cls: type) -> str:
+    """The docstring of the class itself, one line for each paragraph; empty if it has none."""
+    text = cls.__dict__.get("__doc__")
+    return paragraphs(text) if isinstance(text, str) else ""
+
+
+def field_texts(cls: type) -> dict[str, str]:
+    """Attribute name to the docstring below the field, of the class and its bases. Without its source (a REPL), a class has none."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found |= _of_module(base.__module__).get(base.__qualname__, {})
+    return found
+
+
+def paragraphs(text: str) -> str:
+    """Text as a description: indentation gone, the lines of a paragraph joined, paragraphs apart by an empty line."""
+    blocks = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(block.split()) for block in blocks if block.strip())
+
+
+@cache
+def _of_module(name: str) -> dict[str, dict[str, str]]:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or not file.endswith(".py") or name.startswith("kubeloop.meta"):
+        return {}
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    _collect(tree.body, "", found)
+    return found
+
+
+def _collect(body: list[ast.stmt], prefix: str, found: dict[str, dict[str, str]]) -> None:
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            name = prefix + statement.name
+            found[name] = _fields(statement.body)
+            _collect(statement.body, f"{name}.", found)
+
+
+def _fields(body: list[ast.stmt]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for statement, after in itertools.pairwise(body):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+            and isinstance(after.value.value, str)
+        ):
+            texts[statement.target.id] = paragraphs(after.value.value)
+    return texts

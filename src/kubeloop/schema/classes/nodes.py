@@ -1,0 +1,217 @@
+"""A class's structural schema: types give its frame, markers (``kubeloop.declare``, ``msgspec.Meta``) what they cannot say.
+
+A field without a default is required; a Python default that is not empty is the server's default too, since it is not sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import types
+import typing
+from typing import Any, Final, Union
+
+import msgspec
+from msgspec import NODEFAULT
+
+from kubeloop.declare import Default, Marker, Opaque, Required, constraints_of
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.quantity import Quantity
+from kubeloop.meta.resource import Resource
+from kubeloop.meta.unstructured import Unstructured
+from kubeloop.schema.classes.docs import class_text, field_texts
+from kubeloop.schema.classes.known import INT_OR_STRING, kubernetes_own, scalar
+from kubeloop.schema.classes.marking import apply
+
+JSONObject = dict[str, Any]
+
+_OPAQUE: Final[JSONObject] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+#: The order in which people read a schema.
+_ORDER: Final = {
+    name: place
+    for place, name in enumerate(
+        ("description", "title", "type", "format", "nullable", "default", "enum", "minimum", "exclusiveMinimum", "maximum",
+         "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties",
+         "items", "additionalProperties", "required", "properties", "allOf", "anyOf", "oneOf", "not")
+    )
+}  # fmt: skip
+
+
+def schema_of(cls: type[msgspec.Struct], *, descriptions: bool = True) -> JSONObject:
+    """The ``openAPIV3Schema`` of a kind, or the schema of a struct, as a fresh tree; docstrings become descriptions.
+
+    Whether it is a valid structural schema is not checked here (``kubeloop generate crd`` does).
+
+    Raises:
+        ConfigError: a type that no schema can say; the message names class and field.
+    """
+    own = kubernetes_own(cls)
+    return _Reader(descriptions).struct(cls, ()) if own is None else own
+
+
+def ordered(node: JSONObject) -> JSONObject:
+    """The same node with its keys in reading order."""
+    return dict(sorted(node.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
+
+
+class _Reader:
+    def __init__(self, descriptions: bool) -> None:
+        self._descriptions = descriptions
+
+    def struct(self, cls: type[msgspec.Struct], within: tuple[type, ...]) -> JSONObject:
+        if cls in within:
+            where = " -> ".join(one.__name__ for one in (*within[within.index(cls) :], cls))
+            raise ConfigError(
+                f"{_name(cls)} contains itself ({where}), which no structural schema can say; declare one field of the circle Opaque()"
+            )
+        properties: dict[str, JSONObject] = {}
+        required: list[str] = []
+        if issubclass(cls, Resource):
+            properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+        texts = field_texts(cls) if self._descriptions else {}
+        hints = _hints(cls)
+        for info in msgspec.structs.fields(cls):
+            hint = hints[info.name]
+            where = f"{_name(cls)}.{info.name}"
+            if info.name == "metadata" and issubclass(cls, Resource):
+                properties["metadata"] = self._metadata(hint, where)
+                continue
+            node, markers = self._field(hint, where, (*within, cls))
+            bare = info.default is NODEFAULT and info.default_factory is NODEFAULT
+            if bare or any(isinstance(marker, Required) for marker in markers):
+                required.append(info.encode_name)
+            if bare and _may_be_none(hint):
+                node["nullable"] = True
+            if "default" not in node and not any(isinstance(marker, Default) for marker in markers):
+                default = _default(info.default, where)
+                if default is not None:
+                    node["default"] = default
+            if info.name in texts:
+                node["description"] = texts[info.name]
+            properties[info.encode_name] = ordered(node)
+        result: JSONObject = {"type": "object"}
+        if required:
+            result["required"] = required
+        if properties:
+            result["properties"] = properties
+        if self._descriptions and (text := class_text(cls)):
+            result["description"] = text
+        for marker in constraints_of(cls):
+            apply(marker, result, _name(cls))
+        return ordered(result)
+
+    def _metadata(self, hint: Any, where: str) -> JSONObject:
+        node: JSONObject = {"type": "object"}
+        for marker in _split(hint)[1]:
+            apply(marker, node, where)
+        return ordered(node)
+
+    def _field(self, hint: Any, where: str, within: tuple[type, ...]) -> tuple[JSONObject, list[Any]]:
+        """The node of a field and the markers outside of its type (they may say things about the field: Required)."""
+        inner, markers = _split(hint)
+        node = self._opaque(inner) if any(isinstance(marker, Opaque) for marker in markers) else self._type(inner, where, within)
+        for marker in markers:
+            apply(marker, node, where)
+        return node, markers
+
+    def _opaque(self, hint: Any) -> JSONObject:
+        if typing.get_origin(hint) is list:
+            return {"type": "array", "items": dict(_OPAQUE)}
+        return dict(_OPAQUE)
+
+    def node(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
+        return ordered(self._field(hint, where, within)[0])
+
+    def _type(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
+        found = scalar(hint)
+        if found is not None:
+            return found
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (Union, types.UnionType):
+            if set(arguments) == {int, str}:
+                return {**INT_OR_STRING, "anyOf": [dict(one) for one in INT_OR_STRING["anyOf"]]}
+            raise ConfigError(f"{where}: no structural schema can say {hint}; use IntOrString, or Any with a Schema(...) that says it")
+        if origin is typing.Literal:
+            return _choice(list(arguments), where)
+        if origin is list:
+            return {"type": "array", "items": self.node(arguments[0], f"{where}[]", within)}
+        if origin is dict:
+            if arguments[0] is not str:
+                raise ConfigError(f"{where}: keys of a JSON object are strings, not {arguments[0].__name__}; declare it dict[str, ...]")
+            if arguments[1] is Any:
+                return dict(_OPAQUE)
+            return {"type": "object", "additionalProperties": self.node(arguments[1], f"{where}{{}}", within)}
+        if isinstance(hint, type):
+            return self._class(hint, where, within)
+        raise ConfigError(f"{where}: no schema is known for {hint!r}")
+
+    def _class(self, cls: type, where: str, within: tuple[type, ...]) -> JSONObject:
+        if issubclass(cls, enum.Enum):
+            return _choice([member.value for member in cls], where)
+        if issubclass(cls, Unstructured):
+            return {**_OPAQUE, "x-kubernetes-embedded-resource": True}
+        if issubclass(cls, Resource) and not cls.__module__.startswith("kubeloop.api."):
+            return {**self.struct(cls, within), "x-kubernetes-embedded-resource": True}
+        own = kubernetes_own(cls)
+        if own is not None:
+            return own
+        if issubclass(cls, msgspec.Struct):
+            return self.struct(cls, within)
+        raise ConfigError(f"{where}: no schema is known for {cls.__name__}; use a Model, a list, a dict[str, ...] or a plain type")
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"{_name(cls)}: {error}; models must be defined in a module, not in a function") from None
+
+
+def _split(hint: Any) -> tuple[Any, list[Any]]:
+    """The type without None, and what ``Annotated`` says about it, inside and outside of ``| None``."""
+    markers: list[Any] = []
+    while True:
+        if typing.get_origin(hint) is typing.Annotated:
+            markers = [*hint.__metadata__, *markers]
+            hint = hint.__origin__
+            continue
+        members = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
+        if type(None) not in members:
+            return hint, [one for one in markers if isinstance(one, Marker | msgspec.Meta)]
+        rest = [one for one in members if one is not type(None)]
+        hint = rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - made at run time
+
+
+def _may_be_none(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Annotated:
+        return _may_be_none(hint.__origin__)
+    return typing.get_origin(hint) in (Union, types.UnionType) and type(None) in typing.get_args(hint)
+
+
+def _default(value: Any, where: str) -> Any:
+    """What the server is told to fill in: nothing for an empty value, which means the same when it is missing."""
+    if value is NODEFAULT or value is None or isinstance(value, msgspec.Struct):
+        return None
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Quantity):
+        return str(value) if value else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode() or None
+    if isinstance(value, str | bool | int | float):
+        return value or None
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value) or None
+    raise ConfigError(f"{where}: a default of type {type(value).__name__} cannot be said here; use Annotated[..., Default(...)] and None")
+
+
+def _choice(values: list[Any], where: str) -> JSONObject:
+    kinds = {bool: "boolean", int: "integer", str: "string"}
+    found = {kinds.get(type(value), "") for value in values}
+    if len(found) != 1 or "" in found:
+        raise ConfigError(f"{where}: the choices {values!r} are not all strings or all whole numbers; use Any with Enum([...])")
+    return {"type": found.pop(), "enum": values}
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

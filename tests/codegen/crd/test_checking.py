@@ -1,0 +1,113 @@
+"""A definition that a server would refuse is refused here, and the fault is put down to a class and a field."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kubeloop.codegen.crd import check_definition, classes_at, definitions_of
+from kubeloop.declare import crd
+from kubeloop.meta import ConfigError, Resource, custom_resource
+from tests.codegen.crd import broken, kinds
+
+
+@pytest.mark.parametrize(
+    ("cls", "line"),
+    [
+        pytest.param(broken.Key, r"broken\.Item\.name: Required value: this property is in x-kubernetes-list-map-keys", id="a key"),
+        pytest.param(broken.Ruled, r"broken\.Ruled\.spec: Invalid value: .*undefined field 'mni'", id="a rule"),
+        pytest.param(broken.Defaulted, r"broken\.Defaulted\.size: Invalid value: .*must be of type integer", id="a default"),
+        pytest.param(broken.Columned, r"broken\.Columned: Invalid value: .*must be a simple json path", id="a column"),
+        pytest.param(broken.Rooted, r"broken\.Rooted: Invalid value: .*at the root of the schema", id="a root"),
+        pytest.param(broken.Guarded, r"broken\.Guarded: Required value: protected groups must have approval", id="a protected group"),
+        pytest.param(broken.Groupless, r"broken\.Groupless: Required value", id="no group"),
+        pytest.param(broken.Upper, r"broken\.Upper: Invalid value", id="a plural in upper case"),
+    ],
+)
+def test_a_fault_names_class_and_field(cls: type[Resource], line: str) -> None:
+    (definition,) = definitions_of([cls])
+    found = check_definition(definition)
+    assert any(re.search(line, one) for one in found), found
+
+
+def test_right_definitions_have_no_faults_and_their_documents_stay_as_they_are() -> None:
+    definitions = definitions_of(classes_at("tests.codegen.crd.kinds"))
+    before = [str(one.document) for one in definitions]
+    assert [check_definition(one) for one in definitions] == [[], []]
+    assert [str(one.document) for one in definitions] == before
+
+
+def test_versions_are_ranked_as_discovery_ranks_them_and_one_is_stored() -> None:
+    (document,) = [one.document for one in definitions_of([kinds.OldGadget, kinds.Gadget])]
+    versions = document["spec"]["versions"]
+    assert [(one["name"], one["storage"]) for one in versions] == [("v1", True), ("v1beta1", False)]
+    assert versions[1]["deprecationWarning"] == "use v1"
+
+
+def test_the_only_version_is_stored_and_a_cluster_scoped_kind_says_so() -> None:
+    (document,) = [one.document for one in definitions_of([kinds.Hall])]
+    assert document["spec"]["scope"] == "Cluster"
+    assert document["spec"]["versions"][0]["storage"] is True
+    assert "subresources" not in document["spec"]["versions"][0]
+
+
+@custom_resource("example.com/v1", plural="pens")
+class Pen(Resource):
+    pass
+
+
+@custom_resource("example.com/v2", plural="pens", kind="Pen")
+class PenTwo(Resource):
+    pass
+
+
+@custom_resource("example.com/v1alpha1", plural="pens", kind="Pen", short_names=("p",))
+class PenAlpha(Resource):
+    pass
+
+
+@custom_resource("example.com/v2", plural="pens", kind="Quill", singular="pen")
+@crd(storage=True)
+class Quill(Resource):
+    pass
+
+
+@custom_resource("example.com/v1", plural="pens", kind="Pen")
+class PenAgain(Resource):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        pytest.param([Pen, PenTwo], r"pens.example.com: exactly one .* stored, here: none; say @crd\(storage=True\)", id="none is stored"),
+        pytest.param([Pen, PenAlpha], r"short_names is \('p',\), but .*Pen of the same kind says \(\)", id="names differ"),
+        pytest.param([Pen, Quill], r"Pen: kind Pen for pens.example.com, which .*Quill calls Quill", id="kinds differ"),
+        pytest.param([Pen, PenAgain], r"pens.example.com: v1 is declared twice", id="a version twice"),
+    ],
+)
+def test_versions_that_contradict_each_other_are_named(classes: list[type[Resource]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        definitions_of(classes)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module", "no_such_module: no module no_such_module here or on PYTHONPATH"),
+        ("tests.codegen.crd.nothing", "no module tests.codegen.crd.nothing here"),
+        ("tests.servers", r"tests\.servers: no custom kind in it; decorate"),
+        ("tests.codegen.crd.kinds:Gizmo", r"has no Gizmo; its custom kinds: Gadget, OldGadget, Hall"),
+        ("tests.codegen.crd.kinds:Port", r"no custom kind; decorate it with @custom_resource"),
+        ("tests/codegen/crd/kinds.py", r"name the module as Python imports it: tests\.codegen\.crd\.kinds"),
+    ],
+)
+def test_a_target_without_kinds_says_what_to_do(target: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        classes_at(target)
+
+
+def test_a_class_a_module_and_a_package_are_targets() -> None:
+    assert classes_at("tests.codegen.crd.kinds:Hall") == [kinds.Hall]
+    assert classes_at("tests.codegen.crd.kinds") == [kinds.Gadget, kinds.OldGadget, kinds.Hall]

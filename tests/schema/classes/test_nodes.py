@@ -1,0 +1,271 @@
+"""What each type and marker becomes in a structural schema."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta
+
+from kubeloop.api.core.v1 import ContainerPort, LocalObjectReference, PodTemplateSpec
+from kubeloop.declare import (
+    Atomic,
+    Default,
+    Embedded,
+    Enum,
+    Format,
+    Limits,
+    ListMap,
+    ListSet,
+    Nullable,
+    Opaque,
+    PreserveUnknown,
+    Pruned,
+    Required,
+    Rule,
+    Schema,
+    constrain,
+    rule,
+)
+from kubeloop.meta import ConfigError, IntOrString, Model, ObjectMeta, Quantity, Resource, Time, Unstructured, custom_resource
+from kubeloop.schema.classes import schema_of
+from kubeloop.schema.classes.known import INT_OR_STRING, QUANTITY
+
+_KEEPS: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+class Phase(enum.StrEnum):
+    NEW = "New"
+    DONE = "Done"
+
+
+class Inner(Model):
+    """Docstring of
+    the class.
+
+    Second paragraph.
+    """
+
+    name: str
+
+
+class Fields(Model):
+    text: str = ""
+    number: int = 0
+    ratio: float = 0.0
+    flag: bool = False
+    secret: bytes = b""
+    when: Time | None = None
+    limit: Quantity | None = None
+    port: IntOrString = 0
+    anything: Any = None
+    free: dict[str, Any] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    words: list[str] = msgspec.field(default_factory=list)
+    choice: Literal["A", "B"] | None = None
+    level: Literal[1, 2] | None = None
+    phase: Phase | None = None
+    inner: Inner | None = None
+    object: Unstructured | None = None
+    meta: ObjectMeta | None = None
+    defaulted: int = 3
+    started: Phase = Phase.DONE
+    size: Quantity = Quantity("1Gi")
+    bounded: Annotated[int, Meta(ge=1, lt=5, multiple_of=2)] = 0
+    named: Annotated[str, Meta(min_length=1, max_length=9, pattern="^a", title="T", description="D")] = ""
+    few: Annotated[list[int], Meta(max_length=3)] = msgspec.field(default_factory=list)
+    small: Annotated[dict[str, int], Meta(min_length=1)] = msgspec.field(default_factory=dict)
+    limited: Annotated[int, Limits(minimum=0, exclusive_minimum=True, maximum=7)] | None = None
+    zero: Annotated[int, Default(0), Format("int32")] = 0
+    mixed: Annotated[Any, Enum([1, "x", None])] = None
+    nullable: Annotated[str | None, Nullable()] = None
+    pruned: Annotated[dict[str, Any], Pruned()] | None = None
+    whole: Annotated[dict[str, Any], Embedded()] | None = None
+    items: Annotated[list[Inner], ListMap("name")] = msgspec.field(default_factory=list)
+    set: Annotated[list[str], ListSet()] = msgspec.field(default_factory=list)
+    one: Annotated[list[str], Atomic()] = msgspec.field(default_factory=list)
+    fixed: Annotated[dict[str, str], Atomic()] = msgspec.field(default_factory=dict)
+    checked: Annotated[int, Rule("self != 4", "not four", reason="FieldValueForbidden", optional_old_self=True)] = 0
+    other: Annotated[str, Schema({"oneOf": [{"pattern": "a"}], "type": None})] = ""
+    hidden: Annotated[Fields | None, Opaque()] = None
+    camel_name: Annotated[str, Required()] = "x"
+    """Below
+    the field."""
+
+
+_TEXT = "Docstring of the class.\n\nSecond paragraph."
+_NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("field", "node"),
+    [
+        ("text", {"type": "string"}),
+        ("number", {"type": "integer"}),
+        ("ratio", {"type": "number"}),
+        ("flag", {"type": "boolean"}),
+        ("secret", {"type": "string", "format": "byte"}),
+        ("when", {"type": "string", "format": "date-time"}),
+        ("limit", QUANTITY),
+        ("port", INT_OR_STRING),
+        ("anything", {"x-kubernetes-preserve-unknown-fields": True}),
+        ("free", _KEEPS),
+        ("labels", {"type": "object", "additionalProperties": {"type": "string"}}),
+        ("words", {"type": "array", "items": {"type": "string"}}),
+        ("choice", {"type": "string", "enum": ["A", "B"]}),
+        ("level", {"type": "integer", "enum": [1, 2]}),
+        ("phase", {"type": "string", "enum": ["New", "Done"]}),
+        ("inner", {**_NAMED, "description": _TEXT}),
+        ("object", {**_KEEPS, "x-kubernetes-embedded-resource": True}),
+        ("defaulted", {"type": "integer", "default": 3}),
+        ("started", {"type": "string", "enum": ["New", "Done"], "default": "Done"}),
+        ("size", {**QUANTITY, "default": "1Gi"}),
+        ("bounded", {"type": "integer", "minimum": 1, "maximum": 5, "exclusiveMaximum": True, "multipleOf": 2}),
+        ("named", {"type": "string", "minLength": 1, "maxLength": 9, "pattern": "^a", "title": "T", "description": "D"}),
+        ("few", {"type": "array", "items": {"type": "integer"}, "maxItems": 3}),
+        ("small", {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1}),
+        ("limited", {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "maximum": 7}),
+        ("zero", {"type": "integer", "format": "int32", "default": 0}),
+        ("mixed", {"enum": [1, "x", None], "x-kubernetes-preserve-unknown-fields": True}),
+        ("nullable", {"type": "string", "nullable": True}),
+        ("pruned", {"type": "object"}),
+        ("whole", {**_KEEPS, "x-kubernetes-embedded-resource": True}),
+        (
+            "items",
+            {
+                "type": "array",
+                "items": {**_NAMED, "description": _TEXT},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+        ("set", {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}),
+        ("one", {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"}),
+        ("fixed", {"type": "object", "additionalProperties": {"type": "string"}, "x-kubernetes-map-type": "atomic"}),
+        (
+            "checked",
+            {
+                "type": "integer",
+                "x-kubernetes-validations": [
+                    {"rule": "self != 4", "message": "not four", "reason": "FieldValueForbidden", "optionalOldSelf": True}
+                ],
+            },
+        ),
+        ("other", {"oneOf": [{"pattern": "a"}]}),
+        ("hidden", _KEEPS),
+        ("camelName", {"type": "string", "default": "x", "description": "Below the field."}),
+    ],
+)
+def test_a_field_says(field: str, node: dict[str, Any]) -> None:
+    assert schema_of(Fields)["properties"][field] == node
+
+
+def test_fields_without_default_are_required_and_those_that_say_so() -> None:
+    assert schema_of(Fields)["required"] == ["camelName"]
+    assert schema_of(Inner)["required"] == ["name"]
+
+
+class Wide(Model):
+    maybe: int | None
+    metadata: ObjectMeta | None = None
+
+
+def test_a_field_that_must_be_given_and_may_be_none_is_nullable() -> None:
+    assert schema_of(Wide)["properties"]["maybe"] == {"type": "integer", "nullable": True}
+
+
+def test_metadata_of_a_template_keeps_labels_and_annotations() -> None:
+    assert {"labels", "annotations"} <= set(schema_of(Wide)["properties"]["metadata"]["properties"])
+
+
+@rule("self.b > 0")
+@constrain(PreserveUnknown(), Schema({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}))
+@rule("self.a > 0")
+class Ruled(Model):
+    a: int = 0
+    b: int = 0
+
+
+class Heir(Ruled):
+    c: int = 0
+
+
+def test_a_class_says_what_holds_for_all_of_its_values_and_subclasses_inherit_it() -> None:
+    node = schema_of(Ruled)
+    assert node["x-kubernetes-validations"] == [{"rule": "self.b > 0"}, {"rule": "self.a > 0"}]
+    assert node["x-kubernetes-preserve-unknown-fields"] is True
+    assert node["oneOf"] == [{"required": ["a"]}, {"required": ["b"]}]
+    assert schema_of(Heir)["x-kubernetes-validations"] == node["x-kubernetes-validations"]
+    assert list(schema_of(Heir)["properties"]) == ["a", "b", "c"]
+
+
+@custom_resource("example.com/v1", plural="things")
+class Thing(Resource):
+    metadata: Annotated[ObjectMeta, Schema({"properties": {"name": {"type": "string", "maxLength": 9}}})] = msgspec.field(
+        default_factory=ObjectMeta
+    )
+    inner: Inner | None = None
+
+
+def test_a_kind_has_the_three_fields_of_all_objects() -> None:
+    properties = schema_of(Thing)["properties"]
+    assert properties["apiVersion"] == properties["kind"] == {"type": "string"}
+    assert properties["metadata"] == {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}
+
+
+class Holder(Model):
+    thing: Thing | None = None
+
+
+def test_a_kind_inside_of_another_is_an_embedded_resource() -> None:
+    node = schema_of(Holder)["properties"]["thing"]
+    assert (node["x-kubernetes-embedded-resource"], node["properties"]["kind"]) == (True, {"type": "string"})
+
+
+def test_kubernetes_own_structs_are_what_kubernetes_says_of_them() -> None:
+    ports = schema_of(PodTemplateSpec)["properties"]["spec"]["properties"]["containers"]["items"]["properties"]["ports"]
+    assert ports["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
+    assert ports["items"]["properties"]["protocol"]["default"] == "TCP"
+    assert schema_of(ContainerPort)["required"] == ["containerPort"]
+    assert schema_of(LocalObjectReference)["properties"]["name"]["type"] == "string"
+
+
+def test_descriptions_can_be_left_out() -> None:
+    assert "description" not in schema_of(Inner, descriptions=False)
+
+
+class Circle(Model):
+    next: Circle | None = None
+
+
+class Strange(Model):
+    value: int | list[str] = 0
+
+
+class Numbered(Model):
+    by_number: dict[int, str] = msgspec.field(default_factory=dict)
+
+
+class Misplaced(Model):
+    name: Annotated[str, ListMap("x")] = ""
+
+
+class Foreign(Model):
+    value: complex = 0j
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (Circle, r"Circle contains itself \(Circle -> Circle\).*declare one field of the circle Opaque\(\)"),
+        (Strange, r"Strange\.value: no structural schema can say .*use IntOrString"),
+        (Numbered, r"Numbered\.by_number: keys of a JSON object are strings, not int"),
+        (Misplaced, r"Misplaced\.name: ListMap is said of a list, not of type string"),
+        (Foreign, r"Foreign\.value: no schema is known for complex"),
+    ],
+)
+def test_what_no_schema_can_say_is_named_with_its_field(cls: type[Model], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        schema_of(cls)
