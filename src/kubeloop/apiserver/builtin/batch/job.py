@@ -6,7 +6,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, counts, template_options
+from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_options
+from kubeloop.apiserver.builtin.batch.job_status import status_update
 from kubeloop.apiserver.builtin.batch.policies import failure_policy, success_policy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
@@ -30,8 +31,6 @@ _PODS_STAY = (
 
 
 class JobStrategy(TemplateStrategy):
-    """Not guaranteed: a status is checked for negative counts only."""
-
     warns_about_name = True
     metadata_checks_on_update = ("create", "update")
 
@@ -58,7 +57,7 @@ class JobStrategy(TemplateStrategy):
         return [*_job(obj, options), *_selected_spec("spec", obj["spec"], options), *_changes(obj, old)]
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(counts(obj.get("status") or {}, "active", "succeeded", "failed", "ready", "terminating"))
+        return list(status_update(obj, old))
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}

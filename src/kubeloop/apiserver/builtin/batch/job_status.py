@@ -1,0 +1,185 @@
+"""What a job's status may become. Source: ValidateJobStatusUpdate, and pkg/registry/batch/job for when each rule counts.
+
+Whoever manages a job writes its status, so a rule is about what changes: a status that broke it before stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from kubeloop.apiserver.builtin.apps.template import counts
+from kubeloop.apiserver.builtin.batch.indexes import BadIndexes, check_indexes, overlap
+from kubeloop.meta.field_error import OMITTED, FieldError, duplicate, invalid, required
+
+JSONObject = dict[str, Any]
+Errors = Iterator[FieldError]
+
+_FINAL = ("Failed", "Complete", "FailureTarget")
+
+
+class _State:
+    """A status, asked for what the rules are about."""
+
+    def __init__(self, job: JSONObject) -> None:
+        self.status: JSONObject = job.get("status") or {}
+        self.complete, self.failed = self.says("Complete"), self.says("Failed")
+        self.failing, self.succeeded = self.says("FailureTarget"), self.says("SuccessCriteriaMet")
+        self.finished = self.complete or self.failed
+
+    def says(self, kind: str, value: str = "True") -> bool:
+        return any(one.get("type") == kind and one.get("status") == value for one in self.status.get("conditions") or ())
+
+    def count(self, name: str) -> int:
+        return int(self.status.get(name) or 0)
+
+    @cached_property
+    def uncounted(self) -> JSONObject:
+        return {name: ids for name, ids in (self.status.get("uncountedTerminatedPods") or {}).items() if ids}
+
+
+@dataclass(frozen=True)
+class _Change:
+    spec: JSONObject
+    new: _State
+    old: _State
+
+    def of(self, *names: str) -> bool:
+        return any(self.new.status.get(name) != self.old.status.get(name) for name in names)
+
+    def in_state(self, *names: str) -> bool:
+        return any(getattr(self.new, name) != getattr(self.old, name) for name in names)
+
+
+def status_update(job: JSONObject, old: JSONObject) -> Errors:
+    change = _Change(job["spec"], _State(job), _State(old))
+    yield from counts(change.new.status, "active", "succeeded", "failed", "ready", "terminating")
+    yield from _uncounted(change.new.status.get("uncountedTerminatedPods") or {})
+    yield from _ends(change)
+    yield from _finished(change)
+    yield from _indexes(change)
+    yield from _pods(change)
+    yield from _success(change)
+    yield from _history(change)
+
+
+def _conditions(detail: str) -> FieldError:
+    return invalid("status.conditions", OMITTED, detail)
+
+
+def _uncounted(pods: JSONObject) -> Errors:
+    seen: set[str] = set()
+    for name in ("succeeded", "failed"):
+        for at, uid in enumerate(pods.get(name) or ()):
+            path = f"status.uncountedTerminatedPods.{name}[{at}]"
+            if not uid:
+                yield invalid(path, uid, "must not be empty")
+            elif uid in seen:
+                yield duplicate(path, uid)
+            seen.add(uid)
+
+
+def _ends(change: _Change) -> Errors:
+    """Complete and Failed exclude each other; the time of completion belongs to Complete."""
+    new = change.new
+    start, end = new.status.get("startTime"), new.status.get("completionTime")
+    if change.in_state("complete", "failed") and new.complete and new.failed:
+        yield _conditions("cannot set Complete=True and Failed=true conditions")
+    if change.in_state("complete", "failing") and new.complete and new.failing:
+        yield _conditions("cannot set Complete=True and FailureTarget=true conditions")
+    if change.in_state("complete") or change.of("completionTime"):
+        if end is not None and not new.complete:
+            yield invalid("status.completionTime", end, "cannot set completionTime when there is no Complete=True condition")
+        if end is None and new.complete:
+            yield required("status.completionTime", "completionTime is required for Complete jobs")
+    # Times of one form compare as text.
+    if change.of("startTime", "completionTime") and start is not None and end is not None and end < start:
+        yield invalid("status.completionTime", end, "must be equal to or after `startTime`")
+    if (change.in_state("failed") or change.of("failedIndexes")) and new.failed and not new.failing:
+        yield _conditions("cannot set Failed=True condition without the FailureTarget=true condition")
+    if change.in_state("complete", "succeeded") and new.complete and not new.succeeded:
+        yield _conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+
+
+def _finished(change: _Change) -> Errors:
+    """A job that has ended has started, and has no pods left."""
+    new, ends = change.new, change.in_state("finished")
+    if not new.finished:
+        return
+    if (ends or change.of("active")) and new.count("active") > 0:
+        yield invalid("status.active", new.count("active"), "active>0 is invalid for finished job")
+    nothing_to_do = change.spec.get("suspend") is True and change.spec.get("completions") == 0
+    if (ends or change.of("startTime")) and not nothing_to_do and new.status.get("startTime") is None:
+        yield required("status.startTime", "startTime is required for finished job")
+    if (ends or new.uncounted != change.old.uncounted) and new.uncounted:
+        yield invalid("status.uncountedTerminatedPods", new.status["uncountedTerminatedPods"], "must be empty for finished job")
+
+
+def _indexes(change: _Change) -> Errors:
+    spec, status = change.spec, change.new.status
+    completed, failed, completions = status.get("completedIndexes") or "", status.get("failedIndexes"), spec.get("completions")
+    limited = spec.get("backoffLimitPerIndex") is not None
+    completed_changed, failed_changed = change.of("completedIndexes"), change.of("failedIndexes")
+    if completed_changed and completions is not None:
+        yield from _readable("completedIndexes", completed, completions)
+    if failed_changed and completions is not None and limited and failed is not None:
+        yield from _readable("failedIndexes", failed, completions)
+    if completed_changed and completed and spec.get("completionMode") != "Indexed":
+        detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        yield invalid("status.completedIndexes", completed, detail)
+    if failed_changed and not limited and failed is not None:
+        yield invalid("status.failedIndexes", failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+    if (completed_changed or failed_changed) and completions is not None and failed is not None:
+        both = overlap(completed, failed, completions)
+        if both is not None:
+            yield invalid("status.failedIndexes", failed, f"failedIndexes and completedIndexes overlap at index: {both}")
+
+
+def _readable(name: str, text: str, completions: int) -> Errors:
+    try:
+        check_indexes(text, completions)
+    except BadIndexes as fault:
+        yield invalid(f"status.{name}", text, f"error parsing {name}: {fault}")
+
+
+def _pods(change: _Change) -> Errors:
+    new = change.new
+    if (change.in_state("finished") or change.of("terminating")) and new.finished and new.count("terminating") > 0:
+        yield invalid("status.terminating", new.count("terminating"), "terminating>0 is invalid for finished job")
+    if change.of("ready", "active") and new.status.get("ready") is not None and new.count("ready") > new.count("active"):
+        yield invalid("status.ready", new.count("ready"), "cannot set more ready pods than active")
+
+
+def _success(change: _Change) -> Errors:
+    new = change.new
+    if new.succeeded and new.failed:
+        yield _conditions("cannot set SuccessCriteriaMet=True and Failed=true conditions")
+    if new.succeeded and new.failing:
+        yield _conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+    if change.spec.get("successPolicy") is not None and new.complete and not new.succeeded:
+        yield _conditions("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
+
+
+def _history(change: _Change) -> Errors:
+    """What has been said is not taken back."""
+    new, old, spec = change.new, change.old, change.spec
+    for kind in _FINAL:
+        if old.says(kind) and not new.says(kind):
+            yield _conditions(f"cannot disable the terminal {kind}=True condition")
+    # An indexed job that may be scaled loses the successes of indexes that it no longer has.
+    scalable = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    for name, falls in (("failed", False), ("succeeded", scalable)):
+        if not falls and new.count(name) < old.count(name):
+            yield invalid(f"status.{name}", new.count(name), f"cannot decrease the {name} counter")
+    end, start = new.status.get("completionTime"), new.status.get("startTime")
+    if end is not None and old.status.get("completionTime") not in (None, end):
+        yield invalid("status.completionTime", end, "field is immutable")
+    resumes = old.says("Suspended") and new.says("Suspended", "False")
+    if old.status.get("startTime") not in (None, start) and not spec.get("suspend") and not resumes:
+        yield invalid("status.startTime", start, "field is immutable for unsuspended job once set")
+    if old.succeeded and not new.succeeded:
+        yield _conditions("cannot disable the SuccessCriteriaMet=True condition")
+    if old.complete and not old.succeeded and new.succeeded:
+        yield _conditions("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
