@@ -1,0 +1,105 @@
+"""The TLS context of a cluster, made anew when the files that it was made of change: certificates are short-lived and rotate.
+
+Source: client-go transport/cert_rotation.go and ca_rotation.go, which look every 5 minutes and keep what they have when a file is broken.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+import msgspec
+
+from kubeloop.config.cluster import ClusterConfig
+from kubeloop.config.credentials import Pem
+from kubeloop.meta.errors import ConfigError
+from kubeloop.timing import Clock
+
+_logger = logging.getLogger("kubeloop.config")
+
+#: Seconds between two looks at the files; a look is three calls of stat(2).
+CERTIFICATE_PERIOD = 1.0
+
+
+class TlsSource:
+    """Gives the context to make connections with. One for each pool of connections.
+
+    Guarantees
+        The same object until something changed, so that a connection can be told to be made with what is in use.
+        A changed authority, client certificate or key is used from ``CERTIFICATE_PERIOD`` after it was written, a pair only when both
+        belong together. While a file is missing, empty or broken, what was read before stays in use.
+    """
+
+    def __init__(self, config: ClusterConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._context: ssl.SSLContext | None = None
+        self._certificate: tuple[bytes, bytes] | None = None
+        self._seen: tuple[object, ...] = ()
+        self._content: tuple[bytes, ...] = ()
+        self._checked = 0.0
+        self._told = ""
+
+    def current(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
+        """The context. ``certificate`` (PEM chain, PEM key) takes the place of the configured client certificate.
+
+        Raises:
+            ConfigError: a file cannot be read or holds no usable certificate or key, and there is no context from before.
+        """
+        now = self._clock.now()
+        if self._context is None or certificate != self._certificate:
+            self._make(certificate)
+            self._checked = now
+        elif now - self._checked >= CERTIFICATE_PERIOD:
+            self._checked = now
+            self._renew()
+        assert self._context is not None
+        return self._context
+
+    def _make(self, certificate: tuple[bytes, bytes] | None) -> None:
+        seen = self._signature()
+        pinned, content = self._pinned()
+        self._context = pinned.ssl_context(certificate)
+        self._certificate, self._seen, self._content, self._told = certificate, seen, content, ""
+
+    def _renew(self) -> None:
+        seen = self._signature()
+        if seen == self._seen:
+            return
+        try:
+            pinned, content = self._pinned()
+            if content != self._content:
+                self._context = pinned.ssl_context(self._certificate)
+                _logger.info("%s: the certificate files changed; new connections use them", self._config.source)
+            self._seen, self._content, self._told = seen, content, ""
+        except ConfigError as error:
+            if str(error) != self._told:
+                self._told = str(error)
+                _logger.warning("certificates stay as they were: %s", error)
+
+    def _signature(self) -> tuple[object, ...]:
+        """Changes whenever a file is written or replaced, also through the links that the kubelet uses."""
+        found: list[object] = []
+        for pem in self._files():
+            try:
+                status = (pem.path or Path()).stat()
+                found.append((status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev))
+            except OSError as error:
+                found.append(error.errno)
+        return tuple(found)
+
+    def _pinned(self) -> tuple[ClusterConfig, tuple[bytes, ...]]:
+        """The configuration with what is in its files now, each read once: no file can change between two readings."""
+        read = {id(pem): pem.read() for pem in self._files()}
+
+        def pin(pem: Pem | None) -> Pem | None:
+            return Pem(data=read[id(pem)], field=f"{pem.field}: {pem.path}") if pem is not None and id(pem) in read else pem
+
+        user = self._config.credentials
+        credentials = msgspec.structs.replace(user, client_certificate=pin(user.client_certificate), client_key=pin(user.client_key))
+        return msgspec.structs.replace(self._config, ca=pin(self._config.ca), credentials=credentials), tuple(read.values())
+
+    def _files(self) -> list[Pem]:
+        user = self._config.credentials
+        return [pem for pem in (self._config.ca, user.client_certificate, user.client_key) if pem is not None and not pem.data]
