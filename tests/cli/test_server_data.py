@@ -38,7 +38,9 @@ def ask(kubeconfig: Path, method: str, path: str, body: Any = None) -> tuple[int
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as refused:
         with refused:
-            return refused.code, json.loads(refused.read())
+            text = refused.read()
+        # Before a kind is served, its paths lead nowhere, which is told in plain text.
+        return refused.code, json.loads(text) if refused.headers.get_content_type() == "application/json" else text
 
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"

@@ -15,6 +15,7 @@ from kubeloop.client import Client
 from kubeloop.controller import Controller, KeyController, Manager, ManagerError, Predicate, Result, Watch
 from kubeloop.meta import DeadlineError, ObjectKey, ObjectMeta, Unstructured
 from kubeloop.testing import InLoopServer
+from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
 pytestmark = pytest.mark.embedded
@@ -152,11 +153,16 @@ async def test_a_controller_that_could_not_be_added_leaves_nothing_behind(in_loo
         pass
 
     late = Secrets()
-    async with Manager(client, [Names()], sync_timeout=0.05) as manager:
+    clock = FakeClock()
+    async with Manager(client, [Names()], clock=clock, sync_timeout=60) as manager:
         before = asyncio.all_tasks()
         let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/secrets"))
+        adding = asyncio.ensure_future(manager.add(late))
+        while not adding.done():
+            await clock.advance(10)
+            await asyncio.sleep(0.001)
         with pytest.raises(DeadlineError, match="secrets"):
-            await manager.add(late)
+            await adding
         assert [stats.name for stats in manager.stats] == ["names"]
         assert not [task for task in left_over(before) if "EventRecorder" in task]
         let_go()
