@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak fuzz generate lock clean
@@ -37,10 +40,10 @@ layers: $(STAMP)  ## import-linter: nothing imports upwards
 	@tail -n 3 .import_linter_cache.log
 
 unit: $(STAMP)  ## pytest
-	@$(BIN)/python -m pytest -q
+	@$(PYTEST)
 
 test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
-	@KUBELOOP_TEST_STORAGE=sqlite $(BIN)/python -m pytest -q tests/apiserver tests/conformance tests/kubectl --deselect tests/apiserver/storage
+	@KUBELOOP_TEST_STORAGE=sqlite $(PYTEST) tests/apiserver tests/conformance tests/kubectl --deselect tests/apiserver/storage
 
 test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-apiserver (needs Go)
 	@$(BIN)/python -m tests.realserver run
