@@ -91,7 +91,7 @@ async def run_process(command: list[str], terminal: Terminal, cwd: Path | None =
 
 
 class ScriptedKubelet:
-    """``async with``; then ``port`` serves. A test sets ``log``, ``command``, ``attached`` and ``refusal`` as it likes."""
+    """``async with``; then ``port`` serves. A test sets ``log``, ``read_log``, ``command``, ``attached`` and ``refusal`` as it likes."""
 
     def __init__(self, *, cwd: Path | None = None, client_authority: bytes = b"") -> None:
         authority = CertificateAuthority.create("kubelet-ca")
@@ -103,6 +103,7 @@ class ScriptedKubelet:
         self.requests: list[Seen] = []
         self.log: list[bytes] = [b"one\n", b"two\n"]
         self.log_goes_on = asyncio.Event()
+        self.read_log: Callable[[dict[str, list[str]]], AsyncIterator[bytes]] | None = None
         self.refusal: Answer | None = None
         self.command: Command = lambda command, terminal: run_process(command, terminal, cwd)
         self.attached: Command = self._echo
@@ -149,7 +150,8 @@ class ScriptedKubelet:
             return Answer(self.refusal.status, body=self.refusal.body, content_type=self.refusal.content_type)
         action = request.path.split("/")[1]
         if action == "containerLogs":
-            return Frames(self._lines("follow" in request.query), content_type="text/plain")
+            log = self.read_log(request.query) if self.read_log is not None else self._lines("follow" in request.query)
+            return Frames(log, content_type="text/plain")
         if action in ("exec", "attach"):
             return self._run(request, self.command if action == "exec" else self.attached)
         if action == "portForward":

@@ -10,18 +10,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kubeloop.client.streams.errors import CommandFailed, OutputTooLarge, StreamError
+    from kubeloop.client.streams.logs import Log, LogCall
+    from kubeloop.client.streams.merged_logs import LogLine, MergedLogs
     from kubeloop.client.streams.session import ExecResult, ExecSession, Output
 
 _HOMES = {
     "CommandFailed": "errors",
     "ExecResult": "session",
     "ExecSession": "session",
+    "Log": "logs",
+    "LogCall": "logs",
+    "LogLine": "merged_logs",
+    "MergedLogs": "merged_logs",
     "Output": "session",
     "OutputTooLarge": "errors",
     "StreamError": "errors",
 }
 
-__all__ = ["CommandFailed", "ExecResult", "ExecSession", "Output", "OutputTooLarge", "StreamError"]
+__all__ = [
+    "CommandFailed",
+    "ExecResult",
+    "ExecSession",
+    "Log",
+    "LogCall",
+    "LogLine",
+    "MergedLogs",
+    "Output",
+    "OutputTooLarge",
+    "StreamError",
+]
 
 
 def __getattr__(name: str) -> object:

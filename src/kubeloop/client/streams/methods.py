@@ -10,6 +10,9 @@ from kubeloop.meta import Resource
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
+    from kubeloop.client.selector_text import Labels
+    from kubeloop.client.streams.logs import LogCall, Since
+    from kubeloop.client.streams.merged_logs import MergedLogs
     from kubeloop.client.streams.session import ExecResult, ExecSession
 
 Target: TypeAlias = str | Resource
@@ -28,6 +31,78 @@ class PodStreams:
         ``ApiError``: the server, or the pod's node, refused; ``StreamError`` and its children (``kubeloop.client.streams``): the pod, its
         container or the peer is not what it should be; ``TransportError``: the connection broke. Each names pod and container.
     """
+
+    def logs(
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        limit_bytes: int | None = None,
+        timestamps: bool = False,
+        resume: bool = True,
+    ) -> LogCall:
+        """The log of one container: ``await`` it for all of it as text, or ``async with`` it for a ``Log`` of lines or bytes.
+
+        ``follow``: go on until the container ends; after a cut too, unless ``resume`` is False or ``limit_bytes`` is given.
+        ``previous``: of the instance before the last restart. ``since``: seconds or a duration before now, or a moment; whole seconds
+        count. ``tail``: only that many of the last lines. ``timestamps``: each line begins with its time.
+
+        Raises:
+            NotFound, BadRequest: there is no such pod; its container has not started. OutputTooLarge: awaited, and larger than 64 MiB.
+        """
+        from kubeloop.client.streams.logs import LogCall, LogOptions
+
+        options = LogOptions(
+            follow=follow,
+            previous=previous,
+            since=since,
+            tail=tail,
+            limit_bytes=limit_bytes,
+            timestamps=timestamps,
+            resume=resume,
+        )
+        return LogCall(cast("Client", self), target, namespace, container, options)
+
+    def merged_logs(
+        self,
+        *targets: Target,
+        labels: Labels | None = None,
+        namespace: str | None = None,
+        container: str | None = None,
+        all_containers: bool = False,
+        max_sources: int = 5,
+        ignore_errors: bool = False,
+        follow: bool = False,
+        previous: bool = False,
+        since: Since | None = None,
+        tail: int | None = None,
+        timestamps: bool = False,
+    ) -> MergedLogs:
+        """Logs of all pods of ``targets`` and of those that ``labels`` select, as one: ``async with`` it, then ``async for line in lines``.
+
+        ``str(line)`` begins with pod and container. ``container`` is that of each pod; ``all_containers`` takes every one. At most
+        ``max_sources`` are followed at once (kubectl's limit; more is an error). ``ignore_errors``: a source that fails is logged and left
+        out. The rest as of ``logs``.
+        """
+        from kubeloop.client.streams.logs import LogOptions
+        from kubeloop.client.streams.merged_logs import MergedLogs, Sources
+
+        sources = Sources(
+            targets=targets,
+            labels=labels,
+            namespace=namespace,
+            container=container,
+            all_containers=all_containers,
+            max_sources=max_sources,
+            ignore_errors=ignore_errors,
+        )
+        options = LogOptions(follow=follow, previous=previous, since=since, tail=tail, timestamps=timestamps)
+        return MergedLogs(cast("Client", self), sources, options)
 
     async def exec(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -48,13 +49,29 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
     found = target if isinstance(target, Resource) else await client.get(*_named(target), namespace=namespace)
     if isinstance(found, Pod):
         return Found(found)
-    selector = selector_of(found)
-    if not (space := found.metadata.namespace or namespace or client.namespace):
-        raise ValueError(f"{_shown(found)} has no namespace; set metadata.namespace or give namespace=")
-    pods = list(await client.list(Pod, namespace=space, labels=selector))
-    if not pods:
-        pods = [await _first_of(client, found, space, selector, timeout)]
-    return Found(min(pods, key=_rank), found if isinstance(found, Service) else None)
+    pods = await _pods_of(client, found, namespace) or [await _first_of(client, found, namespace, timeout)]
+    return Found(pods[0], found if isinstance(found, Service) else None)
+
+
+async def find_pods(client: Client, targets: Sequence[Target], labels: Labels | None, namespace: str | None) -> list[Pod]:
+    """All pods of each target, the best of each first, then those that ``labels`` select; each pod once.
+
+    Raises:
+        NotFound: there is no such object. StreamError: it selects no pods. ValueError: neither targets nor labels.
+    """
+    from kubeloop.api.core.v1 import Pod
+
+    if not targets and labels is None:
+        raise ValueError("give targets, or labels; labels={} selects all pods of a namespace")
+    found: dict[tuple[str, str], Pod] = {}
+    for target in targets:
+        one = target if isinstance(target, Resource) else await client.get(*_named(target), namespace=namespace)
+        pods = [one] if isinstance(one, Pod) else await _pods_of(client, one, namespace)
+        found.update({(pod.metadata.namespace, pod.metadata.name): pod for pod in pods})
+    if labels is not None:
+        async for pod in client.list(Pod, namespace=namespace or client.namespace, labels=labels):
+            found.setdefault((pod.metadata.namespace, pod.metadata.name), pod)
+    return list(found.values())
 
 
 def selector_of(found: Resource) -> Labels:
@@ -122,11 +139,20 @@ def _named(target: str) -> tuple[type[Resource], str]:
     raise ValueError(f'"{target}": "{word}" has no pods; give a pod\'s name, or one of pod/, svc/, deploy/, rs/, sts/, ds/, job/, rc/')
 
 
-async def _first_of(client: Client, found: Resource, namespace: str, selector: Labels, timeout: float) -> Pod:
+async def _pods_of(client: Client, found: Resource, namespace: str | None) -> list[Pod]:
+    """The best first."""
     from kubeloop.api.core.v1 import Pod
 
+    space = found.metadata.namespace or namespace or client.namespace
+    return sorted(await client.list(Pod, namespace=space, labels=selector_of(found)), key=_rank)
+
+
+async def _first_of(client: Client, found: Resource, namespace: str | None, timeout: float) -> Pod:
+    from kubeloop.api.core.v1 import Pod
+
+    space = found.metadata.namespace or namespace or client.namespace
     try:
-        async with asyncio.timeout(timeout), client.watch(Pod, namespace=namespace, labels=selector) as events:
+        async with asyncio.timeout(timeout), client.watch(Pod, namespace=space, labels=selector_of(found)) as events:
             async for event in events:
                 if event.type != "DELETED":
                     return event.object

@@ -1,0 +1,304 @@
+"""Logs of one container: as text, as lines, as bytes; followed across cuts of the connection.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log); kubectl pkg/cmd/logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kubeloop.client.streams.errors import OutputTooLarge
+from kubeloop.client.streams.log_lines import HandedOut, LineCutter, without_moment
+from kubeloop.client.streams.place import Place
+from kubeloop.client.streams.pods import Target, container_of, find_pod, status_of
+from kubeloop.meta.errors import ApiError, NotFound, TransportError
+from kubeloop.meta.time import format_time
+from kubeloop.timing import Backoff
+from kubeloop.transport import Stream
+
+if TYPE_CHECKING:
+    from kubeloop.api.core.v1 import ContainerStatus, Pod
+    from kubeloop.client.client import Client
+
+_logger = logging.getLogger("kubeloop.client.streams")
+
+Since: TypeAlias = float | timedelta | datetime
+"""From when on: seconds or a duration before now, or a moment."""
+
+#: Bytes of a log that are held in memory when it is awaited as one text.
+MAX_TEXT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What of a log is wanted; see ``PodStreams.logs``."""
+
+    follow: bool = False
+    previous: bool = False
+    since: Since | None = None
+    tail: int | None = None
+    limit_bytes: int | None = None
+    timestamps: bool = False
+    resume: bool = True
+
+    @property
+    def resumable(self) -> bool:
+        # A limit counts the bytes of the times as well, which a resumed log needs; and what ended before is never followed.
+        return self.follow and self.resume and self.limit_bytes is None and not self.previous
+
+    def query(self, container: str) -> dict[str, str | int | bool | list[str] | None]:
+        since = self.since
+        seconds = since.total_seconds() if isinstance(since, timedelta) else since
+        return {
+            "container": container,
+            "follow": self.follow or None,
+            "previous": self.previous or None,
+            # Kubernetes takes whole seconds, one at least.
+            "sinceSeconds": None if seconds is None or isinstance(seconds, datetime) else max(1, math.ceil(seconds)),
+            "sinceTime": format_time(since) if isinstance(since, datetime) else None,
+            "tailLines": self.tail,
+            "limitBytes": self.limit_bytes,
+            "timestamps": self.timestamps or self.resumable or None,
+        }
+
+
+class _Fate(Enum):
+    """What has become of the container whose log ended here."""
+
+    GOES_ON = "it goes on"
+    OVER = "it has ended"
+    REPLACED = "it was started again"
+    GONE = "its pod is gone"
+
+
+class Log:
+    """An open log: lines as text (``async for line in log``), or bytes (``log.chunks()``); one of them, each line once.
+
+    Guarantees
+        With ``follow``: when the connection is cut, or ends while the container still runs, the log goes on where it stopped; each line
+        comes once, and none is left out that the node still has. It ends when the container ends.
+
+    Not guaranteed
+        Lines that the node threw away (rotation) before they could be asked for again. Lines without a time, which no kubelet sends.
+    """
+
+    def __init__(self, client: Client, pod: Pod, container: str, options: LogOptions) -> None:
+        self.pod = pod
+        self.container = container
+        self._client = client
+        self._options = options
+        self._place = Place(pod.metadata.namespace, pod.metadata.name, container)
+        self._handed_out = HandedOut(whole=options.tail is None and options.since is None)
+        self._stack = AsyncExitStack()
+        self._stream: Stream | None = None
+        self._lines: AsyncGenerator[bytes, None] | None = None
+        self._opened = client.clock.now()
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        self._each()
+        return self
+
+    async def __anext__(self) -> str:
+        """The next line, without its end; bytes that are no UTF-8 are replaced.
+
+        Raises:
+            StreamError: a line is longer than 16 MiB. TransportError: the connection broke, and the log is not resumed.
+        """
+        if self._lines is None:
+            raise RuntimeError(f"log of {self._place}: async for line in log")
+        return (await anext(self._lines)).decode("utf-8", "replace")
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Bytes as they come; where the log is resumed after cuts, a line at a time."""
+        if self._options.resumable:
+            async for line in self._each():
+                yield line + b"\n"
+        else:
+            assert self._stream is not None
+            async for chunk in self._stream.chunks():
+                yield chunk
+
+    async def open(self) -> None:
+        """Ask for the log. Errors as of ``PodStreams``."""
+        self._stream = await self._ask(self._options, retry=True)
+
+    async def close(self) -> None:
+        if self._lines is not None:
+            await self._lines.aclose()
+        await self._stack.aclose()
+
+    def _each(self) -> AsyncGenerator[bytes, None]:
+        if self._lines is None:
+            self._lines = self._follow() if self._options.resumable else self._once()
+        return self._lines
+
+    async def _once(self) -> AsyncGenerator[bytes, None]:
+        assert self._stream is not None
+        cutter = LineCutter(str(self._place))
+        async for chunk in self._stream.chunks():
+            for line in cutter.feed(chunk):
+                yield line
+        if rest := cutter.rest():
+            yield rest
+
+    async def _follow(self) -> AsyncGenerator[bytes, None]:
+        backoff = Backoff(clock=self._client.clock)
+        tries = 0
+        cut: TransportError | None = None  # what came after it has not come yet
+        last = False  # what is being read is all that will ever come
+        while True:
+            cutter = LineCutter(str(self._place))
+            refused: ApiError | None = None
+            try:
+                if self._stream is None:
+                    self._stream = await self._ask(self._next_options(previous=last), retry=False)
+                async for chunk in self._stream.chunks():
+                    for line in cutter.feed(chunk):
+                        if self._handed_out.is_new(line):
+                            tries = 0
+                            yield self._shown(line)
+                cut = None
+            except TransportError as error:
+                cut = error
+                cutter.rest()  # half a line: it comes again
+            except ApiError as error:
+                refused = error
+            self._stream = None
+            await self._stack.aclose()
+            fate = _Fate.OVER if last and cut is None else await self._fate(wants_more=cut is not None)
+            if self._is_end(fate, cut, refused):
+                # The end of a line that never ended in a newline.
+                if (rest := cutter.rest()) and self._handed_out.is_new(rest):
+                    yield self._shown(rest)
+                return
+            last = fate is _Fate.REPLACED
+            if not tries:
+                backoff.reset()
+            delay = backoff.next() if tries else 0.0
+            tries += 1
+            _logger.debug("log of %s is asked for again in %.1f s: %s", self._place, delay, cut or refused or fate.value)
+            await self._client.clock.sleep(delay)
+
+    def _is_end(self, fate: _Fate, cut: TransportError | None, refused: ApiError | None) -> bool:
+        """Whether all has come that ever will. Raises the error that kept the rest from coming, if one did."""
+        if refused is not None and not _may_pass(refused):
+            raise refused
+        if fate is _Fate.GOES_ON or (fate is _Fate.REPLACED and refused is None):
+            return False
+        if cut is not None and (refused is not None or fate is _Fate.GONE):
+            raise cut
+        return cut is None
+
+    def _shown(self, line: bytes) -> bytes:
+        return line if self._options.timestamps else without_moment(line)
+
+    def _next_options(self, *, previous: bool) -> LogOptions:
+        options = self._options
+        since = self._handed_out.resume()
+        elapsed = self._client.clock.now() - self._opened
+        if since is not None:
+            options = replace(options, since=since, tail=None)
+        elif options.tail == 0:
+            # Nothing of what was there is wanted, all that came since is.
+            options = replace(options, since=elapsed, tail=None)
+        elif isinstance(options.since, timedelta):
+            options = replace(options, since=options.since + timedelta(seconds=elapsed))
+        elif options.since is not None and not isinstance(options.since, datetime):
+            options = replace(options, since=options.since + elapsed)
+        # Of the instance before there is nothing to follow; times are needed all the same.
+        return replace(options, previous=True, follow=False, timestamps=True) if previous else options
+
+    async def _fate(self, *, wants_more: bool) -> _Fate:
+        from kubeloop.api.core.v1 import Pod
+
+        try:
+            now = await self._client.get(Pod, self.pod.metadata.name, namespace=self.pod.metadata.namespace)
+        except NotFound:
+            return _Fate.GONE
+        except TransportError:
+            return _Fate.GOES_ON
+        except ApiError as error:
+            # Logs may be read where pods may not: then an end is an end, and a cut is asked for again.
+            return _Fate.GOES_ON if wants_more or _may_pass(error) else _Fate.OVER
+        if now.metadata.uid != self.pod.metadata.uid:
+            return _Fate.GONE
+        before, after = status_of(self.pod, self.container), status_of(now, self.container)
+        if before is not None and after is not None and after.restart_count > before.restart_count:
+            return _Fate.REPLACED if after.restart_count == before.restart_count + 1 else _Fate.OVER
+        ended = now.status.phase in ("Succeeded", "Failed") or (after is not None and _has_ended(after))
+        return _Fate.OVER if ended else _Fate.GOES_ON
+
+    async def _ask(self, options: LogOptions, *, retry: bool) -> Stream:
+        stream = self._client.transport.stream(
+            "GET", self._place.path("log"), query=options.query(self.container), accept="*/*", retry=retry
+        )
+        try:
+            return await self._stack.enter_async_context(stream)
+        except ApiError as error:
+            raise ApiError.of(error.status, f"log of {self._place}") from error
+
+
+def _may_pass(error: ApiError) -> bool:
+    """What a server or node that starts, or a container that does, answers for a while."""
+    return error.status.code >= 500 or error.status.code in (400, 404, 429)
+
+
+def _has_ended(status: ContainerStatus) -> bool:
+    if status.state.terminated is not None:
+        return True
+    # Waiting to be started again, after a crash: its log is still that of the instance that ended.
+    ended = status.last_state.terminated
+    return status.state.running is None and ended is not None and ended.container_id == status.container_id
+
+
+class LogCall:
+    """A log to be had in one of two ways; nothing is sent before.
+
+    ``await`` it
+        All of it as one text.
+    ``async with`` it
+        A ``Log``: lines or bytes as they come. Leaving the block frees the socket at once.
+    """
+
+    def __init__(self, client: Client, target: Target, namespace: str | None, container: str | None, options: LogOptions) -> None:
+        self._client = client
+        self._target = target
+        self._namespace = namespace
+        self._container = container
+        self._options = options
+        self._log: Log | None = None
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._whole().__await__()
+
+    async def __aenter__(self) -> Log:
+        pod = (await find_pod(self._client, self._target, self._namespace)).pod
+        self._log = Log(self._client, pod, container_of(pod, self._container).name, self._options)
+        await self._log.open()
+        return self._log
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._log is not None:
+            await self._log.close()
+            self._log = None
+
+    async def _whole(self) -> str:
+        parts: list[bytes] = []
+        size = 0
+        async with self as log, aclosing(log.chunks()) as chunks:
+            async for chunk in chunks:
+                parts.append(chunk)
+                size += len(chunk)
+                if size > MAX_TEXT:
+                    raise OutputTooLarge(
+                        f'log of pod "{log.pod.metadata.name}" is larger than {MAX_TEXT} bytes; give tail=, since= or limit_bytes=, or '
+                        "read it line by line: async with client.logs(...) as log"
+                    )
+        return b"".join(parts).decode("utf-8", "replace")
