@@ -17,7 +17,6 @@ from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespac
 from kubeloop.apiserver.options import WriteOptions, write_options
 from kubeloop.apiserver.ownership import Scope
 from kubeloop.apiserver.writing import Outcome
-from kubeloop.apiserver.yaml_body import parse_yaml, repeated_keys
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.serving.request import Request
 
@@ -51,6 +50,8 @@ class Configuration:
         return self._read_yaml() if self._plain is None else self._plain
 
     def _read_yaml(self) -> JSONObject:
+        from kubeloop.apiserver.yaml_body import parse_yaml
+
         try:
             tree = plain(parse_yaml(self._data))
         except DecodeError as fault:
@@ -70,6 +71,8 @@ class Configuration:
         """
         if self._plain is not None or self.options.field_validation == "Ignore":
             return
+        from kubeloop.apiserver.yaml_body import repeated_keys
+
         repeated = repeated_keys(self._data)
         if not repeated:
             return
@@ -143,7 +146,6 @@ async def apply(exchange: Exchange, *, status: bool) -> Outcome:
         if uid := metadata.get("uid"):
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise refusals.conflict(resource.gvr.group_resource, name, why)
-        metadata.pop("resourceVersion", None)
         _check_place(obj, exchange)
         return obj
 

@@ -6,7 +6,7 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/en
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -18,6 +18,7 @@ from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 from kubeloop.schema.converted import converted
+from kubeloop.schema.object_metadata import conform_metadata
 from kubeloop.schema.strict_scalars import number_text
 from kubeloop.serving.negotiation import content_media_type
 
@@ -27,8 +28,9 @@ JSONObject = dict[str, Any]
 BODY_LIMIT = 3 * 1024 * 1024
 
 _ACCEPTED = "the body of the request was in an unknown format - accepted media types include: "
+_SCALES = ("autoscaling/v1", "extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
 #: Upstream names the file in which its scheme was built; clients show the text.
-_SCHEME = 'scheme "pkg/runtime/scheme.go:111"'
+SCHEME = 'scheme "pkg/runtime/scheme.go:111"'
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
@@ -39,6 +41,8 @@ class Decoded:
     obj: JSONObject
     problems: list[str]
     sent: JSONObject
+    #: Why it is refused after its problems have been told.
+    refused: ApiError | None = None
 
 
 class _Unreadable(Exception):
@@ -61,8 +65,12 @@ def _unsupported(*accepted: str) -> ApiError:
     return refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{', '.join(accepted)}")
 
 
-def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: GroupVersionKind | None = None) -> Decoded:
+def decode_object(
+    data: bytes, media_type: str, resource: ServedResource, gvk: GroupVersionKind | None = None, *, field_validation: str = ""
+) -> Decoded:
     """The body of a create or update as an object of ``gvk`` (default: the resource's kind; a subresource may have another).
+
+    ``field_validation`` is the request's; it makes a difference in the words about a custom object that does not say its kind.
 
     Raises:
         BadRequest: malformed, another kind or version, or a field of the wrong type.
@@ -78,11 +86,19 @@ def decode_object(data: bytes, media_type: str, resource: ServedResource, gvk: G
             tree = _read(data, media_type)
             met = _met(tree, wanted)
             if resource.custom and wanted == resource.gvk:
-                met = _said(tree, met, data)
+                met = _said(tree, met, data, strict=field_validation != "Ignore")
     except _Unreadable as fault:
         summary = _summary(data)
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
-    return conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
+    decoded = conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
+    # A custom object is read by what it says it is, whatever the path says.
+    return replace(decoded, refused=_other_version(met, wanted)) if met.group_version != wanted.group_version else decoded
+
+
+def _other_version(met: GroupVersionKind, wanted: GroupVersionKind) -> ApiError:
+    return refusals.bad_request(
+        f"the API version in the data ({met.api_version}) does not match the expected API version ({wanted.api_version})"
+    )
 
 
 def conform(
@@ -134,13 +150,11 @@ def _conform(
     foreign = _foreign(met, wanted, resource)
     if foreign:
         raise refuse(foreign)
-    if met.group_version != wanted.group_version:
-        raise refusals.bad_request(
-            f"the API version in the data ({met.api_version}) does not match the expected API version ({wanted.api_version})"
-        )
     try:
         if resource.custom and wanted == resource.gvk:
             return _conform_custom(tree, met, resource, applied)
+        if met.group_version != wanted.group_version:
+            raise _other_version(met, wanted)
         conformed = strict.conform(converted(tree, wanted) if merged else tree, wanted)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
@@ -151,31 +165,30 @@ def _conform(
 
 #: Levels of an object. Far below upstream's 10,000: what is stored is walked by recursion, by whoever lists or watches it.
 DEEPEST = 256
-#: A kind whose ``metadata`` is an ObjectMeta, as every kind's is.
-_META = GroupVersionKind("", "v1", "ConfigMap")
 
 
 def _conform_custom(tree: JSONObject, met: GroupVersionKind, resource: ServedResource, applied: bool) -> Decoded:
     """Metadata as its Go type has it, the rest as the structural schema has it."""
-    conformed = strict.conform({"metadata": tree.get("metadata")}, _META)
-    obj: JSONObject = {"apiVersion": met.api_version, "kind": met.kind, "metadata": conformed.obj["metadata"]}
-    problems = conformed.problems + repeated_fields(tree, "", but="metadata")
+    if "apiVersion" in tree and tree["apiVersion"] is None:
+        raise DecodeError(".apiVersion accessor error: <nil> is of the type <nil>, expected string")
+    conformed = conform_metadata(tree.get("metadata"), drop_malformed=applied)
+    obj: JSONObject = {"apiVersion": met.api_version, "kind": met.kind, "metadata": conformed.metadata}
+    unknown = list(conformed.unknown)
     for name, value in tree.items():
         if name not in obj:
             obj[name] = plain(value)
     if not applied:
-        problems += [f"unknown field {go_quoted(path)}" for path in resource.strategy.conform(obj)]
-    return Decoded(obj, problems, tree)
+        unknown += resource.strategy.conform(obj)
+    return Decoded(obj, repeated_fields(tree, "") + [f"unknown field {go_quoted(path)}" for path in unknown], tree)
 
 
-def repeated_fields(value: Any, path: str, *, but: str = "") -> list[str]:
-    """What strict decoding says of repeated keys of an untyped tree; ``but`` is a member of ``value`` that is not looked into."""
+def repeated_fields(value: Any, path: str) -> list[str]:
+    """What strict decoding says of repeated keys of an untyped tree."""
     found: list[str] = []
     if isinstance(value, dict):
         found += [f"duplicate field {go_quoted(f'{path}.{name}' if path else name)}" for name in getattr(value, "repeated", ())]
         for name, one in value.items():
-            if name != but:
-                found += repeated_fields(one, f"{path}.{name}" if path else name)
+            found += repeated_fields(one, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for at, one in enumerate(value):
             found += repeated_fields(one, f"{path}[{at}]")
@@ -266,7 +279,7 @@ def read_protobuf(data: bytes, wanted: GroupVersionKind) -> JSONObject:
     envelope = protobuf.open_envelope(data)
     met = protobuf.kind_of(envelope, wanted)
     if met.kind != wanted.kind:
-        raise DecodeError(f'no kind "{met.kind}" is registered for version "{met.api_version}" in {_SCHEME}')
+        raise DecodeError(f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}')
     return protobuf.decode_message(met, envelope.raw)
 
 
@@ -285,11 +298,17 @@ def _met(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:
     return GroupVersionKind(group, version, kind or wanted.kind)
 
 
-def _said(tree: JSONObject, met: GroupVersionKind, data: bytes) -> GroupVersionKind:
+def _said(tree: JSONObject, met: GroupVersionKind, data: bytes, *, strict: bool) -> GroupVersionKind:
     """A custom object must say itself what it is: no Go type says it."""
+    said = met if tree.get("apiVersion") else GroupVersionKind("", "", met.kind)
     if not tree.get("kind"):
-        raise _Unreadable(f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'")
-    return met if tree.get("apiVersion") else GroupVersionKind("", "", met.kind)
+        why = kind_missing(data.decode("utf-8", "replace"))
+        raise _Unreadable(why) if strict else refusals.bad_request(_unhandled(said, met, why))
+    return said
+
+
+def kind_missing(shown: str) -> str:
+    return f"Object 'Kind' is missing in '{shown}'"
 
 
 def _foreign(met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedResource) -> str:
@@ -298,8 +317,13 @@ def _foreign(met: GroupVersionKind, wanted: GroupVersionKind, resource: ServedRe
         return ""  # any kind and version is read; they are validated afterwards
     if met == wanted:
         return ""
+    if resource.custom:
+        # Served by the scheme of custom resources, which knows Scale in all its versions, and nothing else.
+        if met.kind == wanted.kind and met.api_version in _SCALES:
+            return f"converting ({met.version}.{met.kind}) to (v1.{wanted.kind}): unknown conversion"
+        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'
     if not strict.is_builtin(met):
-        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {_SCHEME}'
+        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'
     if met.group_kind != wanted.group_kind:
         return f"converting ({met.version}.{met.kind}) to ({_package(wanted)}.{wanted.kind}): unknown conversion"
     return ""

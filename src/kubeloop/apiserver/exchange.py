@@ -22,6 +22,7 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.errors import ApiError
 from kubeloop.meta.time import format_time
 from kubeloop.schema import Schemas
 from kubeloop.serving.request import BodyTooLarge, Request
@@ -92,16 +93,20 @@ class Exchange:
         """Keeps what was sent for messages; unknown and repeated fields become an error (Strict), warnings (Warn), nothing (Ignore).
 
         Raises:
-            BadRequest
+            BadRequest; also where the body is refused whatever its fields.
         """
         self.context.sent = decoded.sent
-        if not decoded.problems or options.field_validation == "Ignore":
-            return
-        if options.field_validation == "Warn":
+        if decoded.problems and options.field_validation == "Warn":
             self.context.warnings += decoded.problems
-            return
+        elif decoded.problems and options.field_validation != "Ignore":
+            raise self._strict_fault(decoded, kind)
+        if decoded.refused is not None:
+            raise decoded.refused
+
+    @staticmethod
+    def _strict_fault(decoded: Decoded, kind: str) -> ApiError:
         version = str(decoded.obj.get("apiVersion", "")).rpartition("/")[2]
         met = decoded.obj.get("kind", "")
-        raise bad_request(
+        return bad_request(
             f'{met} in version "{version}" cannot be handled as a {kind}: strict decoding error: {", ".join(decoded.problems)}'
         )

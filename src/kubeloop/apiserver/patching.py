@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.decoding import Decoded, conform, kind_of, repeated_fields
+from kubeloop.apiserver.decoding import Decoded, conform, kind_missing, kind_of, repeated_fields
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge import PatchError, json_patch, merge_patch
@@ -39,6 +39,8 @@ class Patch:
 
     media_type: str
     data: bytes
+    #: Whether it is for an object without a Go type, which upstream writes by name, at all depths.
+    sorted: bool = False
     #: What merging has left of a strategic merge patch.
     left: Any = field(default=None, init=False)
 
@@ -71,12 +73,14 @@ class Patch:
 
     def refused(self, patched: JSONObject, why: str) -> ApiError:
         """The patch does not give an object of its kind. Upstream names neither kind nor object here, but shows what it gave."""
-        if self.media_type == STRATEGIC_PATCH:
-            # Upstream never writes what it made as JSON, and quotes the patch, which merging has taken apart.
-            shown = go_text(self.left)
-        else:
-            shown = json.dumps(_upstream_order(patched, self._touched()), separators=(",", ":"), ensure_ascii=False)
+        # Upstream never writes what a strategic merge made as JSON, and quotes the patch, which merging has taken apart.
+        shown = go_text(self.left) if self.media_type == STRATEGIC_PATCH else self.text_of(patched)
         return refusals.invalid(GroupKind("", ""), "", [invalid("patch", shown, why)])
+
+    def text_of(self, patched: JSONObject) -> str:
+        """What it made as JSON, as upstream orders it."""
+        ordered = patched if self.sorted else _upstream_order(patched, self._touched())
+        return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False, sort_keys=self.sorted)
 
     def judge(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
         """Warnings of unknown and repeated fields, of the patch itself and of what it made.
@@ -111,8 +115,12 @@ class Patch:
         return touched
 
 
-def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patch:
-    """Raises UnsupportedMediaType."""
+def read_patch(data: bytes, content_type: str, resource: ServedResource, *, typed: bool = False) -> Patch:
+    """``typed``: what is patched has a Go type, though the resource has none (a Scale).
+
+    Raises:
+        UnsupportedMediaType
+    """
     media_type = content_type.partition(";")[0].strip()
     if media_type not in _BUILTIN_TYPES and not resource.custom:
         raise refusals.unsupported_media_type()
@@ -121,7 +129,7 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource) -> Patc
         accepted = f"{JSON_PATCH}, {MERGE_PATCH}, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         raise refusals.refusal(415, "UnsupportedMediaType", text)
-    return Patch(media_type, data)
+    return Patch(media_type, data, sorted=resource.custom and not typed)
 
 
 def _parse(data: bytes, media_type: str) -> Any:
@@ -158,7 +166,14 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
         met = kind_of(tree, gvk)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
-    return conform(tree, met, gvk, resource, refuse)
+    if not resource.custom or gvk != resource.gvk:
+        return conform(tree, met, gvk, resource, refuse)
+    if not tree.get("kind"):
+        raise refuse(kind_missing(sent.text_of(tree)))
+    decoded = conform(tree, met, gvk, resource, refuse)
+    if not tree.get("apiVersion"):
+        raise refusals.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    return decoded
 
 
 _METADATA_ORDER = (

@@ -11,8 +11,16 @@ from kubeloop.apiserver.applying import apply, is_apply
 from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.negotiation import JSON
-from kubeloop.apiserver.object_meta import check_name, metadata_of
-from kubeloop.apiserver.options import DeleteOptions, delete_options, invalid_version, list_options, resource_version_number, write_options
+from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
+from kubeloop.apiserver.options import (
+    DeleteOptions,
+    WriteOptions,
+    delete_options,
+    invalid_version,
+    list_options,
+    resource_version_number,
+    write_options,
+)
 from kubeloop.apiserver.owner_references import drop_repeated
 from kubeloop.apiserver.patching import conform_patched, read_patch
 from kubeloop.apiserver.selection import Selection
@@ -54,7 +62,7 @@ async def watch(exchange: Exchange) -> Frames:
 
 async def create(exchange: Exchange) -> Answer:
     options = write_options(exchange.request, "CreateOptions")
-    decoded = await _decode(exchange)
+    decoded = await _decode(exchange, options)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
     drop_repeated(metadata_of(decoded.obj), exchange.context.warnings, after_admission=False)
     call = exchange.call(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run, manager=exchange.manager(options))
@@ -63,8 +71,9 @@ async def create(exchange: Exchange) -> Answer:
 
 async def update(exchange: Exchange, *, status: bool = False) -> Answer:
     options = write_options(exchange.request, "UpdateOptions")
-    decoded = await _decode(exchange)
+    decoded = await _decode(exchange, options)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
+    set_namespace(metadata_of(decoded.obj), exchange.namespace)
     check_name(metadata_of(decoded.obj), exchange.info.name)
     drop_repeated(metadata_of(decoded.obj), exchange.context.warnings, after_admission=False)
 
@@ -135,9 +144,9 @@ def _warn_of_deletion(exchange: Exchange, options: DeleteOptions) -> None:
     exchange.context.warnings += exchange.resource.strategy.warnings_on_delete(policy_named=named)
 
 
-async def _decode(exchange: Exchange) -> Decoded:
+async def _decode(exchange: Exchange, options: WriteOptions) -> Decoded:
     media_type = media_type_of(exchange.request.header("Content-Type"))
-    return decode_object(await exchange.body(), media_type, exchange.resource)
+    return decode_object(await exchange.body(), media_type, exchange.resource, field_validation=options.field_validation)
 
 
 def _outcome(exchange: Exchange, outcome: Outcome, status: int) -> Answer:

@@ -128,6 +128,7 @@ class Writer:
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
         await self.admission.validate(call.attributes("CREATE", obj, None))
+        _settle(resource, obj)
         if call.dry_run:
             # Upstream's storage, which refuses it, is not asked.
             metadata.update({"resourceVersion": asked_version} if asked_version else {})
@@ -217,7 +218,8 @@ class Writer:
     def _check_uid(call: Call, obj: JSONObject, current: StoredObject) -> None:
         given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
         if given and given != uid:
-            where = "/".join(part for part in ("/registry", call.resource.gvr.resource, call.namespace, call.name) if part)
+            group = call.resource.gvr.group if call.resource.custom else ""
+            where = "/".join(part for part in ("/registry", group, call.resource.gvr.resource, call.namespace, call.name) if part)
             why = (
                 f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
                 f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
@@ -260,10 +262,11 @@ class Writer:
         errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
             errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
-            raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), call.name, errors)
+            raise refusals.invalid(_said_kind(resource, obj), call.name, errors)
         warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
         call.context.warnings += warn(call.context, obj, old)
         await self.admission.validate(call.attributes("UPDATE", obj, old), call.view)
+        _settle(resource, obj)
 
     async def _mutate(self, call: Call, attributes: Attributes, obj: JSONObject) -> None:
         """Admission that mutates; what it got wrong in metadata is put right, with a Warning."""
@@ -336,6 +339,18 @@ def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
         if obj.get("apiVersion") != resource.gvk.api_version:
             errors.append(invalid("apiVersion", obj.get("apiVersion"), f"must be {resource.gvk.api_version}"))
     return errors
+
+
+def _settle(resource: ServedResource, obj: JSONObject) -> None:
+    """What admission or an apply put into a custom object goes through its schema once more, as upstream does before it stores it."""
+    if resource.custom:
+        resource.strategy.conform(obj)
+
+
+def _said_kind(resource: ServedResource, obj: JSONObject) -> GroupKind:
+    """Of an object that fails validation: a custom one may say that it is of another group."""
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0] if resource.custom else resource.gvr.group
+    return GroupKind(group, obj.get("kind", ""))
 
 
 def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:

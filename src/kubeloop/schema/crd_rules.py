@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.schema import formats
-from kubeloop.schema.embedded import check_metadata
+from kubeloop.schema.embedded import MetadataRules, check_metadata
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.internal_form import go_field, internal_form
 from kubeloop.schema.pruning import prune_value
@@ -35,8 +35,11 @@ _ROOT_WITH_STATUS: Final = (
 )  # fmt: skip
 
 
-def check_schema(schema: JSONObject, path: str, *, has_status: bool) -> list[FieldError]:
-    """Every fault of the ``openAPIV3Schema`` at ``path`` (``spec.versions[0].schema.openAPIV3Schema``)."""
+def check_schema(schema: JSONObject, path: str, *, has_status: bool, metadata_rules: MetadataRules) -> list[FieldError]:
+    """Every fault of the ``openAPIV3Schema`` at ``path`` (``spec.versions[0].schema.openAPIV3Schema``).
+
+    ``metadata_rules`` judge metadata of resources in defaults.
+    """
     faults: list[FieldError] = []
     if has_status:
         faults.extend(_root_with_status(schema, path))
@@ -45,7 +48,7 @@ def check_schema(schema: JSONObject, path: str, *, has_status: bool) -> list[Fie
     structural = check_structural(schema, path)
     faults.extend(structural)
     if not structural and not any(name in schema for name in _UNSUPPORTED):
-        faults.extend(_Defaults(path).check(schema))
+        faults.extend(_Defaults(path, metadata_rules).check(schema))
     faults.extend(_nodes(schema, path, _Context(), is_root=True))
     return faults
 
@@ -274,8 +277,9 @@ def _leads_somewhere(schema: JSONObject, field_path: str) -> bool:
 class _Defaults:
     """Defaults must be valid where they stand, and hold no field that would be pruned."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, metadata_rules: MetadataRules) -> None:
         self.path = path
+        self.metadata_rules = metadata_rules
 
     def check(self, schema: JSONObject) -> Iterator[FieldError]:
         yield from self._node(schema, self.path, in_metadata=False, is_root=True)
@@ -300,4 +304,4 @@ class _Defaults:
         prune_value(pruned, as_resource(node) if node.embedded_resource else node)
         if not same(pruned, default):
             yield invalid(path, default, "must not have unknown fields")
-        yield from check_metadata(default, node, path) or validate(default, node, at=path)
+        yield from check_metadata(default, node, self.metadata_rules, path) or validate(default, node, at=path)

@@ -5,90 +5,88 @@ Source: apiextensions-apiserver schema/objectmeta.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, invalid, required
-from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.kinds import GroupVersion
 from kubeloop.meta.names import dns1035_label
-from kubeloop.schema import strict
 from kubeloop.schema.node import TypeSchema
+from kubeloop.schema.object_metadata import conform_metadata
 
-_STRINGS: Final = ("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-
-
-#: A kind whose ``metadata`` is an ObjectMeta, as every kind's is.
-_ANY_KIND: Final = GroupVersionKind("", "v1", "ConfigMap")
+#: What is wrong with an ObjectMeta that stands at a path.
+MetadataRules: TypeAlias = Callable[[dict[str, Any], str], Iterable[FieldError]]
 
 
-def coerce_metadata(value: Any, schema: TypeSchema, path: str = "") -> list[str]:
+def coerce_metadata(value: Any, schema: TypeSchema, path: str = "", *, drop_malformed: bool = False) -> list[str]:
     """Bring ``metadata`` of embedded resources into the form of its Go type, in place; returns the paths of unknown fields, which go.
+
+    ``drop_malformed``: what is malformed goes too, instead of being an error.
 
     Raises:
         DecodeError: apiVersion or kind is no string, or a field of metadata has another type.
     """
     unknown: list[str] = []
-    _coerce(value, schema, path, unknown)
+    _coerce(value, schema, path, unknown, drop_malformed)
     return unknown
 
 
-def _coerce(value: Any, schema: TypeSchema, path: str, unknown: list[str]) -> None:
+def _coerce(value: Any, schema: TypeSchema, path: str, unknown: list[str], drop: bool) -> None:
     dot = f"{path}." if path else ""
     if isinstance(value, dict):
         if schema.embedded_resource:
-            _coerce_resource(value, dot, unknown)
+            _coerce_resource(value, dot, unknown, drop)
         for name in sorted(value):
             known = schema.properties.get(name)
             if known is not None:
-                _coerce(value[name], known, f"{dot}{name}", unknown)
+                _coerce(value[name], known, f"{dot}{name}", unknown, drop)
             elif schema.values is not None:
-                _coerce(value[name], schema.values, f"{path}[{name}]", unknown)
+                _coerce(value[name], schema.values, f"{path}[{name}]", unknown, drop)
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
-            _coerce(item, schema.items, f"{path}[{index}]", unknown)
+            _coerce(item, schema.items, f"{path}[{index}]", unknown, drop)
 
 
-def _coerce_resource(value: dict[str, Any], dot: str, unknown: list[str]) -> None:
+def _coerce_resource(value: dict[str, Any], dot: str, unknown: list[str], drop: bool) -> None:
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
-            raise DecodeError(str(invalid(f"{dot}{name}", value[name], "must be string")))
+            if not drop:
+                raise DecodeError(str(invalid(f"{dot}{name}", value[name], "must be a string")))
+            del value[name]
     if "metadata" not in value:
         return
     try:
-        conformed = strict.conform({"metadata": value["metadata"]}, _ANY_KIND)
+        conformed = conform_metadata(value["metadata"], drop_malformed=drop)
     except DecodeError as exc:
-        why = str(exc).replace("ObjectMeta.metadata.", "ObjectMeta.")
-        raise DecodeError(str(invalid(f"{dot}metadata", value["metadata"], why))) from None
-    value["metadata"] = conformed.obj["metadata"]
-    unknown.extend(dot + json.loads(problem.removeprefix(_UNKNOWN)) for problem in conformed.problems if problem.startswith(_UNKNOWN))
+        if drop:
+            return
+        raise DecodeError(str(invalid(f"{dot}metadata", value["metadata"], str(exc)))) from None
+    value["metadata"] = conformed.metadata
+    unknown.extend(dot + path for path in conformed.unknown)
 
 
-_UNKNOWN: Final = "unknown field "
-
-
-def check_metadata(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:
+def check_metadata(value: Any, schema: TypeSchema, rules: MetadataRules, path: str = "") -> list[FieldError]:
     """Faults of apiVersion, kind and metadata of every embedded resource below ``value``; the root is one only if the schema says so."""
-    return list(_value(value, schema, path))
+    return list(_value(value, schema, rules, path))
 
 
-def _value(value: Any, schema: TypeSchema, path: str) -> Iterator[FieldError]:
+def _value(value: Any, schema: TypeSchema, rules: MetadataRules, path: str) -> Iterator[FieldError]:
     if isinstance(value, dict):
         if schema.embedded_resource:
-            yield from _resource(value, path)
+            yield from _resource(value, rules, path)
         for name in sorted(value):
             known = schema.properties.get(name)
             if known is not None:
-                yield from _value(value[name], known, f"{path}.{name}" if path else name)
+                yield from _value(value[name], known, rules, f"{path}.{name}" if path else name)
             elif schema.values is not None:
-                yield from _value(value[name], schema.values, f"{path}[{name}]")
+                yield from _value(value[name], schema.values, rules, f"{path}[{name}]")
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
-            yield from _value(item, schema.items, f"{path}[{index}]")
+            yield from _value(item, schema.items, rules, f"{path}[{index}]")
 
 
-def _resource(value: dict[str, Any], path: str) -> Iterator[FieldError]:
+def _resource(value: dict[str, Any], rules: MetadataRules, path: str) -> Iterator[FieldError]:
     dot = f"{path}." if path else ""
     for name in ("apiVersion", "kind"):
         if name not in value:
@@ -107,27 +105,15 @@ def _resource(value: dict[str, Any], path: str) -> Iterator[FieldError]:
         messages = dns1035_label(kind.lower(), False)
         if messages:
             yield invalid(f"{dot}kind", kind, "may have mixed case, but should otherwise match: " + ",".join(messages))
-    yield from _metadata(value.get("metadata"), f"{dot}metadata")
+    if "metadata" in value:
+        yield from _metadata(value["metadata"], rules, f"{dot}metadata")
 
 
-def _metadata(metadata: Any, path: str) -> Iterator[FieldError]:
-    if metadata is None:
+def _metadata(given: Any, rules: MetadataRules, path: str) -> Iterator[FieldError]:
+    try:
+        metadata = conform_metadata(given).metadata
+    except DecodeError as exc:
+        yield invalid(path, given, str(exc))
         return
-    if not isinstance(metadata, dict):
-        yield invalid(path, metadata, "must be an object")
-        return
-    for name in _STRINGS:
-        if metadata.get(name) is not None and not isinstance(metadata[name], str):
-            yield invalid(f"{path}.{name}", metadata[name], "must be a string")
-    for name in ("labels", "annotations"):
-        found = metadata.get(name)
-        if found is not None and not (isinstance(found, dict) and all(isinstance(one, str) for one in found.values())):
-            yield invalid(f"{path}.{name}", found, "must be a map of strings")
-    for name in ("name", "generateName"):
-        text = metadata.get(name)
-        if isinstance(text, str) and text:
-            if name == "name" and text in (".", ".."):
-                yield invalid(f"{path}.{name}", text, f"may not be '{text}'")
-            for part in ("/", "%"):
-                if part in text:
-                    yield invalid(f"{path}.{name}", text, f"may not contain '{part}'")
+    # A template's object has no name yet, and what has no namespace is not in one.
+    yield from rules(metadata if metadata.get("name") else {**metadata, "name": "fakename"}, path)

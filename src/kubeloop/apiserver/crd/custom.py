@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver import refusals
@@ -16,6 +16,7 @@ from kubeloop.apiserver.crd import paths
 from kubeloop.apiserver.crd.definition import JSONObject, has_status_subresource, scale_subresource, schema_of
 from kubeloop.apiserver.resource import ScalePaths
 from kubeloop.apiserver.strategy import RequestContext, Strategy
+from kubeloop.apiserver.validation.metadata import embedded_meta
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import qualified_name
@@ -30,6 +31,7 @@ from kubeloop.schema.validation import validate
 if TYPE_CHECKING:
     from kubeloop.apiserver.crd.rules import Rules
 
+_NOTHING: Final = TypeSchema(type="object")
 _MOST_REPLICAS: Final = 2**31 - 1
 _STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
 
@@ -43,10 +45,13 @@ class CustomStrategy(Strategy):
     has_generation = True
     allow_unconditional_update = False
 
-    def __init__(self, version: JSONObject, resource: GroupResource, *, terminating: bool = False) -> None:
-        """``terminating``: the definition is being deleted, so nothing new may be created."""
+    def __init__(self, version: JSONObject, resource: GroupResource, *, kind: str = "", terminating: bool = False) -> None:
+        """``kind`` is what objects must say they are; empty: nothing is said. ``terminating``: nothing new may be created any more."""
         self._resource = resource
+        self._kind = kind
         self._terminating = terminating
+        #: Schemas of all versions of the definition, by version; empty: there is this one alone.
+        self.schemas: Mapping[str, TypeSchema] = {}
         source = schema_of(version)
         self.schema: TypeSchema = parse(source)
         self.has_status = has_status_subresource(version)
@@ -62,9 +67,19 @@ class CustomStrategy(Strategy):
         Raises:
             DecodeError: metadata of an embedded resource cannot be read.
         """
-        unknown = prune(obj, self.schema)
-        drop_nulls(obj, self.schema)
-        return sorted(unknown + coerce_metadata(obj, self.schema))
+        schema = self._schema_of(obj)
+        if schema is None:
+            return []
+        unknown = prune(obj, schema)
+        drop_nulls(obj, schema)
+        return sorted(unknown + coerce_metadata(obj, schema))
+
+    def _schema_of(self, obj: JSONObject) -> TypeSchema | None:
+        """As what the object says it is: nothing is known in a version that is not defined; another kind is left alone."""
+        group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+        if self._kind and (group, obj.get("kind")) != (self._resource.group, self._kind):
+            return None
+        return self.schemas.get(version, _NOTHING) if self.schemas else self.schema
 
     def default(self, obj: JSONObject) -> None:
         apply_defaults(obj, self.schema)
@@ -78,7 +93,7 @@ class CustomStrategy(Strategy):
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         faults = validate(obj, self.schema)
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
-        faults.extend(check_metadata(obj, self.schema))
+        faults.extend(check_metadata(obj, self.schema, embedded_meta))
         faults.extend(check_lists(obj, self.schema))
         faults.extend(self._broken_rules(context, obj, None, faults))
         return faults
@@ -86,7 +101,7 @@ class CustomStrategy(Strategy):
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         faults = validate(obj, self.schema, old=old)
         faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
-        faults.extend(check_metadata(obj, self.schema))
+        faults.extend(check_metadata(obj, self.schema, embedded_meta))
         faults.extend(self._list_faults(obj, old))
         faults.extend(self._broken_rules(context, obj, old, faults))
         return faults

@@ -79,6 +79,7 @@ class Owners:
         # Where nobody has been counted so far, nobody is from here on, until somebody applies.
         counted = managed.fields or not (live.get("metadata") or {}).get("uid")
         try:
+            _check_kind(scope, new)
             if counted:
                 self._update(scope, _bare(live), _bare(new), managed, manager)
         except TypeMismatch as fault:
@@ -96,6 +97,7 @@ class Owners:
         Raises:
             BadRequest, Conflict; InternalError for a configuration that does not fit the schema.
         """
+        self.check_kind(scope, config)
         self._check(scope, config)
         try:
             managed = decode((live.get("metadata") or {}).get("managedFields"))
@@ -158,14 +160,17 @@ class Owners:
         return new
 
     @staticmethod
-    def _check(scope: Scope, config: JSONObject) -> None:
-        group, _, version = str(config.get("apiVersion") or "").rpartition("/")
-        kind = str(config.get("kind") or "")
+    def check_kind(scope: Scope, config: JSONObject) -> None:
+        """Raises BadRequest for a configuration of something else, and one that says who owns it."""
+        group, version, kind = _said(config)
         if (group, version, kind) != tuple(scope.gvk):
             raise refusals.bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
         metadata = config.get("metadata")
-        if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        if isinstance(metadata, dict) and isinstance(metadata.get("managedFields"), list):
             raise refusals.bad_request("metadata.managedFields must be nil")
+
+    @staticmethod
+    def _check(scope: Scope, config: JSONObject) -> None:
         try:
             check(config, scope.versions.type_of(scope.api_version))
         except TypeMismatch as fault:
@@ -173,6 +178,12 @@ class Owners:
 
     def _now(self) -> str:
         return timestamp(self._clock.wall())
+
+
+def _check_kind(scope: Scope, new: JSONObject) -> None:
+    """Raises TypeMismatch for an object that says it is something else, as a custom one may."""
+    if new.get("kind") != scope.gvk.kind or new.get("apiVersion") != scope.api_version:
+        raise TypeMismatch(f"failed to convert new object to proper version: {new.get('apiVersion')}, Kind={new.get('kind')}")
 
 
 def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
@@ -191,6 +202,17 @@ def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
         return Managed()
 
 
+def _said(config: JSONObject) -> tuple[str, str, str]:
+    """Group, version and kind as Go reads them: empty where they are no text, or no version is to be seen."""
+    api_version, kind = config.get("apiVersion"), config.get("kind")
+    kind = kind if isinstance(kind, str) else ""
+    api_version = api_version if isinstance(api_version, str) else ""
+    if api_version.count("/") > 1:
+        return "", "", ""
+    group, _, version = api_version.rpartition("/")
+    return group, version, kind
+
+
 def _bare(obj: JSONObject) -> JSONObject:
     """Without managedFields, which are no fields of their own."""
     metadata = obj.get("metadata")
@@ -204,4 +226,6 @@ def _named(obj: JSONObject, scope: Scope) -> str:
     metadata = obj.get("metadata")
     known = metadata if isinstance(metadata, dict) else {}
     gvk = scope.gvk
-    return f"{known.get('namespace') or ''}/{known.get('name') or ''}; {gvk.group}/{gvk.version}, Kind={gvk.kind}"
+    namespace, name = (known.get(part) for part in ("namespace", "name"))
+    named = f"{namespace if isinstance(namespace, str) else ''}/{name if isinstance(name, str) else ''}"
+    return f"{named}; {gvk.group}/{gvk.version}, Kind={gvk.kind}"

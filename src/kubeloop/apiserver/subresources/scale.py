@@ -10,10 +10,10 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.applying import is_apply, read_configuration, unconvertible
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.decoding import conform, decode_object, media_type_of
+from kubeloop.apiserver.decoding import SCHEME, Decoded, conform, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.object_meta import check_name, metadata_of
-from kubeloop.apiserver.options import write_options
+from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
+from kubeloop.apiserver.options import WriteOptions, write_options
 from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries
 from kubeloop.apiserver.ownership.scaling import to_parent, to_scale
@@ -22,6 +22,7 @@ from kubeloop.apiserver.resource import Column, ScalePaths, ServedResource
 from kubeloop.apiserver.tables import human_duration
 from kubeloop.apiserver.writing import Call
 from kubeloop.merge.fields import Path
+from kubeloop.meta.errors import BadRequest
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.meta.selectors import selector_from, selector_from_labels
@@ -31,6 +32,8 @@ from kubeloop.schema import strict
 JSONObject = dict[str, Any]
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
+#: The least int32 stands for replicas that a custom object does not say.
+_UNSAID = -(2**31)
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -42,9 +45,8 @@ async def get(exchange: Exchange) -> Answer:
 async def update(exchange: Exchange) -> Answer:
     options = write_options(exchange.request, "UpdateOptions")
     owners = _ReplicaOwners(exchange, exchange.manager(options))
-    media_type = media_type_of(exchange.request.header("Content-Type"))
-    decoded = decode_object(await exchange.body(), media_type, exchange.resource, SCALE)
-    exchange.accept_problems(decoded, options, SCALE.kind)
+    decoded = _decoded(exchange, await exchange.body(), options)
+    set_namespace(metadata_of(decoded.obj), exchange.namespace)
     check_name(metadata_of(decoded.obj), exchange.info.name)
 
     async def change(old: JSONObject) -> JSONObject:
@@ -56,10 +58,23 @@ async def update(exchange: Exchange) -> Answer:
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
 
 
+def _decoded(exchange: Exchange, body: bytes, options: WriteOptions) -> Decoded:
+    media_type = media_type_of(exchange.request.header("Content-Type"))
+    try:
+        decoded = decode_object(body, media_type, exchange.resource, SCALE)
+        exchange.accept_problems(decoded, options, SCALE.kind)
+    except BadRequest:
+        if exchange.resource.custom:
+            # Upstream asks for the name of the kind to begin the message with, of a scheme that does not know Scale.
+            raise refusals.bad_request(f"no kind is registered for the type v1.Scale in {SCHEME}") from None
+        raise
+    return decoded
+
+
 async def patch(exchange: Exchange) -> Answer:
     if is_apply(exchange.request):
         return await _apply(exchange)
-    sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), exchange.resource)
+    sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), exchange.resource, typed=True)
     options = write_options(exchange.request, "PatchOptions")
     schemas = exchange.parts.schemas
     owners = _ReplicaOwners(exchange, exchange.manager(options))
@@ -67,7 +82,7 @@ async def patch(exchange: Exchange) -> Answer:
 
     async def change(old: JSONObject) -> JSONObject:
         nonlocal judged
-        patched = sent.apply(scale_of(exchange.resource, old), schemas.kind(SCALE), schemas)
+        patched = sent.apply(owners.live(old), schemas.kind(SCALE), schemas)
         decoded = conform_patched(sent, patched, exchange.resource, SCALE)
         wanted = decoded.obj
         if not judged:
@@ -108,7 +123,7 @@ class _ReplicaOwners:
 
     def scaled(self, old: JSONObject, scale: JSONObject) -> JSONObject:
         """The object after a write of its Scale, which may be changed."""
-        self._owners.updated(scale_scope(), self._live(old), scale, self._manager)
+        self._owners.updated(scale_scope(), self.live(old), scale, self._manager)
         return self.carried_back(old, scale)
 
     def applied(self, old: JSONObject, config: JSONObject, *, force: bool) -> JSONObject:
@@ -117,7 +132,10 @@ class _ReplicaOwners:
         Raises:
             ApiError: as ``Owners.applied``; InternalError where upstream cannot convert the Scale of a custom resource.
         """
-        live = self._live(old)
+        live = self.live(old)
+        self._owners.check_kind(scale_scope(), config)
+        if self._resource.custom:
+            _check_live_convertible(live)
         scale = self._owners.applied(scale_scope(), live, config, self._manager, force=force)
         if self._resource.custom:
             _check_convertible(live, scale, config)
@@ -140,8 +158,11 @@ class _ReplicaOwners:
             obj["metadata"]["managedFields"] = entries
         return obj
 
-    def _live(self, old: JSONObject) -> JSONObject:
+    def live(self, old: JSONObject) -> JSONObject:
+        """The Scale of an object, with its owners; replicas that it does not say are upstream's mark for that."""
         scale = scale_of(self._resource, old)
+        if not _says_replicas(self._resource, old):
+            scale["spec"]["replicas"] = _UNSAID
         try:
             entries = to_scale(old["metadata"].get("managedFields"), self._paths)
         except InvalidEntries:
@@ -151,20 +172,30 @@ class _ReplicaOwners:
         return scale
 
 
-def _check_convertible(live: JSONObject, scale: JSONObject, config: JSONObject) -> None:
-    """Upstream's converter of custom resources does not know Scale: who applies one gets through only where nothing changes.
+_INCONVERTIBLE = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+
+
+def _check_live_convertible(live: JSONObject) -> None:
+    """Upstream's converter of custom resources does not know Scale: nobody can be the first to own its replicas by applying.
 
     Raises:
         InternalError
     """
-    why = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1"
     if not live["metadata"].get("managedFields"):
         named = "/; autoscaling/v1, Kind=Scale"
-        raise refusals.internal(f"failed to create manager for existing fields: failed to convert live object ({named}) {why}")
+        raise refusals.internal(f"failed to create manager for existing fields: failed to convert live object ({named}) {_INCONVERTIBLE}")
+
+
+def _check_convertible(live: JSONObject, scale: JSONObject, config: JSONObject) -> None:
+    """For the same reason, who applies one gets through only where nothing changes.
+
+    Raises:
+        InternalError
+    """
     if any(scale.get(part) != live.get(part) for part in ("spec", "status")) or _plain(scale) != _plain(live):
         metadata = metadata_of(config)
         named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; autoscaling/v1, Kind=Scale"
-        raise refusals.internal(f"failed to convert new object ({named}) {why}")
+        raise refusals.internal(f"failed to convert new object ({named}) {_INCONVERTIBLE}")
 
 
 def _plain(scale: JSONObject) -> JSONObject:
@@ -225,6 +256,10 @@ def scale_of(resource: ServedResource, obj: JSONObject) -> JSONObject:
     return strict.conform(tree, SCALE).obj
 
 
+def _says_replicas(resource: ServedResource, obj: JSONObject) -> bool:
+    return resource.scale is None or paths.read_number(obj, resource.scale.spec_replicas) is not None
+
+
 def _custom(where: ScalePaths, obj: JSONObject) -> tuple[int, int, str]:
     replicas = paths.read_number(obj, where.spec_replicas) or 0
     there = paths.read_number(obj, where.status_replicas) or 0
@@ -243,6 +278,8 @@ def _is_free(scale: JSONObject) -> bool:
 def _scaled(resource: ServedResource, old: JSONObject, scale: JSONObject) -> JSONObject:
     """The object with the replicas that the Scale asks for; version and uid of the Scale are preconditions."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if replicas == _UNSAID and resource.scale is not None:
+        raise refusals.bad_request(f'the spec replicas field "{resource.scale.spec_replicas}" cannot be empty')
     if replicas < 0 and resource.scale is None:
         error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise refusals.invalid(GroupKind(SCALE.group, SCALE.kind), old["metadata"]["name"], [error])

@@ -11,7 +11,7 @@ from typing import Any
 from kubeloop.apiserver.validation.formats import each, immutable, not_negative
 from kubeloop.apiserver.validation.selectors import labels
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required, too_long
-from kubeloop.meta.names import dns1123_label, qualified_name
+from kubeloop.meta.names import dns1123_label, path_segment, qualified_name
 
 JSONObject = dict[str, Any]
 #: Messages about a name, or about a prefix of one when the second argument is true.
@@ -43,6 +43,11 @@ def object_meta(metadata: JSONObject, *, namespaced: bool, name_rule: NameRule, 
     yield from owner_references(f"{path}.ownerReferences", metadata.get("ownerReferences") or [])
     yield from finalizers(f"{path}.finalizers", metadata.get("finalizers") or [])
     yield from managed_fields(f"{path}.managedFields", metadata.get("managedFields") or [])
+
+
+def embedded_meta(metadata: JSONObject, path: str) -> Iterator[FieldError]:
+    """The ObjectMeta of a resource inside a custom object: whatever kind it is, so any name will do, in a namespace or not."""
+    return object_meta(metadata, namespaced=bool(metadata.get("namespace")), name_rule=path_segment, path=path)
 
 
 def object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "metadata") -> Iterator[FieldError]:
