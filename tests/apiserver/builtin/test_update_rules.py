@@ -1,7 +1,7 @@
 """What updates of built-in kinds may change: a table that a Kubernetes 1.36 API server answered.
 
-``updates*.json`` hold, by path and sentence, an object as created, the places that change and the causes of the refusal. What differs
-from run to run inside of values is written as ``UID`` and ``NAME``.
+``updates*.json`` hold, by path and sentence, an object as created, the places that change and the causes of the refusal, where there is
+one a subresource. What differs from run to run inside of values is written as ``UID`` and ``NAME``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.apiserver.builtin.writes import create, update
 from tests.servers import ServerUnderTest
 
 _CASES = {
-    name: (path, case["old"], case["changes"], sorted(map(tuple, case["causes"])))
+    name: (path, case["old"], case["changes"], sorted(map(tuple, case["causes"])), case.get("subresource", ""))
     for file in sorted(Path(__file__).parent.glob("updates*.json"))
     for path, cases in json.loads(file.read_text()).items()
     for name, case in cases.items()
@@ -64,11 +64,11 @@ def _with_name(where: str, body: dict[str, Any], name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", _CASES)
 def test_updates(name: str) -> None:
-    path, body, changes, expected = _CASES[name]
+    path, body, changes, expected, subresource = _CASES[name]
     where = path.replace("{namespace}", "n")
     old = create(where, _with_name(where, body, "a"))
     assert old.faults == []
-    assert _causes(update(where, _changed(old.obj, changes), old.obj).causes, "u", "a") == expected
+    assert _causes(update(where, _changed(old.obj, changes), old.obj, subresource).causes, "u", "a") == expected
 
 
 @pytest.mark.server
@@ -79,12 +79,12 @@ async def test_updates_on_the_wire(path: str, server: ServerUnderTest, namespace
     own = where == path
     found, expected = {}, {}
     async with Transport(server.config) as transport:
-        for number, (sentence, (_, body, changes, causes)) in enumerate(item for item in _CASES.items() if item[1][0] == path):
+        for number, (sentence, (_, body, changes, causes, subresource)) in enumerate(item for item in _CASES.items() if item[1][0] == path):
             name = f"{namespace}-{number}" if own else f"a{number}"
             created = await transport.request("POST", where, body=json.dumps(_with_name(where, body, name)).encode())
             uid = json.loads(created.body)["metadata"]["uid"]
             try:
-                found[sentence] = _causes(await _refusal(transport, f"{where}/{name}", changes), uid, name)
+                found[sentence] = _causes(await _refusal(transport, f"{where}/{name}", changes, subresource), uid, name)
             finally:
                 if own:
                     await transport.request("DELETE", f"{where}/{name}")
@@ -92,12 +92,13 @@ async def test_updates_on_the_wire(path: str, server: ServerUnderTest, namespace
     assert found == expected
 
 
-async def _refusal(transport: Transport, path: str, changes: list[tuple[str, Any]]) -> list[tuple[str, str, str]]:
+async def _refusal(transport: Transport, path: str, changes: list[tuple[str, Any]], subresource: str) -> list[tuple[str, str, str]]:
     """Tried again when a controller was faster."""
     while True:
         old = json.loads((await transport.request("GET", path)).body)
         try:
-            await transport.request("PUT", path, query={"dryRun": "All"}, body=json.dumps(_changed(old, changes)).encode())
+            where = f"{path}/{subresource}".rstrip("/")
+            await transport.request("PUT", where, query={"dryRun": "All"}, body=json.dumps(_changed(old, changes)).encode())
         except Conflict:
             continue
         except Invalid as error:

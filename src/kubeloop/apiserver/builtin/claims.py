@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
+from kubeloop.apiserver.builtin.claim_status import claim_status
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import quantity
@@ -58,6 +59,9 @@ class ClaimStrategy(BuiltinStrategy):
             detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
             found.append(forbidden("spec.volumeAttributesClassName", detail))
         return found
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(claim_status(obj.get("status") or {}))
 
     def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
         found = []

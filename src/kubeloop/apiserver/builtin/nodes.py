@@ -28,8 +28,7 @@ class NodeStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
-        obj["spec"].pop("configSource", None)
-        (obj.get("status") or {}).pop("config", None)
+        """The status stays."""
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_node(obj))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions, all_containers
+from kubeloop.apiserver.builtin.pods.reported import claims, devices, users
 from kubeloop.apiserver.builtin.pods.update import annotation_changes
 from kubeloop.apiserver.builtin.quantities import added, containers_of, quantity
 from kubeloop.apiserver.validation.formats import each, immutable, ip_address, sloppy_ip, subdomain_field
@@ -60,12 +61,15 @@ def status_update(found: JSONObject, old: JSONObject, options: PodOptions) -> Er
         ("ephemeralContainerStatuses", ""),
     ):
         yield from _transitions(f"status.{name}", status.get(name) or [], before.get(name) or [], spec, kind)
+    yield from claims(status, spec)
     yield from _addresses("status.podIPs", status.get("podIPs") or [], before.get("podIPs") or [])
     hosts = status.get("hostIPs") or []
     if hosts:
         if status.get("hostIP", "") != hosts[0].get("ip", ""):
             yield invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`")
         yield from _addresses("status.hostIPs", hosts, before.get("hostIPs") or [])
+    yield from users(status, spec)
+    yield from devices(status, spec)
 
 
 def _transitions(path: str, new: list[JSONObject], old: list[JSONObject], spec: JSONObject, kind: str) -> Errors:
