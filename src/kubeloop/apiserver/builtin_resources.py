@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
+
 from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.conversion import convert_autoscaler
 from kubeloop.apiserver.builtin.facts import DEPRECATIONS
-from kubeloop.apiserver.crd.strategy import DefinitionStrategy
 from kubeloop.apiserver.event_conversion import convert_event
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
@@ -17,31 +19,23 @@ from kubeloop.timing import Clock
 _EVENTS = GroupResource("", "events")
 _DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
-#: Deletions that are done answer with the object (ReturnDeletedObject upstream; found by asking kube-apiserver).
-_RETURN_DELETED = frozenset(
-    GroupResource(group, resource)
-    for group, resources in {
-        "": "persistentvolumes persistentvolumeclaims pods podtemplates resourcequotas serviceaccounts services replicationcontrollers",
-        "storage.k8s.io": "csidrivers csinodes storageclasses volumeattachments volumeattributesclasses",
-        "resource.k8s.io": "deviceclasses resourceclaims resourceclaimtemplates resourceslices",
-    }.items()
-    for resource in resources.split()
-)
-
 
 def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
     """A new registry; strategies are new as well, so that two servers in one process share nothing."""
     registry = Registry()
-    known: dict[GroupResource, Strategy] = {**strategies(), _DEFINITIONS: DefinitionStrategy(clock)}
+    known: dict[GroupResource, Callable[[], Strategy]] = {**strategies(), _DEFINITIONS: cache(partial(_of_definitions, clock))}
     for info in schemas.resources():
-        strategy = known[info.gvr.group_resource]
-        if info.gvr.group_resource in _RETURN_DELETED:
-            strategy.returns_deleted = True
-        registry.add(_served(info, strategy, schemas))
+        registry.add(_served(info, known[info.gvr.group_resource], schemas))
     return registry
 
 
-def _served(info: ResourceInfo, strategy: Strategy, schemas: Schemas) -> ServedResource:
+def _of_definitions(clock: Clock) -> Strategy:
+    from kubeloop.apiserver.crd.strategy import DefinitionStrategy
+
+    return DefinitionStrategy(clock)
+
+
+def _served(info: ResourceInfo, strategy_source: Callable[[], Strategy], schemas: Schemas) -> ServedResource:
     events, autoscalers = info.gvr.resource == "events", info.gvr.resource == "horizontalpodautoscalers"
     storage = GroupVersionKind("", "v1", "Event") if events else GroupVersionKind("autoscaling", "v2", info.kind) if autoscalers else None
     return ServedResource(
@@ -51,7 +45,7 @@ def _served(info: ResourceInfo, strategy: Strategy, schemas: Schemas) -> ServedR
         namespaced=info.namespaced,
         verbs=info.verbs,
         schema=schemas.kind(info.gvk) or TypeSchema(type="object"),
-        strategy=strategy,
+        strategy_source=strategy_source,
         short_names=info.short_names,
         categories=info.categories,
         subresources=tuple(sub.name for sub in info.subresources),

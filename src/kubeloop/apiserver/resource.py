@@ -67,7 +67,8 @@ class ServedResource:
     namespaced: bool
     verbs: tuple[str, ...]
     schema: TypeSchema
-    strategy: Strategy
+    #: Gives the strategy, the same one at every call; what it takes to make it is loaded then.
+    strategy_source: Callable[[], Strategy]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
@@ -83,6 +84,10 @@ class ServedResource:
     convert: Callable[[JSONObject, str], JSONObject] | None = None
     converter: Converter | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.strategy_source()
 
     @property
     def gvk(self) -> GroupVersionKind:

@@ -35,7 +35,7 @@ class Outcome:
 
 @cache
 def strategy(group: str, resource: str) -> Strategy:
-    return strategies()[GroupResource(group, resource)]
+    return strategies()[GroupResource(group, resource)]()
 
 
 @cache

@@ -37,7 +37,7 @@ def registry() -> Registry:
                 namespaced=info.namespaced,
                 verbs=info.verbs,
                 schema=TypeSchema(),
-                strategy=Strategy(),
+                strategy_source=Strategy,
                 short_names=info.short_names,
                 categories=info.categories,
                 subresources=tuple(sub.name for sub in info.subresources),

@@ -22,7 +22,7 @@ RECORDED = json.loads((Path(__file__).parent / "recorded_tables.json").read_text
 
 def served(group: str, version: str, resource: str) -> ServedResource:
     gvr = GroupVersionResource(group, version, resource)
-    return ServedResource(gvr=gvr, kind="", singular="", namespaced=True, verbs=(), schema=TypeSchema(), strategy=Strategy())
+    return ServedResource(gvr=gvr, kind="", singular="", namespaced=True, verbs=(), schema=TypeSchema(), strategy_source=Strategy)
 
 
 def _name(recorded: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ OBJECT = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "resou
 
 def served(resource: str, **extra: Any) -> ServedResource:
     gvr = GroupVersionResource("", "v1", resource)
-    return ServedResource(gvr=gvr, kind="", singular="", namespaced=True, verbs=(), schema=TypeSchema(), strategy=Strategy(), **extra)
+    return ServedResource(gvr=gvr, kind="", singular="", namespaced=True, verbs=(), schema=TypeSchema(), strategy_source=Strategy, **extra)
 
 
 @pytest.mark.parametrize(

@@ -1,51 +1,16 @@
-"""One strategy for each built-in resource: its own class where the kind has rules, else the generic one."""
+"""One strategy for each built-in resource: its own class where the kind has rules, else the generic one.
+
+A class is imported when the first object of its kind is written: together they take longer than all else that a server does at its start.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from functools import cache, partial
+
 from kubeloop.apiserver.builtin import facts
-from kubeloop.apiserver.builtin.aggregation import APIServiceStrategy
-from kubeloop.apiserver.builtin.apps.daemon_set import DaemonSetStrategy
-from kubeloop.apiserver.builtin.apps.deployment import DeploymentStrategy, ReplicaSetStrategy
-from kubeloop.apiserver.builtin.apps.stateful_set import ControllerRevisionStrategy, StatefulSetStrategy
-from kubeloop.apiserver.builtin.autoscaling.strategy import AutoscalerStrategy
-from kubeloop.apiserver.builtin.batch.cron_job import CronJobStrategy
-from kubeloop.apiserver.builtin.batch.job import JobStrategy
-from kubeloop.apiserver.builtin.certificates.signing_request import SigningRequestStrategy
-from kubeloop.apiserver.builtin.claims import ClaimStrategy
-from kubeloop.apiserver.builtin.devices.claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy
-from kubeloop.apiserver.builtin.devices.device_class import DeviceClassStrategy
-from kubeloop.apiserver.builtin.devices.resource_slice import ResourceSliceStrategy
-from kubeloop.apiserver.builtin.disruption_budgets import DisruptionBudgetStrategy
-from kubeloop.apiserver.builtin.endpoint_slices import EndpointSliceStrategy
-from kubeloop.apiserver.builtin.endpoints import EndpointsStrategy
-from kubeloop.apiserver.builtin.events import EventStrategy
-from kubeloop.apiserver.builtin.flow_control import FlowSchemaStrategy
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.leases import LeaseStrategy
-from kubeloop.apiserver.builtin.limit_ranges import LimitRangeStrategy
-from kubeloop.apiserver.builtin.namespaces import NamespaceStrategy
-from kubeloop.apiserver.builtin.networking.ingress import IngressStrategy
-from kubeloop.apiserver.builtin.networking.ingress_class import IngressClassStrategy
-from kubeloop.apiserver.builtin.networking.network_policy import NetworkPolicyStrategy
-from kubeloop.apiserver.builtin.networking.service_cidr import IPAddressStrategy, ServiceCIDRStrategy
-from kubeloop.apiserver.builtin.nodes import NodeStrategy
-from kubeloop.apiserver.builtin.plain import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
-from kubeloop.apiserver.builtin.pods.strategy import PodStrategy
-from kubeloop.apiserver.builtin.policies.bindings import MutatingBindingStrategy, ValidatingBindingStrategy
-from kubeloop.apiserver.builtin.policies.mutating import MutatingPolicyStrategy
-from kubeloop.apiserver.builtin.policies.validating import ValidatingPolicyStrategy
-from kubeloop.apiserver.builtin.priority_classes import PriorityClassStrategy
-from kubeloop.apiserver.builtin.priority_levels import PriorityLevelStrategy
-from kubeloop.apiserver.builtin.quotas import QuotaStrategy
-from kubeloop.apiserver.builtin.replication import PodTemplateStrategy, ReplicationControllerStrategy
-from kubeloop.apiserver.builtin.roles import RoleBindingStrategy, RoleStrategy
-from kubeloop.apiserver.builtin.runtime_classes import RuntimeClassStrategy
-from kubeloop.apiserver.builtin.services.strategy import ServiceStrategy
-from kubeloop.apiserver.builtin.storage.attachments import VolumeAttachmentStrategy, VolumeAttributesClassStrategy
-from kubeloop.apiserver.builtin.storage.csi import CSIDriverStrategy, CSINodeStrategy, CSIStorageCapacityStrategy
-from kubeloop.apiserver.builtin.storage.storage_class import StorageClassStrategy
-from kubeloop.apiserver.builtin.storage.volume import VolumeStrategy
-from kubeloop.apiserver.builtin.webhook_configurations import WebhookConfigurationStrategy
 from kubeloop.apiserver.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema import ResourceInfo, builtin
@@ -53,76 +18,77 @@ from kubeloop.schema import ResourceInfo, builtin
 #: Groups whose validation knows no standard finalizers: theirs need a domain like everybody's, and are not checked further.
 _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
 
-_CLASSES: dict[GroupResource, type[BuiltinStrategy]] = {
-    GroupResource("", "pods"): PodStrategy,
-    GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"): MutatingPolicyStrategy,
-    GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): MutatingBindingStrategy,
-    GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies"): ValidatingPolicyStrategy,
-    GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): ValidatingBindingStrategy,
-    GroupResource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): WebhookConfigurationStrategy,
-    GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): WebhookConfigurationStrategy,
-    GroupResource("", "configmaps"): ConfigMapStrategy,
-    GroupResource("", "endpoints"): EndpointsStrategy,
-    GroupResource("", "events"): EventStrategy,
-    GroupResource("", "namespaces"): NamespaceStrategy,
-    GroupResource("", "nodes"): NodeStrategy,
-    GroupResource("", "secrets"): SecretStrategy,
-    GroupResource("", "serviceaccounts"): ServiceAccountStrategy,
-    GroupResource("", "services"): ServiceStrategy,
-    GroupResource("", "persistentvolumeclaims"): ClaimStrategy,
-    GroupResource("", "persistentvolumes"): VolumeStrategy,
-    GroupResource("batch", "cronjobs"): CronJobStrategy,
-    GroupResource("batch", "jobs"): JobStrategy,
-    GroupResource("certificates.k8s.io", "certificatesigningrequests"): SigningRequestStrategy,
-    GroupResource("coordination.k8s.io", "leases"): LeaseStrategy,
-    GroupResource("discovery.k8s.io", "endpointslices"): EndpointSliceStrategy,
-    GroupResource("events.k8s.io", "events"): EventStrategy,
-    GroupResource("apps", "controllerrevisions"): ControllerRevisionStrategy,
-    GroupResource("apps", "daemonsets"): DaemonSetStrategy,
-    GroupResource("apps", "deployments"): DeploymentStrategy,
-    GroupResource("apps", "replicasets"): ReplicaSetStrategy,
-    GroupResource("apps", "statefulsets"): StatefulSetStrategy,
-    GroupResource("", "limitranges"): LimitRangeStrategy,
-    GroupResource("", "resourcequotas"): QuotaStrategy,
-    GroupResource("autoscaling", "horizontalpodautoscalers"): AutoscalerStrategy,
-    GroupResource("networking.k8s.io", "ingressclasses"): IngressClassStrategy,
-    GroupResource("networking.k8s.io", "ingresses"): IngressStrategy,
-    GroupResource("networking.k8s.io", "networkpolicies"): NetworkPolicyStrategy,
-    GroupResource("policy", "poddisruptionbudgets"): DisruptionBudgetStrategy,
-    GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): RoleBindingStrategy,
-    GroupResource("rbac.authorization.k8s.io", "clusterroles"): RoleStrategy,
-    GroupResource("rbac.authorization.k8s.io", "rolebindings"): RoleBindingStrategy,
-    GroupResource("rbac.authorization.k8s.io", "roles"): RoleStrategy,
-    GroupResource("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy,
-    GroupResource("storage.k8s.io", "storageclasses"): StorageClassStrategy,
-    GroupResource("", "podtemplates"): PodTemplateStrategy,
-    GroupResource("", "replicationcontrollers"): ReplicationControllerStrategy,
-    GroupResource("apiregistration.k8s.io", "apiservices"): APIServiceStrategy,
-    GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"): FlowSchemaStrategy,
-    GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): PriorityLevelStrategy,
-    GroupResource("networking.k8s.io", "ipaddresses"): IPAddressStrategy,
-    GroupResource("networking.k8s.io", "servicecidrs"): ServiceCIDRStrategy,
-    GroupResource("node.k8s.io", "runtimeclasses"): RuntimeClassStrategy,
-    GroupResource("resource.k8s.io", "deviceclasses"): DeviceClassStrategy,
-    GroupResource("resource.k8s.io", "resourceclaims"): ResourceClaimStrategy,
-    GroupResource("resource.k8s.io", "resourceclaimtemplates"): ResourceClaimTemplateStrategy,
-    GroupResource("resource.k8s.io", "resourceslices"): ResourceSliceStrategy,
-    GroupResource("storage.k8s.io", "csidrivers"): CSIDriverStrategy,
-    GroupResource("storage.k8s.io", "csinodes"): CSINodeStrategy,
-    GroupResource("storage.k8s.io", "csistoragecapacities"): CSIStorageCapacityStrategy,
-    GroupResource("storage.k8s.io", "volumeattachments"): VolumeAttachmentStrategy,
-    GroupResource("storage.k8s.io", "volumeattributesclasses"): VolumeAttributesClassStrategy,
+#: Module below this package, and class.
+_CLASSES: dict[GroupResource, str] = {
+    GroupResource("", "pods"): "pods.strategy:PodStrategy",
+    GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"): "policies.mutating:MutatingPolicyStrategy",
+    GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): "policies.bindings:MutatingBindingStrategy",
+    GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies"): "policies.validating:ValidatingPolicyStrategy",
+    GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): "policies.bindings:ValidatingBindingStrategy",
+    GroupResource("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "webhook_configurations:WebhookConfigurationStrategy",
+    GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations"): "webhook_configurations:WebhookConfigurationStrategy",
+    GroupResource("", "configmaps"): "plain:ConfigMapStrategy",
+    GroupResource("", "endpoints"): "endpoints:EndpointsStrategy",
+    GroupResource("", "events"): "events:EventStrategy",
+    GroupResource("", "namespaces"): "namespaces:NamespaceStrategy",
+    GroupResource("", "nodes"): "nodes:NodeStrategy",
+    GroupResource("", "secrets"): "plain:SecretStrategy",
+    GroupResource("", "serviceaccounts"): "plain:ServiceAccountStrategy",
+    GroupResource("", "services"): "services.strategy:ServiceStrategy",
+    GroupResource("", "persistentvolumeclaims"): "claims:ClaimStrategy",
+    GroupResource("", "persistentvolumes"): "storage.volume:VolumeStrategy",
+    GroupResource("batch", "cronjobs"): "batch.cron_job:CronJobStrategy",
+    GroupResource("batch", "jobs"): "batch.job:JobStrategy",
+    GroupResource("certificates.k8s.io", "certificatesigningrequests"): "certificates.signing_request:SigningRequestStrategy",
+    GroupResource("coordination.k8s.io", "leases"): "leases:LeaseStrategy",
+    GroupResource("discovery.k8s.io", "endpointslices"): "endpoint_slices:EndpointSliceStrategy",
+    GroupResource("events.k8s.io", "events"): "events:EventStrategy",
+    GroupResource("apps", "controllerrevisions"): "apps.stateful_set:ControllerRevisionStrategy",
+    GroupResource("apps", "daemonsets"): "apps.daemon_set:DaemonSetStrategy",
+    GroupResource("apps", "deployments"): "apps.deployment:DeploymentStrategy",
+    GroupResource("apps", "replicasets"): "apps.deployment:ReplicaSetStrategy",
+    GroupResource("apps", "statefulsets"): "apps.stateful_set:StatefulSetStrategy",
+    GroupResource("", "limitranges"): "limit_ranges:LimitRangeStrategy",
+    GroupResource("", "resourcequotas"): "quotas:QuotaStrategy",
+    GroupResource("autoscaling", "horizontalpodautoscalers"): "autoscaling.strategy:AutoscalerStrategy",
+    GroupResource("networking.k8s.io", "ingressclasses"): "networking.ingress_class:IngressClassStrategy",
+    GroupResource("networking.k8s.io", "ingresses"): "networking.ingress:IngressStrategy",
+    GroupResource("networking.k8s.io", "networkpolicies"): "networking.network_policy:NetworkPolicyStrategy",
+    GroupResource("policy", "poddisruptionbudgets"): "disruption_budgets:DisruptionBudgetStrategy",
+    GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"): "roles:RoleBindingStrategy",
+    GroupResource("rbac.authorization.k8s.io", "clusterroles"): "roles:RoleStrategy",
+    GroupResource("rbac.authorization.k8s.io", "rolebindings"): "roles:RoleBindingStrategy",
+    GroupResource("rbac.authorization.k8s.io", "roles"): "roles:RoleStrategy",
+    GroupResource("scheduling.k8s.io", "priorityclasses"): "priority_classes:PriorityClassStrategy",
+    GroupResource("storage.k8s.io", "storageclasses"): "storage.storage_class:StorageClassStrategy",
+    GroupResource("", "podtemplates"): "replication:PodTemplateStrategy",
+    GroupResource("", "replicationcontrollers"): "replication:ReplicationControllerStrategy",
+    GroupResource("apiregistration.k8s.io", "apiservices"): "aggregation:APIServiceStrategy",
+    GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"): "flow_control:FlowSchemaStrategy",
+    GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): "priority_levels:PriorityLevelStrategy",
+    GroupResource("networking.k8s.io", "ipaddresses"): "networking.service_cidr:IPAddressStrategy",
+    GroupResource("networking.k8s.io", "servicecidrs"): "networking.service_cidr:ServiceCIDRStrategy",
+    GroupResource("node.k8s.io", "runtimeclasses"): "runtime_classes:RuntimeClassStrategy",
+    GroupResource("resource.k8s.io", "deviceclasses"): "devices.device_class:DeviceClassStrategy",
+    GroupResource("resource.k8s.io", "resourceclaims"): "devices.claims:ResourceClaimStrategy",
+    GroupResource("resource.k8s.io", "resourceclaimtemplates"): "devices.claims:ResourceClaimTemplateStrategy",
+    GroupResource("resource.k8s.io", "resourceslices"): "devices.resource_slice:ResourceSliceStrategy",
+    GroupResource("storage.k8s.io", "csidrivers"): "storage.csi:CSIDriverStrategy",
+    GroupResource("storage.k8s.io", "csinodes"): "storage.csi:CSINodeStrategy",
+    GroupResource("storage.k8s.io", "csistoragecapacities"): "storage.csi:CSIStorageCapacityStrategy",
+    GroupResource("storage.k8s.io", "volumeattachments"): "storage.attachments:VolumeAttachmentStrategy",
+    GroupResource("storage.k8s.io", "volumeattributesclasses"): "storage.attachments:VolumeAttributesClassStrategy",
 }
 
 
-def strategies() -> dict[GroupResource, Strategy]:
-    """A strategy for every resource that a default server serves, for all its versions."""
-    return {info.gvr.group_resource: strategy_of(info) for info in builtin().resources()}
+def strategies() -> dict[GroupResource, Callable[[], Strategy]]:
+    """What gives the strategy of a resource that a default server serves, for all its versions: the same one at every call."""
+    return {info.gvr.group_resource: cache(partial(strategy_of, info)) for info in builtin().resources()}
 
 
 def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
     group_resource = info.gvr.group_resource
-    made = _CLASSES.get(group_resource, BuiltinStrategy)(GroupKind(info.gvr.group, info.kind))
+    made = _class_of(group_resource)(GroupKind(info.gvr.group, info.kind))
     made.has_generation = group_resource in facts.HAS_GENERATION
     made.has_status = any(sub.name == "status" for sub in info.subresources)
     made.allow_create_on_update = group_resource in facts.CREATED_BY_UPDATE
@@ -133,3 +99,12 @@ def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
     made.field_labels = tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata."))
     made.unknown_field = facts.UNKNOWN_FIELD.get(group_resource, made.unknown_field)
     return made
+
+
+def _class_of(group_resource: GroupResource) -> type[BuiltinStrategy]:
+    named = _CLASSES.get(group_resource)
+    if named is None:
+        return BuiltinStrategy
+    module, _, name = named.partition(":")
+    found: type[BuiltinStrategy] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    return found

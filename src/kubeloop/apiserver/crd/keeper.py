@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, accepted_names, group_of, is_served, is_true, set_condition
 from kubeloop.apiserver.crd.naming import names_taken, settle
-from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.encoding import decode
 from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.ownership import SERVER, Owners
@@ -164,6 +163,8 @@ class DefinitionKeeper:
         known = self._registered.get(key)
         if known is not None and known[0] == mark:
             return
+        from kubeloop.apiserver.crd.served import served_resources  # with the first definition: what serves custom kinds is much
+
         served = [one for one in served_resources(crd, self._post) if self._free(one.gvr)]
         kept = {one.gvr for one in served}
         for gvr in known[1] if known else []:
@@ -267,6 +268,8 @@ class DefinitionKeeper:
 
 def _stored_version(crd: JSONObject, post: Post) -> ServedResource:
     """The resource in the version that is stored, which nothing has to convert; also where that version is not served."""
+    from kubeloop.apiserver.crd.served import served_resources
+
     shown = copy.deepcopy(crd)
     for version in shown["spec"]["versions"]:
         version["served"] = bool(version.get("storage"))

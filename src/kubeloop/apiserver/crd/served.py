@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import partial
 from typing import Final
 
 from kubeloop.apiserver.crd.columns import columns_of
@@ -33,10 +34,7 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     kind, plural = names["kind"], names["plural"]
     stored = GroupVersionKind(group, storage_version(crd), kind)
     resource, terminating = GroupResource(group, plural), bool(crd["metadata"].get("deletionTimestamp"))
-    strategies = {version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating) for version in versions_of(crd)}
-    schemas = {name: strategy.schema for name, strategy in strategies.items()}
-    for strategy in strategies.values():
-        strategy.schemas = schemas
+    strategies = {version["name"]: CustomStrategy(version, resource, terminating=terminating) for version in versions_of(crd)}
 
     def convert(obj: JSONObject, to: str) -> JSONObject:
         """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""
@@ -61,7 +59,7 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
             namespaced=is_namespaced(crd),
             verbs=_VERBS,
             schema=strategies[version["name"]].schema,
-            strategy=strategies[version["name"]],
+            strategy_source=partial(strategies.__getitem__, version["name"]),
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             subresources=_subresources(version),

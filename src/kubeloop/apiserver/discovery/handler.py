@@ -13,10 +13,8 @@ import msgspec
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import indented
 from kubeloop.apiserver.discovery import documents
-from kubeloop.apiserver.discovery.protobuf_form import encode_discovery
 from kubeloop.apiserver.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
 from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.yaml_body import dump_yaml
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin
 from kubeloop.serving.answer import Answer
@@ -127,8 +125,12 @@ class Discovery:
             body = msgspec.json.encode(tree)
             tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
             if media_type == PROTOBUF:
+                from kubeloop.apiserver.discovery.protobuf_form import encode_discovery
+
                 body = encode_discovery(tree)
             elif media_type == YAML:
+                from kubeloop.apiserver.yaml_body import dump_yaml
+
                 body = dump_yaml(tree)
             self._kept[name, media_type] = body, tag  # the tag is that of the document, in whatever form
         return self._kept[name, media_type]

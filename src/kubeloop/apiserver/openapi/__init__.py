@@ -1,5 +1,35 @@
-"""OpenAPI documents, versions 2 and 3, of everything that the server serves."""
+"""OpenAPI documents, versions 2 and 3, of everything that the server serves.
 
-from kubeloop.apiserver.openapi.handler import OpenAPI
+What makes them is imported when the first is asked for: many servers are never asked, and all are to start fast.
+"""
 
-__all__ = ["OpenAPI"]
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kubeloop.apiserver.registry import Registry
+from kubeloop.serving.answer import Answer
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.openapi.handler import Handler
+
+
+class OpenAPI:
+    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+
+    def answer(self, request: Request) -> Answer | None:
+        """None when the path is no OpenAPI document."""
+        return self._handler.answer(request) if request.path.startswith("/openapi/") else None
+
+    @cached_property
+    def _handler(self) -> Handler:
+        from kubeloop.apiserver.openapi.handler import Handler
+
+        return Handler(self._registry, self._clock)

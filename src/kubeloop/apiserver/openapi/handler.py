@@ -47,8 +47,8 @@ class _Kept:
     packed: bytes = b""
 
 
-class OpenAPI:
-    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now."""
+class Handler:
+    """See ``OpenAPI``."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry

@@ -52,6 +52,7 @@ async def finalize(exchange: Exchange) -> Answer:
         return copy.deepcopy(decoded.obj)
 
     call = exchange.call(dry_run=options.dry_run, manager=exchange.manager(options))
-    call.resource = replace(resource, strategy=FinalizeStrategy(resource.strategy))
+    finalizing = FinalizeStrategy(resource.strategy)
+    call.resource = replace(resource, strategy_source=lambda: finalizing)
     outcome = await exchange.parts.writer.update(call, change, check_uid=True)
     return exchange.parts.renderer.object(resource, exchange.accepted, exchange.request, outcome.obj, stored=outcome.stored)

@@ -8,12 +8,12 @@ import os
 import socket
 import ssl
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.transport.head import ProtocolError
-from kubeloop.transport.headers import Headers
-from kubeloop.transport.http1 import ConnectionEndedError
+
+if TYPE_CHECKING:
+    from kubeloop.transport.headers import Headers
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).
 _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
@@ -30,6 +30,9 @@ class NotCallable(CallFailed):
 
 def why_no_answer(error: BaseException, host: str, port: int) -> str:
     """What a socket, TLS or HTTP fault is called. Names that a foreign certificate is valid for are not told: OpenSSL keeps them."""
+    from kubeloop.transport.head import ProtocolError  # loaded by whoever made the call; a server without webhooks starts without it
+    from kubeloop.transport.http1 import ConnectionEndedError
+
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: x509: {_untrusted(error, host)}"
     if isinstance(error, ssl.SSLError):

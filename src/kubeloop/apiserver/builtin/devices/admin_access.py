@@ -10,7 +10,6 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.builtin.devices.claim_status import results_of
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.field_error import forbidden
@@ -59,6 +58,8 @@ def _asked(attributes: Attributes) -> Iterator[str]:
                 # Upstream's path, of the template's spec too.
                 yield f"spec.devices.requests[{at}].adminAccess"
     elif attributes.subresource == "status":
+        from kubeloop.apiserver.builtin.devices.claim_status import results_of  # with the first claim: it brings CEL
+
         if any(one.get("adminAccess") for one in results_of((attributes.old or {}).get("status") or {})):
             return
         for at, result in enumerate(results_of(obj.get("status") or {})):
