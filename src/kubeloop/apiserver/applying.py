@@ -146,7 +146,6 @@ async def apply(exchange: Exchange, *, status: bool) -> Outcome:
         if uid := metadata.get("uid"):
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise refusals.conflict(resource.gvr.group_resource, name, why)
-        metadata.pop("resourceVersion", None)
         _check_place(obj, exchange)
         return obj
 

@@ -34,7 +34,10 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     kind, plural = names["kind"], names["plural"]
     stored = GroupVersionKind(group, storage_version(crd), kind)
     resource, terminating = GroupResource(group, plural), bool(crd["metadata"].get("deletionTimestamp"))
-    strategies = {version["name"]: CustomStrategy(version, resource, terminating=terminating) for version in versions_of(crd)}
+    strategies = {version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating) for version in versions_of(crd)}
+    schemas = {name: strategy.schema for name, strategy in strategies.items()}
+    for strategy in strategies.values():
+        strategy.schemas = schemas
 
     def convert(obj: JSONObject, to: str) -> JSONObject:
         """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""
