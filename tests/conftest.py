@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import Namespace, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.meta import AlreadyExists, ObjectMeta
 from kubeloop.testing import InLoopServer, LocalCluster
-from tests.servers import ServerUnderTest, server_under_test
+from tests.servers import ServerUnderTest, real_is_wanted, server_under_test
 from tests.storages import choose_storage
 
 _NUMBERS = itertools.count(1)
@@ -27,6 +27,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 def pytest_configure(config: pytest.Config) -> None:
     choose_storage(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Not skipped: on the embedded server nobody could turn them on."""
+    if real_is_wanted():
+        return
+    left_out = [item for item in items if item.get_closest_marker("real_only")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("real_only")]
 
 
 @pytest.fixture(scope="session")
