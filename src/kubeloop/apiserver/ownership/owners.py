@@ -80,6 +80,8 @@ class Owners:
         counted = managed.fields or not (live.get("metadata") or {}).get("uid")
         try:
             _check_kind(scope, new)
+            _check_fits(scope, live)
+            _check_fits(scope, new)
             if counted:
                 self._update(scope, _bare(live), _bare(new), managed, manager)
         except TypeMismatch as fault:
@@ -98,12 +100,18 @@ class Owners:
             BadRequest, Conflict; InternalError for a configuration that does not fit the schema.
         """
         self.check_kind(scope, config)
-        self._check(scope, config)
         try:
             managed = decode((live.get("metadata") or {}).get("managedFields"))
         except InvalidEntries as fault:
             raise refusals.internal(f"failed to decode managed fields: {fault}") from None
         bare = _bare(live)
+        misfit = _misfit(scope, bare)
+        if misfit and not managed.fields:
+            why = f"failed to convert new object ({_named(live, scope)}) to smd typed: {misfit}"
+            raise refusals.internal(f"failed to create manager for existing fields: {why}")
+        self._check(scope, config)
+        if misfit:
+            raise refusals.internal(f"failed to create typed live object ({_named(live, scope)}): {misfit}")
         if not managed.fields:
             self._update(scope, scope.empty, bare, managed, BEFORE_FIRST_APPLY)
         merged = self._apply(scope, bare, config, managed, manager, force=force)
@@ -200,6 +208,20 @@ def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
         return decode((live.get("metadata") or {}).get("managedFields"))
     except InvalidEntries:
         return Managed()
+
+
+def _check_fits(scope: Scope, obj: JSONObject) -> None:
+    """Raises TypeMismatch for an object that does not fit its type as a whole; what built-in objects are was seen when they were read."""
+    if scope.checked:
+        check(_bare(obj), scope.versions.type_of(scope.api_version), allow_duplicates=True)
+
+
+def _misfit(scope: Scope, obj: JSONObject) -> str:
+    try:
+        _check_fits(scope, obj)
+    except TypeMismatch as fault:
+        return str(fault)
+    return ""
 
 
 def _said(config: JSONObject) -> tuple[str, str, str]:

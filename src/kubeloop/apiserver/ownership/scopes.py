@@ -28,7 +28,8 @@ class Scope:
     """One path of one version of a resource.
 
     ``filters``, by API version, keep to the fields within reach. ``empty`` is what an object is before it is created (never change it):
-    what Go writes of an empty struct, whose fields nobody who creates adds.
+    what Go writes of an empty struct, whose fields nobody who creates adds. ``checked``: what is stored may not fit its type, since the
+    definition of a custom resource may have changed.
     """
 
     gvk: GroupVersionKind
@@ -36,6 +37,7 @@ class Scope:
     versions: Versions
     filters: Mapping[str, Filter]
     empty: JSONObject
+    checked: bool = False
 
     @property
     def api_version(self) -> str:
@@ -66,7 +68,9 @@ class Scopes:
             # Upstream knows them in all versions, except on the main path of a custom resource: there in the request's version alone.
             alone = resource.custom and not subresource
             filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions, keep)
-        return Scope(resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom))
+        return Scope(
+            resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom), resource.custom
+        )
 
 
 class _Resources:
