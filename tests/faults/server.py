@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
+import socket
 import ssl
+import struct
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -52,7 +55,8 @@ class Reply:
     """What to answer. ``body`` may be a tree, sent as JSON. With ``chunks`` the body is sent in pieces.
 
     ``end``: ``keep`` completes the answer, ``cut`` drops the connection before its end, ``hang`` waits until the client is gone,
-    ``leave`` ends the connection after it, ``shout`` sends everything back in upper case (see ``switched``).
+    ``leave`` ends the connection after it, ``shout`` sends everything back in upper case (see ``switched``), ``reset`` drops it with a TCP
+    reset, ``tear`` in the middle of a TLS record. ``raw``: these bytes stand for the whole answer, head and all.
     """
 
     status: int = 200
@@ -60,6 +64,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     chunks: Iterable[bytes] | None = None
     end: str = "keep"
+    raw: bytes | None = None
 
 
 def switched(first: bytes = b"", *, stay: bool = True) -> Reply:
@@ -119,7 +124,7 @@ class FaultServer:
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        context = _server_context(self._certificate or loopback_certificate()) if self._tls else None
+        context = server_context(self._certificate or loopback_certificate()) if self._tls else None
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context, backlog=500)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -152,7 +157,7 @@ class FaultServer:
                 self.received.append(received)
                 reply = self.answer(received) if self.answer else self.script.pop(0) if len(self.script) > 1 else self.script[0]
                 await self._reply(reply, reader, writer)
-                if reply.end != "keep" or not reply.status:
+                if reply.end != "keep" or not (reply.status or reply.raw):
                     return
         except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass  # the client left, which is what some tests are about
@@ -165,7 +170,10 @@ class FaultServer:
                 await writer.wait_closed()
 
     async def _reply(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if reply.status:
+        if reply.raw is not None:
+            writer.write(reply.raw)
+            await writer.drain()
+        elif reply.status:
             body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             headers = {"Content-Type": "application/json", **reply.headers}
             if reply.status != 101:
@@ -181,6 +189,8 @@ class FaultServer:
                 if reply.end == "keep":
                     writer.write(b"0\r\n\r\n")
             await writer.drain()
+        if reply.end in ("reset", "tear"):
+            _break_off(writer, torn=reply.end == "tear")
         if reply.end == "shout":
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 while data := await reader.read(1 << 16):
@@ -192,6 +202,20 @@ class FaultServer:
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 await reader.read(1)
             self.gone.set()
+
+
+def _break_off(writer: asyncio.StreamWriter, *, torn: bool) -> None:
+    """End the connection below TLS: nothing says goodbye."""
+    below = socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno()))
+    try:
+        if torn:
+            # The head of a record of application data (RFC 8446, section 5.1), and a third of what it promises.
+            below.send(b"\x17\x03\x03\x00\x30" + bytes(16))
+        else:
+            below.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    finally:
+        below.close()
+    writer.transport.abort()
 
 
 async def _read(reader: asyncio.StreamReader) -> Received | None:
@@ -210,7 +234,7 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
     return Received(method, target, headers, body)
 
 
-def _server_context(certificate: IssuedCertificate) -> ssl.SSLContext:
+def server_context(certificate: IssuedCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "server.pem"

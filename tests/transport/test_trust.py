@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.config.tls import CERTIFICATE_PERIOD
 from kubeloop.meta import ConnectionRefused, TransportError, UntrustedCertificate
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
-from kubeloop.transport.connection import CERTIFICATE_PERIOD
 from kubeloop.transport.failure import failure_of
 from tests.faults import FaultServer, Reply, authority
 

@@ -1,19 +1,29 @@
 """HTTP to one cluster: pooled connections, credentials, retries, errors as exceptions, streams. Knows no kinds."""
 
 from kubeloop.transport.answer import Response
+from kubeloop.transport.hooks import Hook, Outcome, SentRequest
 from kubeloop.transport.log_context import LogContext, log_context, log_field, logger_with_context
 from kubeloop.transport.transport import Query, Stream, Transport
 from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
+from kubeloop.transport.warnings import ServerWarning, WarningHandler, ignore_warnings, log_once, once_each
 
 __all__ = [
+    "Hook",
     "LogContext",
     "NotUpgradedError",
+    "Outcome",
     "Query",
     "Response",
+    "SentRequest",
+    "ServerWarning",
     "Stream",
     "Transport",
     "Upgraded",
+    "WarningHandler",
+    "ignore_warnings",
     "log_context",
     "log_field",
+    "log_once",
     "logger_with_context",
+    "once_each",
 ]

@@ -191,8 +191,7 @@ class Calls:
         request: SentRequest | None = None
         if hooks:
             request = self._sent_request(call, sent)
-            for hook in hooks:
-                hook.sending(request)
+            self._announce(hooks, request)
             sent = request.headers
         started = self._clock.now()
         answer: Answer | None = None
@@ -215,7 +214,7 @@ class Calls:
             self._figures.request_size[call.method].observe(len(call.body or b""))
         self._tried(call, answer.status)
         if answer.status == 401:
-            self._authenticator.refused(dict(sent))
+            self._authenticator.refused(dict(sent), started)
         try:
             if "Warning" in answer.headers:
                 for warning in warnings_in(answer.headers.values_of("Warning"), call.asked):
@@ -243,7 +242,15 @@ class Calls:
 
     def _sent_request(self, call: Call, sent: list[tuple[str, str]]) -> SentRequest:
         verb = asked(call.method, call.path, call.query).verb
-        return SentRequest(call.method, f"{self._base}{call.target}", verb, call.asked, sent, call.body, call.tries - 1)
+        return SentRequest(call.method, f"{self._base}{call.target}", call.path, verb, call.asked, sent, call.body, call.tries - 1)
+
+    def _announce(self, hooks: tuple[Hook, ...], request: SentRequest) -> None:
+        for place, hook in enumerate(hooks):
+            try:
+                hook.sending(request)
+            except BaseException as error:
+                self._tell(hooks[:place], request, Outcome(0.0, error=error))
+                raise
 
     def _tell(self, hooks: tuple[Hook, ...], request: SentRequest, outcome: Outcome) -> None:
         for hook in reversed(hooks):

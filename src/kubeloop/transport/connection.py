@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import select
 import socket
 import ssl
 
 from kubeloop.config import Authenticator, ClusterConfig
-from kubeloop.meta.errors import ConfigError, TransportError
+from kubeloop.config.tls import TlsSource
+from kubeloop.meta.errors import TransportError
 from kubeloop.timing import Clock
 from kubeloop.transport.dial import Dialer
 from kubeloop.transport.exchange import Outgoing
@@ -20,12 +20,8 @@ from kubeloop.transport.observing.figures import Figures
 from kubeloop.transport.request_head import request_head
 from kubeloop.transport.unpacking import TooLargeError, UnpackError, Unpacking
 
-_logger = logging.getLogger("kubeloop.transport")
-
 # kube-apiserver closes what is idle for 90 s (IdleTimeout); being first avoids requests that meet a closing connection.
 IDLE_TIMEOUT = 60.0
-# client-go re-reads certificate files as often (transport/cert_rotation.go).
-CERTIFICATE_PERIOD = 300.0
 # What is repeated anyway when an idle connection turns out to be closed.
 _REPEATABLE = ("GET", "HEAD")
 # Turns of the event loop until an end that waits in the socket was read and told: select, TLS, protocol.
@@ -110,13 +106,18 @@ class Connections:
         self._authenticator = authenticator
         self._clock = clock
         self._figures = figures
-        self._dialer = Dialer(config.server, config.proxy_url, config.tls_server_name, config.source)
+        self._dialer = Dialer(
+            config.server,
+            config.proxy_url,
+            config.tls_server_name,
+            config.source,
+            authorities=config.ca.read if config.ca is not None else None,
+            resolved=figures.resolver.observe,
+        )
         self._all: set[Wire] = set()
         self._idle: list[Wire] = []
         self._tls: ssl.SSLContext | None = None
-        self._certificate: tuple[bytes, bytes] | None = None
-        self._files: tuple[bytes, ...] = ()
-        self._checked = clock.now()
+        self._source = TlsSource(config, clock)
         self._closed = False
         # asyncio reads into 256 KiB at a time and gives most of them back. glibc maps and unmaps pages for each such read (12 us
         # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.
@@ -218,40 +219,16 @@ class Connections:
             self._all.discard(wire)
 
     async def _tls_context(self) -> ssl.SSLContext:
-        certificate = await self._authenticator.client_certificate()
-        now = self._clock.now()
-        if self._tls is None:
-            self._files = self._read_files()
-            self._checked = now
-        elif certificate != self._certificate:
-            self._use(None)
-        elif now - self._checked >= CERTIFICATE_PERIOD:
-            self._checked = now
-            self._renew()
-        if self._tls is None:
-            self._certificate = certificate
-            self._tls = self.config.ssl_context(certificate)
-        return self._tls
+        tls = self._source.current(await self._authenticator.client_certificate())
+        if tls is not self._tls:
+            self._use(tls)
+        return tls
 
-    def _renew(self) -> None:
-        """Use changed certificate files for new connections; a broken file leaves the old ones in use."""
-        try:
-            files = self._read_files()
-            if files != self._files:
-                self._use(self.config.ssl_context(self._certificate))
-                self._files = files
-        except ConfigError as error:
-            _logger.warning("certificates stay as they were: %s", error)
-
-    def _use(self, tls: ssl.SSLContext | None) -> None:
-        """Idle connections were made with what is not to be used any longer."""
+    def _use(self, tls: ssl.SSLContext) -> None:
+        """Idle connections were made with what is not to be used any longer; those in use end with their request."""
         self._tls = tls
         while self._idle:
             self._drop(self._idle.pop())
-
-    def _read_files(self) -> tuple[bytes, ...]:
-        user = self.config.credentials
-        return tuple(pem.read() for pem in (self.config.ca, user.client_certificate, user.client_key) if pem is not None and not pem.data)
 
 
 def _has_news(wire: Wire) -> bool:

@@ -8,9 +8,10 @@ import ssl
 
 from kubeloop.config import ClusterConfig
 from kubeloop.meta.errors import ConnectionRefused, TransportError, UntrustedCertificate
-from kubeloop.transport.dial import CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, ProxyRefusedError
+from kubeloop.transport.dial import CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT
 from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, PeerSilentError
+from kubeloop.transport.proxying.refused import ProxyRefusedError
 from kubeloop.transport.retry import IncompleteAnswerError
 
 # OpenSSL's X509_V_ERR_* codes (openssl/x509_vfy.h).

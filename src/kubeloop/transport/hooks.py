@@ -14,12 +14,13 @@ SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "s
 class SentRequest:
     """One try. A hook may ``add`` headers while it is ``sending``; ``notes`` is its own, to remember something until the answer.
 
-    ``verb`` is that of Kubernetes (``list``, ``watch``, ``create``), or the HTTP method where the path names no resource.
-    ``attempt`` is 0 for the first try.
+    ``path`` is below the server's own, without a query. ``verb`` is that of Kubernetes (``list``, ``watch``, ``create``), or the HTTP
+    method where the path names no resource. ``attempt`` is 0 for the first try.
     """
 
     method: str
     url: str
+    path: str
     verb: str
     asked: str
     headers: list[tuple[str, str]]

@@ -9,19 +9,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+from collections.abc import Callable
 
 #: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
 HEAD_START = 0.25
 _Address = tuple[int, tuple[object, ...]]
 
 
-async def connect(host: str, port: int) -> socket.socket:
-    """A connected socket, not blocking.
+async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None) -> socket.socket:
+    """A connected socket, not blocking. ``resolved`` is told how many seconds it took to look a name up.
 
     Raises:
         OSError: no address could be reached; if they failed in different ways, the text has all of them. socket.gaierror: no address.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if resolved is not None and host != found[0][4][0]:
+        resolved(loop.time() - started)
     addresses = _alternating([(family, address) for family, _, _, _, address in found])
     if len(addresses) == 1:
         return await _connect(addresses[0])

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from kubeloop.config import Authenticator, ClusterConfig
 from kubeloop.meta.errors import DeadlineError, TransportError
@@ -25,8 +25,12 @@ from kubeloop.transport.user_agent import default_user_agent
 from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from kubeloop.transport.exchange import Answer, Sender
+    from kubeloop.transport.limits.places import Places
     from kubeloop.transport.observing.figures import Figures
+    from kubeloop.transport.observing.metrics import TransportMetrics
     from kubeloop.transport.upgraded import Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
@@ -122,6 +126,7 @@ class Transport:
         )
         self._calls = Calls(config, self._clock, self._authenticator, self._manners, self._open)
         self._sender = sender
+        self._shown: list[TransportMetrics] = []
         self._closed = False
 
     @property
@@ -130,9 +135,33 @@ class Transport:
         return self.config.name
 
     @property
+    def host(self) -> str:
+        """The server as metrics call it: ``10.0.0.1:6443``."""
+        return urlsplit(self.config.server).netloc
+
+    @property
     def figures(self) -> Figures:
         """What this transport has counted so far."""
         return self._manners.figures
+
+    @property
+    def places(self) -> Places:
+        """How many requests may run at a time."""
+        return self._manners.places
+
+    def metrics(self, registry: CollectorRegistry | None = None) -> None:
+        """Show what this transport counts as Prometheus metrics, under client-go's names (``rest_client_requests_total`` ...), until it is
+        closed; what it counted stays. ``registry`` None is prometheus_client's default one.
+
+        Raises:
+            ValueError: another collector of the registry has metrics of these names.
+        """
+        from kubeloop.transport.observing.metrics import metrics_of
+
+        collector = metrics_of(registry)
+        collector.add(self)
+        if collector not in self._shown:
+            self._shown.append(collector)
 
     async def request(
         self,
@@ -227,6 +256,9 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""
         self._closed = True
+        for collector in self._shown:
+            collector.remove(self)
+        self._shown.clear()
         sender, self._sender = self._sender, None
         if sender is not None:
             await sender.close()

@@ -16,10 +16,11 @@ from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable, why_no_
 from kubeloop.apiserver.webhooks.target import ServiceName, Target, target_of, trust
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
-from kubeloop.transport.dial import Dialer, ProxyRefusedError, open_wire
+from kubeloop.transport.dial import Dialer, open_wire
 from kubeloop.transport.failure import TRANSPORT_FAULTS
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
+from kubeloop.transport.proxying.refused import ProxyRefusedError
 from kubeloop.transport.request_head import request_head
 
 JSONObject = dict[str, Any]

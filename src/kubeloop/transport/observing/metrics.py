@@ -1,0 +1,131 @@
+"""Requests as Prometheus metrics, under client-go's names. Nothing is measured here: a scrape reads what transports count anyway.
+
+One collector for a registry, one series for a host: several transports to one host are added up, as in client-go. Source:
+component-base metrics/prometheus/restclient.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kubeloop.transport.observing.figures import Figures, Histogram
+
+if TYPE_CHECKING:
+    from kubeloop.transport.transport import Transport
+
+_Hosts = Mapping[str, Figures]
+
+
+class TransportMetrics(Collector):
+    """All transports that one registry shows.
+
+    Guarantees
+        Counters do not fall when a transport is closed: what it counted stays. May be scraped in any thread.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._open: dict[Transport, str] = {}
+        self._closed: dict[str, Figures] = {}
+
+    def add(self, transport: Transport) -> None:
+        """Show it from now on; once, however often it is added."""
+        if not self._open and not self._closed:
+            self._registry.register(self)
+        self._open[transport] = transport.host
+
+    def remove(self, transport: Transport) -> None:
+        """It is closed: what it counted stays."""
+        host = self._open.pop(transport, None)
+        if host is not None:
+            self._closed.setdefault(host, Figures()).add(transport.figures)
+
+    def describe(self) -> Iterable[Metric]:
+        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        return _families({}, [])
+
+    def collect(self) -> Iterable[Metric]:
+        hosts: dict[str, Figures] = {}
+        transports = list(self._open.items())
+        for host, figures in [*self._closed.items(), *((host, transport.figures) for transport, host in transports)]:
+            hosts.setdefault(host, Figures()).add(figures)
+        return _families(hosts, transports)
+
+
+def metrics_of(registry: CollectorRegistry | None) -> TransportMetrics:
+    """The collector of a registry, None for prometheus_client's default one."""
+    registry = REGISTRY if registry is None else registry
+    found = _COLLECTORS.get(registry)
+    if found is None:
+        found = _COLLECTORS[registry] = TransportMetrics(registry)
+    return found
+
+
+# Belongs to the registries, which have no place for it: several transports can be shown by one registry only through one collector.
+_COLLECTORS: weakref.WeakKeyDictionary[CollectorRegistry, TransportMetrics] = weakref.WeakKeyDictionary()
+
+
+def _families(hosts: _Hosts, transports: list[tuple[Transport, str]]) -> Iterator[Metric]:
+    requests = CounterMetricFamily("rest_client_requests", "HTTP requests, each try counted.", labels=("code", "method", "host"))
+    retries = CounterMetricFamily("rest_client_request_retries", "Tries after the first.", labels=("code", "verb", "host"))
+    for host, figures in hosts.items():
+        for (code, method), number in list(figures.requests.items()):
+            requests.add_metric((code, method, host), number)
+        for (code, verb), number in list(figures.retries.items()):
+            retries.add_metric((code, verb, host), number)
+    yield requests
+    yield retries
+    prefix = "rest_client_"
+    yield _by_verb(prefix + "request_duration_seconds", "Time of whole requests, all tries included.", hosts, "latency")
+    yield _by_verb(prefix + "rate_limiter_duration_seconds", "Waiting for this client's rate limit.", hosts, "limiter")
+    yield _by_verb(prefix + "request_size_bytes", "Bodies sent.", hosts, "request_size")
+    yield _by_verb(prefix + "response_size_bytes", "Bodies received, unpacked.", hosts, "response_size")
+    resolver = HistogramMetricFamily(prefix + "dns_resolution_duration_seconds", "Resolving the host's name.", labels=("host",))
+    reloads = "Looks at the file of certificate authorities."
+    ca_reloads = CounterMetricFamily(prefix + "transport_ca_reload", reloads, labels=("result", "reason"))
+    connections = CounterMetricFamily("kubeloop_client_connections", "Connections opened.", labels=("host",))
+    results: dict[tuple[str, str], int] = {}
+    for host, figures in hosts.items():
+        if sum(figures.resolver.counts):
+            _add(resolver, (host,), figures.resolver)
+        for key, number in list(figures.ca_reloads.items()):
+            results[key] = results.get(key, 0) + number
+        connections.add_metric((host,), figures.connections)
+    for key, number in results.items():
+        ca_reloads.add_metric(key, number)
+    yield resolver
+    yield ca_reloads
+    yield GaugeMetricFamily(prefix + "transport_cache_entries", "Transports that are open.", value=len(transports))
+    yield connections
+    window = GaugeMetricFamily("kubeloop_client_window", "Requests that may run at a time; fewer after 429.", labels=("host",))
+    waiting = GaugeMetricFamily("kubeloop_client_waiting", "Requests that wait for others to end.", labels=("host",))
+    for host in dict.fromkeys(host for _, host in transports):
+        places = [transport.places for transport, its in transports if its == host]
+        window.add_metric((host,), sum(one.window for one in places))
+        waiting.add_metric((host,), sum(one.waiting for one in places))
+    yield window
+    yield waiting
+
+
+def _by_verb(name: str, text: str, hosts: _Hosts, attribute: str) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=("verb", "host"))
+    for host, figures in hosts.items():
+        histograms: Mapping[str, Histogram] = getattr(figures, attribute)
+        for verb, histogram in list(histograms.items()):
+            _add(family, (verb, host), histogram)
+    return family
+
+
+def _add(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Histogram) -> None:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, number in zip((*histogram.bounds, None), histogram.counts, strict=True):
+        total += number
+        buckets.append(("+Inf" if bound is None else repr(float(bound)), total))
+    family.add_metric(labels, buckets, sum_value=histogram.total)
