@@ -23,8 +23,10 @@ _HEAD = 32.0
 #: Bytes of a body that nobody wanted to read, read over so that the connection can be kept; and seconds for that. As net/http.
 _UNWANTED = 256 * 1024
 _PATIENCE = 5.0
-#: Seconds between a refusal and the end: what the client still sends would otherwise reset the connection before it has read.
+#: Seconds at most between a refusal and the end, and without anything that came: what the client still sends would otherwise reset the
+#: connection before it has read.
 _LINGER = 0.5
+_QUIET = 0.05
 
 Handler = Callable[[Request], Awaitable[Reply]]
 #: Does the work of a stream or of a changed protocol, until its own end or the listener's.
@@ -227,10 +229,12 @@ class Connection(Wire):
 
     async def _linger(self) -> None:
         """Read over what still comes, for a moment."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _LINGER
         with contextlib.suppress(TimeoutError, ConnectionEnded):
-            async with asyncio.timeout(_LINGER):
-                while True:
-                    self.buffer.clear()
+            while loop.time() < end:
+                self.buffer.clear()
+                async with asyncio.timeout(_QUIET):
                     await self.more()
 
 
