@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubeloop.config import Authenticator, ClusterConfig, Credentials, ExecPlugin, Impersonation
 from kubeloop.config.authenticator import impersonation_headers
@@ -181,7 +185,7 @@ async def test_a_plugin_that_needs_a_terminal_says_so_where_there_is_none() -> N
         await token(of(Credentials(exec=ExecPlugin(command="x", interactive="Always"))))
 
 
-def test_impersonation_escapes_what_cannot_stand_in_a_header() -> None:
+def test_impersonation_escapes_what_cannot_stand_in_a_header_L160() -> None:
     who = Impersonation(user="jane", uid="7", groups=("devs", "ops"), extra=(("acme.com/project name", ("a",)),))
     assert impersonation_headers(who) == [
         ("Impersonate-User", "jane"),
@@ -190,3 +194,11 @@ def test_impersonation_escapes_what_cannot_stand_in_a_header() -> None:
         ("Impersonate-Group", "ops"),
         ("Impersonate-Extra-acme.com%2Fproject%20name", "a"),
     ]
+
+
+@given(st.text(min_size=1))
+def test_the_escaped_key_of_an_extra_is_a_header_name_and_round_trips_L160(key: str) -> None:
+    (_, (name, value)) = impersonation_headers(Impersonation(user="u", extra=((key, ("v",)),)))
+    escaped = name.removeprefix("Impersonate-Extra-")
+    assert re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", escaped)
+    assert (unquote(escaped), value) == (key, "v")

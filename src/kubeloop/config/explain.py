@@ -46,9 +46,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, object]:
         """For JSON and YAML."""
-        found = msgspec.to_builtins(self)
-        assert isinstance(found, dict)
-        return found
+        return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
 
     def __str__(self) -> str:
         widths = [max(len(part) for part in column) for column in zip(*((one.name, one.value) for one in self.settings), strict=True)]

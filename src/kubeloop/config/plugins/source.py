@@ -25,6 +25,8 @@ INTERACTIVE_TIMEOUT = 900.0
 #: Source: client-go plugin/pkg/client/auth/exec/exec.go: an install hint at most 10 times an hour.
 _HINTS, _HINT_WINDOW = 10, 3600.0
 _MOST_SOURCES = 64
+#: Seconds.
+_SHORTEST_LIFE = 1.0
 
 
 class PluginSource:
@@ -62,7 +64,10 @@ class PluginSource:
 
     def _usable(self, clock: Clock) -> ExecCredential | None:
         kept = self._credential
-        return None if kept is None or kept.expired(clock.wall()) else kept
+        if kept is None or not kept.expired(clock.wall()):
+            return kept
+        # What was expired when it came (clocks differ) must not run the plugin for each request: the server decides.
+        return kept if clock.now() - self._obtained < _SHORTEST_LIFE else None
 
     async def _run(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
         at = f"{plugin.owner}: exec: {plugin.command}"
