@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
+from kubeloop.api.autoscaling.v2 import CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, EnvVar, Pod, PodSpec, PodTemplateSpec
 from kubeloop.client import Client, WriteOptions
 from kubeloop.client.verbs.patching import changes_of
@@ -79,9 +80,11 @@ class TestChangesOfAnObject:
         assert changes_of(copy.deepcopy(mine)) == {}
 
     async def test_status_is_patched_apart(self, client: Client, namespace: str) -> None:
-        mine = await client.create(deployment())
-        mine.status.observed_generation = 7
-        assert (await client.patch(mine, subresource="status")).status.observed_generation == 7
+        target = CrossVersionObjectReference(api_version="apps/v1", kind="Deployment", name="web")
+        spec = HorizontalPodAutoscalerSpec(max_replicas=3, scale_target_ref=target)
+        mine = await client.create(HorizontalPodAutoscaler(metadata=ObjectMeta(name="web"), spec=spec))
+        mine.status.desired_replicas = 2
+        assert (await client.patch(mine, subresource="status")).status.desired_replicas == 2
 
     async def test_kinds_without_a_class_too(self, client: Client, namespace: str) -> None:
         await client.create(config_map(x="1"))

@@ -1,0 +1,147 @@
+"""Read, change, write in one call; and what it says it did."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import pytest
+
+from kubeloop.api.autoscaling.v2 import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerCondition,
+    HorizontalPodAutoscalerSpec,
+)
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import Changed, Client
+from kubeloop.meta import Conflict, NotFound, ObjectMeta, Unstructured
+
+pytestmark = pytest.mark.server
+
+
+def config_map(**data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name="a"), data=data)
+
+
+def autoscaler() -> HorizontalPodAutoscaler:
+    """A kind with a status that no controller of the test's server writes."""
+    target = CrossVersionObjectReference(api_version="apps/v1", kind="Deployment", name="web")
+    spec = HorizontalPodAutoscalerSpec(max_replicas=3, scale_target_ref=target)
+    return HorizontalPodAutoscaler(metadata=ObjectMeta(name="web"), spec=spec)
+
+
+def wanted(found: ConfigMap) -> None:
+    found.data["x"] = "1"
+
+
+def rename(found: ConfigMap) -> None:
+    found.metadata.name = "b"
+
+
+@pytest.mark.parametrize("verb", ["create_or_update", "create_or_patch"])
+class TestBoth:
+    async def test_229_it_is_created_then_left_alone_and_updated_only_when_something_changed(
+        self, client: Client, namespace: str, verb: str
+    ) -> None:
+        bring = getattr(client, verb)
+        first = await bring(config_map(), wanted)
+        assert (first.did, first.object.data) == ("created", {"x": "1"})
+        again = await bring(config_map(), wanted)
+        assert (again.did, again.object.metadata.resource_version) == ("unchanged", first.object.metadata.resource_version)
+        await client.patch(ConfigMap, "a", {"data": {"x": "2", "theirs": "1"}})
+        mended = await bring(config_map(), wanted)
+        assert (mended.did, mended.object.data) == ("updated", {"x": "1", "theirs": "1"})
+
+    async def test_229_a_mutation_that_renames_is_refused_whether_or_not_it_exists(self, client: Client, namespace: str, verb: str) -> None:
+        bring = getattr(client, verb)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r'ConfigMap .*a" was renamed to .*b" by mutate'):
+                await bring(config_map(), rename)
+            await client.create_or_update(config_map(), wanted)
+
+    async def test_kinds_without_a_class_are_compared_as_trees(self, client: Client, namespace: str, verb: str) -> None:
+        def set_x(found: Unstructured) -> None:
+            found["data"] = {"x": "1"}
+
+        tree = {"metadata": {"name": "a", "namespace": namespace}}
+        kind = Unstructured.of("v1", "ConfigMap")
+        did = [(await getattr(client, verb)(kind.from_dict({**tree}), set_x)).did for _ in range(2)]
+        assert did == ["created", "unchanged"]
+
+
+async def test_a_patch_leaves_alone_what_others_wrote_meanwhile(client: Client, namespace: str) -> None:
+    await client.create(config_map())
+
+    def late(found: ConfigMap) -> None:
+        found.data["x"] = "1"
+
+    result = assert_type(await client.create_or_patch(config_map(), late), Changed[ConfigMap])
+    changed, did = result
+    assert (assert_type(changed, ConfigMap).data, did) == ({"x": "1"}, "updated")
+
+
+async def test_status_and_the_rest_are_patched_apart_and_told_apart(client: Client, namespace: str) -> None:
+    await client.create(autoscaler())
+
+    def both(found: HorizontalPodAutoscaler) -> None:
+        found.spec.max_replicas = 5
+        found.status.desired_replicas = 4
+        found.status.conditions = [HorizontalPodAutoscalerCondition(type="AbleToScale", status="True")]
+
+    def status(found: HorizontalPodAutoscaler) -> None:
+        found.status.desired_replicas = 2
+
+    first = await client.create_or_patch(autoscaler(), both)
+    assert (first.did, first.object.spec.max_replicas, first.object.status.desired_replicas) == ("updated both", 5, 4)
+    second = await client.create_or_patch(autoscaler(), status)
+    assert (second.did, second.object.status.desired_replicas) == ("updated status", 2)
+    assert (await client.create_or_patch(autoscaler(), status)).did == "unchanged"
+
+
+class TestChange:
+    async def test_it_reads_anew_after_a_conflict_and_changes_that(self, client: Client, namespace: str) -> None:
+        await client.create(config_map())
+        calls: list[str] = []
+        other = client.in_namespace(namespace)
+
+        class Disturbed(Client):
+            """Somebody writes between the first reading and the update."""
+
+            async def _read(self, kind, name, namespace):  # type: ignore[no-untyped-def]
+                found = await super()._read(kind, name, namespace)
+                calls.append(found.metadata.resource_version)
+                if len(calls) == 1:
+                    await other.patch(ConfigMap, "a", {"data": {"theirs": "1"}})
+                return found
+
+        disturbed = Disturbed(client.transport, namespace=namespace)
+        changed = await disturbed.change(ConfigMap, "a", wanted)
+        assert (changed.data, len(calls)) == ({"theirs": "1", "x": "1"}, 2)
+
+    async def test_nothing_is_written_where_nothing_changed(self, client: Client, namespace: str) -> None:
+        created = await client.create(config_map(x="1"))
+        assert (await client.change(ConfigMap, "a", wanted)).metadata.resource_version == created.metadata.resource_version
+
+    async def test_status_is_changed_apart(self, client: Client, namespace: str) -> None:
+        await client.create(autoscaler())
+
+        def observe(found: HorizontalPodAutoscaler) -> None:
+            found.status.desired_replicas = 7
+
+        changed = await client.change(HorizontalPodAutoscaler, "web", observe, subresource="status")
+        assert changed.status.desired_replicas == 7
+
+    async def test_what_is_not_there_is_not_made(self, client: Client, namespace: str) -> None:
+        with pytest.raises(NotFound):
+            await client.change(ConfigMap, "a", wanted)
+
+    async def test_a_conflict_that_does_not_end_is_the_error(self, client: Client, namespace: str) -> None:
+        created = await client.create(config_map())
+        await client.patch(ConfigMap, "a", {"data": {"theirs": "1"}})
+
+        def stale(found: ConfigMap) -> None:
+            found.metadata.resource_version = created.metadata.resource_version
+            found.data["x"] = "1"
+
+        with pytest.raises(Conflict):
+            await client.change(ConfigMap, "a", stale)
