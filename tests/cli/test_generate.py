@@ -18,7 +18,7 @@ def test_a_bad_document_ends_with_a_message_and_writes_nothing(tmp_path: Path) -
     bad.write_text("{}")
     result = CliRunner().invoke(generate, ["models", "--openapi", str(bad), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
-    assert "bad.json: no OpenAPI document in it" in result.output
+    assert "bad.json: no CustomResourceDefinition and no OpenAPI document in it" in result.output
     assert not (tmp_path / "out").exists()
 
 

@@ -1,4 +1,4 @@
-"""``kubeloop generate``: typed models from OpenAPI documents, and the schema document that the package ships."""
+"""``kubeloop generate``: models from schemas, CustomResourceDefinitions from classes, and the data that the package ships."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from pathlib import Path
 
 import click
 
-from kubeloop.codegen.document import schemas_from, write_document
-from kubeloop.codegen.models import render
-from kubeloop.codegen.write import write_modules
-from kubeloop.meta.errors import ConfigError
-from kubeloop.schema import builtin
+from kubeloop.codegen.typed.docs import Docs
+from kubeloop.meta.errors import ConfigError, KubeloopError
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _INPUT = click.Path(exists=True, path_type=Path)
@@ -18,25 +15,48 @@ _INPUT = click.Path(exists=True, path_type=Path)
 
 @click.group()
 def generate() -> None:
-    """Generate code and data from a server's OpenAPI documents."""
+    """Generate models from schemas, CustomResourceDefinitions from classes, and the data that ships with kubeloop."""
 
 
 @generate.command()
 @click.option(
     "--openapi",
+    "--crd",
+    "sources",
     type=_INPUT,
-    help="OpenAPI document (v2, v3, or {path: v3}; gzipped or not) or a folder of them. Default: Kubernetes' own kinds.",
+    multiple=True,
+    help="OpenAPI v2 or v3 document ({path: v3} too), CustomResourceDefinitions (YAML or JSON), or a folder of them; may be repeated.",
 )
-@click.option("--out", type=_FOLDER, required=True, help="Folder of the package to write; made if missing.")
-def models(openapi: Path | None, out: Path) -> None:
-    """Write typed models, one module for each group version."""
+@click.option("--cluster", is_flag=True, help="Ask the current cluster for its custom and aggregated kinds.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Ask the cluster of this kubeconfig.")
+@click.option("--context", help="Ask the cluster of this context.")
+@click.option("--group", "groups", multiple=True, help="Only kinds of this API group, and what they refer to; may be repeated.")
+@click.option("--builtins", is_flag=True, help="Kubernetes' own kinds, as kubeloop.api has them. Default when nothing is given.")
+@click.option("--docs", type=click.Choice(["none", "short", "full"]), default="short", help="How much of descriptions becomes docstrings.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the package to write, or one module (NAME.py).")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what is read and written.")
+def models(
+    sources: tuple[Path, ...],
+    cluster: bool,
+    kubeconfig: Path | None,
+    context: str | None,
+    groups: tuple[str, ...],
+    builtins: bool,
+    docs: Docs,
+    out: Path,
+    only_check: bool,
+    verbose: bool,
+) -> None:
+    """Write typed models of custom kinds and other servers' kinds."""
+    from kubeloop.cli.generate_models import ModelInput, generate_models
+
+    live = cluster or kubeconfig is not None or context is not None
+    given = ModelInput(sources, (kubeconfig, context) if live else None, groups, builtins, docs)
     try:
-        schemas = builtin() if openapi is None else schemas_from(openapi)
-        files = render(schemas)
-        written = write_modules(files, out)
-    except ConfigError as error:
+        generate_models(given, out, only_check=only_check, verbose=verbose)
+    except KubeloopError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{out}: {len(files)} modules, {written} written anew")
 
 
 @generate.command()
@@ -46,6 +66,8 @@ def models(openapi: Path | None, out: Path) -> None:
 @click.option("--out", type=_FOLDER, required=True, help="Folder to write the document and its OpenAPI paths to.")
 def schema(v2: Path, v3: Path, facts: Path, out: Path) -> None:
     """Write the compact schema document that ships with kubeloop."""
+    from kubeloop.codegen.document import write_document
+
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_document(out, v2=v2, v3=v3, facts=facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from kubeloop.codegen.naming import ModuleName, camel_case, class_name, field_names, module_names
@@ -194,9 +194,12 @@ def _list_keys(node: TypeSchema) -> tuple[str, ...]:
 
 
 def _ordered(schemas: Schemas, definitions: Iterable[str]) -> list[str]:
-    """Every definition after those that it names, alphabetically where that leaves a choice; cycles are cut at their first name."""
-    wanted = set(definitions)
-    graph = {name: {ref for ref in _references(schemas.definition(name)) if ref in wanted and ref != name} for name in sorted(wanted)}
+    return ordered({name: _references(schemas.definition(name)) for name in definitions})
+
+
+def ordered(references: Mapping[str, set[str]]) -> list[str]:
+    """Names, each after those of them that it refers to, alphabetically where that leaves a choice; cycles are cut at their first name."""
+    graph = {name: {ref for ref in references[name] if ref in references and ref != name} for name in sorted(references)}
     while True:
         try:
             sorter = TopologicalSorter(graph)

@@ -38,8 +38,8 @@ def read_json(path: Path) -> JSONObject:
     return tree
 
 
-def definitions_v2(document: JSONObject, path: Path) -> dict[str, JSONObject]:
-    """Definitions of an OpenAPI v2 document.
+def definitions_v2(document: JSONObject, path: Path | str, *, descriptions: bool = False) -> dict[str, JSONObject]:
+    """Definitions of an OpenAPI v2 document; ``path`` names it in errors.
 
     Raises:
         ConfigError: it is not one.
@@ -49,30 +49,30 @@ def definitions_v2(document: JSONObject, path: Path) -> dict[str, JSONObject]:
         raise ConfigError(
             f'{path}: not an OpenAPI v2 document ("swagger": "2.0" with "definitions"); save one with: kubectl get --raw /openapi/v2'
         )
-    return {name: _SPECIAL.get(name) or normal(definition) for name, definition in definitions.items()}
+    return {name: _SPECIAL.get(name) or normal(definition, descriptions) for name, definition in definitions.items()}
 
 
-def definitions_v3(documents: JSONObject) -> dict[str, JSONObject]:
+def definitions_v3(documents: JSONObject, *, descriptions: bool = False) -> dict[str, JSONObject]:
     """Definitions of all OpenAPI v3 documents of a server, given as ``{path: document}``."""
     merged: dict[str, JSONObject] = {}
     for document in documents.values():
         for name, definition in document.get("components", {}).get("schemas", {}).items():
-            merged[name] = _SPECIAL.get(name) or normal(definition)
+            merged[name] = _SPECIAL.get(name) or normal(definition, descriptions)
     return merged
 
 
-def normal(node: JSONObject) -> JSONObject:
-    """A schema node without descriptions, ``allOf`` around a single reference undone, references by bare name."""
+def normal(node: JSONObject, descriptions: bool = False) -> JSONObject:
+    """A schema node, ``allOf`` around a single reference undone, references by bare name; without descriptions unless they are wanted."""
     result: JSONObject = {}
     for key, value in node.items():
-        if key == "description":
+        if key == "description" and not descriptions:
             continue
         if key == "properties":
-            result[key] = {name: normal(child) for name, child in sorted(value.items())}
+            result[key] = {name: normal(child, descriptions) for name, child in sorted(value.items())}
         elif key == "additionalProperties" and isinstance(value, bool):
             result["x-kubernetes-preserve-unknown-fields" if value else "closed"] = True
         elif key in ("items", "additionalProperties"):
-            result[key] = normal(value)
+            result[key] = normal(value, descriptions)
         elif key == "$ref":
             result[key] = bare(value)
         elif key == "allOf" and len(value) == 1 and "$ref" in value[0]:

@@ -71,7 +71,16 @@ def kubernetes_own(cls: type) -> JSONObject | None:
     if cls is ObjectMeta:
         return copy.deepcopy(_TEMPLATE_META)
     name = _definition_of(cls)
-    return None if name is None else _plain(TypeSchema(ref=name), name, ())
+    return None if name is None else definition_schema(name)
+
+
+def definition_schema(name: str) -> JSONObject:
+    """The structural schema of a built-in definition, by its name, as a fresh tree.
+
+    Raises:
+        ConfigError: it refers to itself.
+    """
+    return _plain(TypeSchema(ref=name), name, ())
 
 
 @cache

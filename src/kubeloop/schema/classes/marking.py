@@ -61,10 +61,10 @@ def apply(marker: object, node: JSONObject, where: str) -> None:
         case msgspec.Meta():
             _meta(marker, node)
         case Limits():
-            node.update({wire: value for name, wire in _LIMITS.items() if (value := getattr(marker, name)) not in (None, "", False)})
-            for name in ("minimum", "maximum", "multiple_of"):  # a bound of 0 is one
-                if getattr(marker, name) is not None:
-                    node[_LIMITS[name]] = getattr(marker, name)
+            for name, wire in _LIMITS.items():
+                value = getattr(marker, name)
+                if value is not None and value is not False and value != "":
+                    node[wire] = value
         case Format(name=name):
             node["format"] = name
         case Enum(values=values):

@@ -1,0 +1,85 @@
+"""A live cluster: its CustomResourceDefinitions, and by discovery and OpenAPI v3 the kinds of other API servers behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from kubeloop.codegen import discovery, openapi
+from kubeloop.codegen.sources.files import Tell
+from kubeloop.codegen.typed import ModelSource, source_of_crd, source_of_definitions
+from kubeloop.config import load_config
+from kubeloop.meta.errors import ConfigError, Forbidden, NotFound
+from kubeloop.meta.kinds import GroupVersion
+from kubeloop.schema import builtin
+from kubeloop.transport import Transport
+
+JSONObject = dict[str, Any]
+
+_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+async def read_cluster(kubeconfig: Path | None, context: str | None, tell: Tell = lambda _: None) -> ModelSource:
+    """The kinds that a cluster serves beyond Kubernetes' own. ``tell`` is given a line for each thing that is asked.
+
+    Who may not list CustomResourceDefinitions gets custom kinds from OpenAPI v3, which says all but defaults' nulls, columns and scale.
+
+    Raises:
+        ConfigError: no usable kubeconfig or context, or an answer that is not what Kubernetes answers.
+        ApiError, TransportError: the server refused or cannot be reached.
+    """
+    config = load_config(kubeconfig, context)
+    tell(f"{config.server}: asking for CustomResourceDefinitions, discovery and OpenAPI v3")
+    async with Transport(config) as transport:
+        crds = await _definitions(transport, tell)
+        known = {gvk.group_version for gvk in crds.kinds.values()} | {info.gvr.group_version for info in builtin().all_resources()}
+        others = await _others(transport, known, tell)
+    others.add(crds)
+    return others
+
+
+async def _definitions(transport: Transport, tell: Tell) -> ModelSource:
+    source = ModelSource()
+    token = ""
+    while True:
+        try:
+            page = await _get(transport, _CRDS, {"limit": "100", **({"continue": token} if token else {})})
+        except (Forbidden, NotFound) as error:
+            tell(f"CustomResourceDefinitions cannot be listed, custom kinds come from OpenAPI v3: {error}")
+            return ModelSource()
+        for crd in page.get("items") or ():
+            source.add(source_of_crd(crd, str(crd["metadata"]["name"])))
+            tell(f"{crd['metadata']['name']}: {', '.join(version['name'] for version in crd['spec']['versions'])}")
+        token = (page.get("metadata") or {}).get("continue") or ""
+        if not token:
+            return source
+
+
+async def _others(transport: Transport, known: set[GroupVersion], tell: Tell) -> ModelSource:
+    index = (await _get(transport, "/openapi/v3")).get("paths") or {}
+    documents: JSONObject = {}
+    for path, entry in sorted(index.items()):
+        parts = path.split("/")
+        if len(parts) != 3 or parts[0] != "apis" or GroupVersion(parts[1], parts[2]) in known:
+            continue
+        url = str(entry["serverRelativeURL"]).partition("?")[0]
+        documents[path] = await _get(transport, url)
+        tell(f"{url}: read")
+    if not documents:
+        return ModelSource()
+    aggregated = (await _get(transport, "/apis", accept=_AGGREGATED)).get("items") or []
+    resources = [info for info in discovery.served_resources(aggregated, {}, {}) if info.gvr.group_version not in known]
+    return source_of_definitions(openapi.definitions_v3(documents, descriptions=True), resources)
+
+
+async def _get(transport: Transport, path: str, query: dict[str, str] | None = None, accept: str = "application/json") -> JSONObject:
+    response = await transport.request("GET", path, query=query or {}, accept=accept)
+    try:
+        tree = json.loads(response.body)
+    except ValueError as error:
+        raise ConfigError(f"{path}: the answer is not JSON: {error}") from error
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: expected a JSON object, got {type(tree).__name__}")
+    return tree

@@ -1,0 +1,147 @@
+"""A field of a class: its annotation with markers, its default, its docstring.
+
+Required fields of custom kinds have no default. Other defaults are the server's where Python can hold them (they are not sent), else empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kubeloop.codegen.naming import camel_case
+from kubeloop.codegen.typed.docs import Docs, docstring
+from kubeloop.codegen.typed.literals import literal, text
+from kubeloop.codegen.typed.markers import markers
+from kubeloop.codegen.typed.types import Names, PyType, TypeReader
+from kubeloop.meta.quantity import Quantity
+
+JSONObject = dict[str, Any]
+
+#: Extensions of Kubernetes' own definitions, which CRDs do not have.
+_FOREIGN: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key", "x-kubernetes-unions", "x-kubernetes-group-version-kind")
+_EMPTY: Final = {"str": '""', "int": "0", "float": "0.0", "bool": "False", "bytes": 'b""'}
+
+
+class Default(NamedTuple):
+    """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it tells the server's default by itself."""
+
+    source: str = ""
+    factory: bool = False
+    implied: bool = False
+
+
+class FieldWriter:
+    """Writes fields of one module."""
+
+    def __init__(self, names: Names, docs: Docs) -> None:
+        self._names = names
+        self._docs = docs
+        self._types = TypeReader(names, self.annotated)
+
+    def annotated(self, node: JSONObject) -> str:
+        """Type of an element of a list or map, with its markers."""
+        found = self._types.read(node)
+        extra = markers(self._seen(node), self._said(node, found), found.text)
+        if self._docs == "full" and node.get("description") and "$ref" not in node:
+            extra.append(f"msgspec.Meta(description={literal(node['description'])})")
+        return self._with(found.text, extra)
+
+    def field(self, name: str, wire: str, node: JSONObject, *, required: bool, strict: bool) -> list[str]:
+        """Lines of a field, indented by four."""
+        if not strict and "default" in node and node["default"] in ({}, "", 0, False):
+            # OpenAPI v3 gives a zero default to what Go holds by value and always writes.
+            node, required = {key: value for key, value in node.items() if key != "default"}, True
+        found = self._types.read(node)
+        default = self._default(node, found, required=required, strict=strict)
+        none = self._may_be_none(node, found, default, required=required)
+        seen = self._seen(node)
+        if default.implied:
+            seen.pop("default", None)
+        if none and not default.source and found.form != "any":
+            seen.pop("nullable", None)  # a required field that may be None says so itself
+        extra = markers(seen, self._said(node, found), found.text)
+        if strict and required and default.source:
+            extra.insert(0, "declare.Required()")
+        annotation = self._with(found.text, extra)
+        if none and found.form != "any":
+            annotation += " | None"
+        lines = [f"    {name}: {annotation}{self._value(name, wire, default)}"]
+        if "$ref" not in node:
+            lines += docstring(node.get("description", ""), self._docs, 4)
+        return lines
+
+    def _seen(self, node: JSONObject) -> JSONObject:
+        return {key: value for key, value in node.items() if key != "$ref" and key not in _FOREIGN}
+
+    def _said(self, node: JSONObject, found: PyType) -> JSONObject:
+        return {} if found.said is None or "$ref" in node else found.said
+
+    def _with(self, type_text: str, extra: list[str]) -> str:
+        if not extra:
+            return type_text
+        for one in extra:
+            if one.startswith("declare."):
+                self._names.symbol("kubeloop", "declare")
+        return f"{self._names.symbol('typing', 'Annotated')}[{type_text}, {', '.join(extra)}]"
+
+    def _default(self, node: JSONObject, found: PyType, *, required: bool, strict: bool) -> Default:
+        if "default" in node and node["default"] is not None and found.form == "scalar":
+            return self._of_server(node["default"], found.text)
+        if strict and required and not ("default" in node and found.form != "scalar"):
+            return Default()
+        if found.form in ("list", "map") or (found.form == "free" and required):
+            return Default("list" if found.form == "list" else "dict", factory=True)
+        if found.form in ("free", "any") or not (required and not strict):
+            return Default("None")
+        return self._by_value(found)
+
+    def _by_value(self, found: PyType) -> Default:
+        """What stands for a required field of a Go type that nobody set."""
+        if found.form == "struct":
+            return Default(found.text, factory=True)
+        if found.text == self._names.symbol("kubeloop.meta", "Quantity"):
+            return Default(found.text, factory=True)
+        return Default(_EMPTY.get(found.text, "None"))
+
+    def _of_server(self, value: Any, type_text: str) -> Default:
+        if type_text.endswith("]"):  # Literal
+            return Default(literal(value), implied=True) if literal(value) in _choices(type_text) and value else Default("None")
+        fits = {
+            "str": type(value) is str,
+            "int": type(value) is int,
+            "float": type(value) in (int, float),
+            "bool": type(value) is bool,
+            self._names.symbol("kubeloop.meta", "IntOrString"): type(value) in (int, str),
+        }
+        if fits.get(type_text):
+            return Default(literal(value), implied=bool(value))
+        if type_text == self._names.symbol("kubeloop.meta", "Quantity") and _is_canonical(value):
+            return Default(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
+        return Default("None")
+
+    def _may_be_none(self, node: JSONObject, found: PyType, default: Default, *, required: bool) -> bool:
+        if default.source == "None":
+            return True
+        return bool(node.get("nullable")) and found.form in ("scalar", "struct", "free") and (required or not default.factory)
+
+    def _value(self, name: str, wire: str, default: Default) -> str:
+        arguments = []
+        if default.source:
+            arguments.append(f"default_factory={default.source}" if default.factory else f"default={default.source}")
+        if camel_case(name) != wire:
+            arguments.append(f"name={text(wire)}")
+        if not arguments:
+            return ""
+        if len(arguments) == 1 and default.source and not default.factory:
+            return f" = {default.source}"
+        return f" = msgspec.field({', '.join(arguments)})"
+
+
+def _choices(type_text: str) -> list[str]:
+    return type_text.partition("[")[2].removesuffix("]").split(", ")
+
+
+def _is_canonical(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and str(Quantity(value)) == value
+    except ValueError:
+        return False

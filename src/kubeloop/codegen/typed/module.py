@@ -1,0 +1,188 @@
+"""Renders one module: imports, then classes, each after those that it names where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubeloop.codegen.models import ordered
+from kubeloop.codegen.naming import ModuleName, class_name, field_names
+from kubeloop.codegen.typed.crd import crd_version
+from kubeloop.codegen.typed.docs import Docs, docstring
+from kubeloop.codegen.typed.fields import FieldWriter
+from kubeloop.codegen.typed.literals import text
+from kubeloop.codegen.typed.markers import markers
+from kubeloop.codegen.typed.source import OBJECT_META, ModelSource, references
+from kubeloop.codegen.typed.types import Names
+from kubeloop.codegen.types import HAND_WRITTEN
+from kubeloop.codegen.write import MARK
+from kubeloop.meta.kinds import GroupVersionKind
+
+JSONObject = dict[str, Any]
+
+HEADER: Final = f'"""Typed models of {{what}}. {MARK}"""\n'
+_LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+#: What the generator sees of a struct without reading its fields.
+_STRUCT: Final = ("type", "properties", "required")
+_WIDTH: Final = 100
+
+
+class ModuleWriter:
+    """One module while it is rendered. ``modules`` are the modules of all definitions that get a class, this one's own among them."""
+
+    def __init__(self, source: ModelSource, name: ModuleName, modules: Mapping[str, ModuleName], docs: Docs) -> None:
+        self._source = source
+        self._name = name
+        self._modules = modules
+        self._docs = docs
+        self._imports: dict[str, set[str]] = {}
+        self._own: set[str] = set()
+        self._taken: dict[tuple[str, str], str] = {}
+        self._fields = FieldWriter(Names(self._symbol, self._class_of), docs)
+
+    def render(self, definitions: Iterable[str]) -> str:
+        """The module's text; the same for the same input."""
+        names = list(definitions)
+        self._own = {class_name(name) for name in names}
+        graph = {name: references(self._source.definitions[name]) for name in names}
+        bodies = [self._class(name) for name in ordered(graph)]
+        body = "\n\n\n".join("\n".join(lines) for lines in bodies)
+        what = ".".join(self._name.parts)
+        imports = self._render_imports(uses_msgspec="msgspec." in body)
+        return f"{HEADER.format(what=what)}\nfrom __future__ import annotations\n\n{imports}\n\n{body}\n"
+
+    def _render_imports(self, *, uses_msgspec: bool) -> str:
+        def lines(modules: Iterable[str]) -> str:
+            return "".join(_import(module, sorted(self._imports[module])) for module in sorted(modules))
+
+        blocks = [
+            lines(module for module in self._imports if module == "typing"),
+            "import msgspec\n" if uses_msgspec else "",
+            lines(module for module in self._imports if module.startswith("kubeloop")),
+            lines(module for module in self._imports if module.startswith(".")),
+        ]
+        return "\n".join(block for block in blocks if block)
+
+    def _symbol(self, module: str, name: str) -> str:
+        """A name of another module under a name that no class of this one has."""
+        if name == "declare":
+            self._imports.setdefault(module, set()).add(name)
+            return name
+        local = f"_{name}" if name in self._own else name
+        taken = self._taken.setdefault((local, ""), module)
+        if taken != module:
+            local = "".join(part.title() for part in module.strip(".").split(".")) + name
+        self._imports.setdefault(module, set()).add(name if local == name else f"{name} as {local}")
+        return local
+
+    def _class_of(self, definition: str) -> str:
+        if definition in HAND_WRITTEN:
+            return self._symbol("kubeloop.meta", HAND_WRITTEN[definition])
+        name = class_name(definition)
+        module = self._modules.get(definition)
+        if module == self._name:
+            return name
+        if module is not None:
+            return self._symbol("." * len(self._name.parts) + ".".join(module.parts), name)
+        package, version = definition.rsplit(".", 3)[1:3]
+        return self._symbol(f"kubeloop.api.{package}.{version}" if version.startswith("v") else "kubeloop.api.version", name)
+
+    def _class(self, definition: str) -> list[str]:
+        node = self._source.definitions[definition]
+        gvk = self._source.kinds.get(definition)
+        base = self._base(definition, node, gvk)
+        lines = [f"class {class_name(definition)}({self._symbol('kubeloop.meta', base)}):"]
+        lines += docstring(node.get("description", ""), self._docs, 4)
+        if lines[1:]:
+            lines.append("")
+        head = self._head(definition, node, gvk if base == "Resource" else None)
+        if head:
+            lines += [*head, ""]
+        strict = definition in self._source.strict
+        required = set(node.get("required") or ())
+        properties: JSONObject = node.get("properties") or {}
+        visible = [wire for wire in properties if not (base == "Resource" and wire in ("apiVersion", "kind", "metadata"))]
+        names = field_names(visible)
+        for wire in visible:
+            lines += self._fields.field(names[wire], wire, properties[wire], required=wire in required, strict=strict)
+        while lines[-1] == "":
+            lines.pop()
+        if len(lines) == 1:
+            lines.append("    pass")
+        return lines
+
+    def _base(self, definition: str, node: JSONObject, gvk: GroupVersionKind | None) -> str:
+        if definition in self._source.crds:
+            return "Resource"
+        metadata = (node.get("properties") or {}).get("metadata") or {}
+        return "Resource" if gvk is not None and metadata.get("$ref") == OBJECT_META else "Model"
+
+    def _head(self, definition: str, node: JSONObject, gvk: GroupVersionKind | None) -> list[str]:
+        """What the class knows about itself."""
+        lines: list[str] = []
+        if gvk is not None:
+            lines += _assign("__kind_info__", self._kind_info(gvk))
+        if definition in self._source.crds:
+            said = crd_version(self._source.crds[definition])
+            if said:
+                self._symbol("kubeloop", "declare")
+                lines += _assign("__crd__", said)
+        extra = self._constraints(node, is_kind=gvk is not None)
+        if extra:
+            self._symbol("kubeloop", "declare")
+            lines += _assign("__constraints__", f"({', '.join(extra)},)")
+        lines += self._metadata(node) if gvk is not None else []
+        return lines
+
+    def _constraints(self, node: JSONObject, *, is_kind: bool) -> list[str]:
+        rest = {key: value for key, value in node.items() if key not in _STRUCT and not key.endswith("group-version-kind")}
+        properties = set(node.get("properties") or ())
+        unknown = [wire for wire in node.get("required") or () if wire not in properties or (is_kind and wire in _OF_ALL)]
+        if unknown:
+            rest["required"] = sorted(node["required"])
+        if self._docs != "full":
+            rest.pop("title", None)
+        return markers({"type": "object", **rest}, {"type": "object"}, "struct")
+
+    def _metadata(self, node: JSONObject) -> list[str]:
+        """Metadata of which the schema says more than that it is there."""
+        said = (node.get("properties") or {}).get("metadata") or {}
+        extra = markers(
+            {key: value for key, value in said.items() if key != "$ref"}, {"type": "object"} if "type" in said else {}, "struct"
+        )
+        if "$ref" in said or not extra:
+            return []
+        self._symbol("kubeloop", "declare")
+        name = self._symbol("kubeloop.meta", "ObjectMeta")
+        annotated = f"{self._symbol('typing', 'Annotated')}[{name}, {', '.join(extra)}]"
+        return [f"    metadata: {annotated} = msgspec.field(default_factory={name})"]
+
+    def _kind_info(self, gvk: GroupVersionKind) -> str:
+        name = f"{self._symbol('kubeloop.meta', 'GroupVersionKind')}({text(gvk.group)}, {text(gvk.version)}, {text(gvk.kind)})"
+        info = self._source.resources.get(gvk)
+        kind_info = self._symbol("kubeloop.meta", "KindInfo")
+        if info is None:
+            return f"{kind_info}({name}, None, None)"
+        parts = [name, text(info.gvr.resource), str(info.namespaced), text(info.singular)]
+        if info.short_names or info.categories:
+            parts.append(_tuple(info.short_names))
+        if info.categories:
+            parts.append(_tuple(info.categories))
+        return f"{kind_info}({', '.join(parts)})"
+
+
+_OF_ALL: Final = ("apiVersion", "kind", "metadata")
+
+
+def _import(module: str, names: list[str]) -> str:
+    line = f"from {module} import {', '.join(names)}\n"
+    return line if len(line) <= _WIDTH else f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")\n"
+
+
+def _assign(name: str, value: str) -> list[str]:
+    return [f"    {name} = {value}"]
+
+
+def _tuple(values: tuple[str, ...]) -> str:
+    inner = ", ".join(map(text, values))
+    return f"({inner},)" if len(values) == 1 else f"({inner})"

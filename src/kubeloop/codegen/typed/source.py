@@ -1,0 +1,194 @@
+"""What models are rendered from: definitions with all that they say, the resources that serve them, what CRDs say beside schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from kubeloop.codegen.typed.lifting import lift
+from kubeloop.codegen.types import HAND_WRITTEN, INLINE
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.schema import ResourceInfo, builtin
+from kubeloop.schema.classes.known import definition_schema
+
+JSONObject = dict[str, Any]
+
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+#: Where structs are looked for that custom kinds borrow.
+_WELL_KNOWN: Final = ("io.k8s.api.core.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1.")
+_NOT_NESTED: Final = (OBJECT_META,)
+
+
+@dataclass(slots=True)
+class ModelSource:
+    """``definitions``: by name, references bare, structs lifted. ``strict``: those whose required fields have no default in Python.
+
+    ``crds``: definition name to what its version says in its CRD, beside ``"crd"``: what the whole CRD says.
+    """
+
+    definitions: dict[str, JSONObject] = field(default_factory=dict)
+    resources: dict[GroupVersionKind, ResourceInfo] = field(default_factory=dict)
+    kinds: dict[str, GroupVersionKind] = field(default_factory=dict)
+    crds: dict[str, JSONObject] = field(default_factory=dict)
+    strict: set[str] = field(default_factory=set)
+
+    def add(self, other: ModelSource) -> None:
+        """Everything of ``other`` too; where both know a definition, ``other`` wins."""
+        self.definitions.update(other.definitions)
+        self.resources.update(other.resources)
+        self.kinds.update(other.kinds)
+        self.crds.update(other.crds)
+        self.strict |= other.strict
+
+    def within(self, groups: Iterable[str]) -> ModelSource:
+        """Only the kinds of these groups and what they refer to.
+
+        Raises:
+            ConfigError: a group has no kind here.
+        """
+        wanted = set(groups)
+        missing = wanted - {gvk.group for gvk in self.kinds.values()}
+        if missing:
+            known = ", ".join(sorted({gvk.group for gvk in self.kinds.values()})) or "none"
+            raise ConfigError(f"no kind of group {', '.join(sorted(missing))} here; groups: {known}")
+        reached: set[str] = set()
+        ahead = [name for name, gvk in self.kinds.items() if gvk.group in wanted]
+        while ahead:
+            name = ahead.pop()
+            if name not in reached and name in self.definitions:
+                reached.add(name)
+                ahead += references(self.definitions[name])
+        return ModelSource(
+            {name: node for name, node in self.definitions.items() if name in reached},
+            {gvk: info for gvk, info in self.resources.items() if gvk.group in wanted},
+            {name: gvk for name, gvk in self.kinds.items() if name in reached},
+            {name: facts for name, facts in self.crds.items() if name in reached},
+            self.strict & reached,
+        )
+
+    def ours(self) -> list[str]:
+        """Definitions that get a class here: those that kubeloop has none for."""
+        known = builtin()
+        return [name for name in self.definitions if name not in HAND_WRITTEN and name not in INLINE and name not in known]
+
+
+def references(node: JSONObject) -> set[str]:
+    """Names of the definitions that a node refers to."""
+    found = {node["$ref"]} if "$ref" in node else set()
+    for child in node.get("properties", {}).values():
+        found |= references(child)
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            found |= references(node[key])
+    return found
+
+
+def source_of_crd(crd: JSONObject, where: str) -> ModelSource:
+    """The versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
+
+    Raises:
+        ConfigError: it is none, or of a version that Kubernetes no longer serves; ``where`` names its file.
+    """
+    try:
+        spec, name = crd["spec"], crd["metadata"]["name"]
+        group, names, versions = spec["group"], spec["names"], spec["versions"]
+        found = ModelSource()
+        for version in versions:
+            _add_version(found, crd, group, names, version)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{where}: a CustomResourceDefinition without {error}; expected one of apiextensions.k8s.io/v1") from error
+    if not found.definitions:
+        raise ConfigError(f"{where}: {name} has no version with a schema")
+    return found
+
+
+def _add_version(found: ModelSource, crd: JSONObject, group: str, names: JSONObject, version: JSONObject) -> None:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        return
+    gvk = GroupVersionKind(group, version["name"], names["kind"])
+    name = f"{'.'.join(reversed(group.split('.')))}.{gvk.version}.{gvk.kind}"
+    definitions = lift({name: schema}, stays=is_known)
+    found.definitions.update(definitions)
+    found.strict.update(definitions)
+    found.kinds[name] = gvk
+    found.resources[gvk] = ResourceInfo(
+        gvr=GroupVersionResource(group, gvk.version, names["plural"]),
+        kind=gvk.kind,
+        singular=names.get("singular") or gvk.kind.lower(),
+        namespaced=crd["spec"]["scope"] == "Namespaced",
+        verbs=(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+    )
+    found.crds[name] = {**version, "crd": crd}
+
+
+def source_of_definitions(definitions: dict[str, JSONObject], resources: Iterable[ResourceInfo]) -> ModelSource:
+    """Definitions of OpenAPI documents, normal (``openapi.normal``) but with descriptions.
+
+    Kinds whose structs are all written in place came from a CustomResourceDefinition: their required fields must be given.
+    Other required fields are Go's by-value fields: empty when they are not given.
+    """
+    kinds: dict[str, GroupVersionKind] = {}
+    inline: dict[str, JSONObject] = {}
+    for name, node in definitions.items():
+        for gvk in node.get("x-kubernetes-group-version-kind", ())[:1]:
+            kinds[name] = GroupVersionKind(gvk["group"], gvk["version"], gvk["kind"])
+            if all(ref.startswith("io.k8s.apimachinery.") for ref in references(node)):
+                inline[name] = node
+    rest = {name: node for name, node in definitions.items() if name not in inline}
+    ours = lift(inline, stays=is_known)
+    lifted = lift(rest)
+    return ModelSource({**lifted, **ours}, {info.gvk: info for info in resources}, kinds, {}, set(ours))
+
+
+def is_known(node: JSONObject) -> bool:
+    """Whether a struct that is written in place is one of Kubernetes' own."""
+    return known_struct(node) is not None
+
+
+def known_struct(node: JSONObject) -> str | None:
+    """The one definition of core/v1 or meta/v1 that says exactly what ``node`` says, descriptions aside; None if none or several do."""
+    properties = node.get("properties")
+    if not properties or "$ref" in node:
+        return None
+    found: set[str] = set()
+    for name in _by_properties().get(frozenset(properties), ()):
+        if without(node) == _of_definition(name):
+            found.add(name)
+    return found.pop() if len(found) == 1 else None
+
+
+@cache
+def _by_properties() -> dict[frozenset[str], list[str]]:
+    index: dict[frozenset[str], list[str]] = {}
+    for name in builtin().names():
+        if name.startswith(_WELL_KNOWN) and name not in _NOT_NESTED:
+            properties = builtin().definition(name).properties
+            if len(properties) > 1:
+                index.setdefault(frozenset(properties), []).append(name)
+    return index
+
+
+@cache
+def _of_definition(name: str) -> JSONObject | None:
+    try:
+        found: JSONObject = without(definition_schema(name))
+    except ConfigError:  # it contains itself
+        return None
+    return found
+
+
+def without(tree: Any, *, named: bool = False) -> Any:
+    """A schema without its descriptions; ``named`` for properties, of which one may have that name."""
+    if isinstance(tree, dict):
+        return {
+            key: without(value, named=key == "properties" and not named) for key, value in tree.items() if named or key != "description"
+        }
+    if isinstance(tree, list):
+        return sorted(tree, key=str) if all(isinstance(one, str) for one in tree) else [without(one) for one in tree]
+    return tree
