@@ -107,7 +107,9 @@ class FaultServer:
         answer: Callable[[Received], Reply] | None = None,
         tls: bool = True,
         certificate: IssuedCertificate | None = None,
+        early_answer: bool = False,
     ) -> None:
+        """``early_answer``: each answer is sent after the head of its request, whose body is then read and forgotten."""
         self.script = list(script)
         self.answer = answer
         self.received: list[Received] = []
@@ -118,6 +120,7 @@ class FaultServer:
         """Set when a reply hangs."""
         self._tls = tls
         self._certificate = certificate
+        self._early = early_answer
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -153,10 +156,14 @@ class FaultServer:
         self._writers.add(writer)
         self.connections += 1
         try:
-            while (received := await _read(reader)) is not None:
+            while (received := await _read(reader, with_body=not self._early)) is not None:
                 self.received.append(received)
                 reply = self.answer(received) if self.answer else self.script.pop(0) if len(self.script) > 1 else self.script[0]
                 await self._reply(reply, reader, writer)
+                if self._early:
+                    # A server that closed at once would throw its own answer away: what is unread becomes a reset.
+                    while await reader.read(1 << 16):
+                        pass
                 if reply.end != "keep" or not (reply.status or reply.raw):
                     return
         except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
@@ -218,7 +225,7 @@ def _break_off(writer: asyncio.StreamWriter, *, torn: bool) -> None:
     writer.transport.abort()
 
 
-async def _read(reader: asyncio.StreamReader) -> Received | None:
+async def _read(reader: asyncio.StreamReader, *, with_body: bool = True) -> Received | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -230,7 +237,7 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
         name, _, value = line.partition(":")
         name = name.lower()
         headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    body = await reader.readexactly(int(headers.get("content-length", "0"))) if with_body else b""
     return Received(method, target, headers, body)
 
 
