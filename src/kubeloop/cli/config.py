@@ -1,0 +1,134 @@
+"""``kubeloop config``: which cluster a program here would talk to and why, and the edits of kubeconfig files that come up daily."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from kubeloop.meta.errors import ConfigError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_kubeconfig = click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG, or ~/.kube/config.")
+_output = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+def _told(command: Callable[P, T]) -> Callable[P, T]:
+    """Errors of the configuration are for people: one text, no traceback."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return command(*args, **options)
+        except ConfigError as error:
+            raise click.ClickException(str(error)) from None
+
+    return run
+
+
+@click.group()
+def config() -> None:
+    """Show, explain and change kubeconfig files."""
+
+
+@config.command()
+@_kubeconfig
+@click.option("--context", help="Another context than the current one.")
+@click.option("-n", "--namespace", default="", help="As a program's flag would override it; likewise the next ones.")
+@click.option("-s", "--server", default="")
+@click.option("--user", default="")
+@click.option("--cluster", default="")
+@_output
+@_told
+def explain(kubeconfig: Path | None, context: str | None, output: str, **overrides: Any) -> None:
+    """Say which settings a client would use, and where each comes from. Shows no secret."""
+    from kubeloop.config import Overrides, load_config
+
+    found = load_config(kubeconfig, context, overrides=Overrides(**overrides)).explain()
+    click.echo(str(found) if output == "text" else json.dumps(found.to_dict(), indent=2))
+
+
+@config.command()
+@_kubeconfig
+@click.option("--context", help="With --minify: what this context uses.")
+@click.option("--minify", is_flag=True, help="Only what the current context uses.")
+@click.option("--flatten", is_flag=True, help="With certificate and key files put in, so that it can be taken elsewhere.")
+@click.option("--raw", is_flag=True, help="With tokens, passwords, certificates and keys.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@_told
+def view(kubeconfig: Path | None, output: str, **options: Any) -> None:
+    """Print the merged kubeconfig files as one."""
+    from kubeloop.codec import write_yaml
+    from kubeloop.config import Kubeconfig
+
+    tree = Kubeconfig.read(kubeconfig).view(**options)
+    click.echo(write_yaml(tree) if output == "yaml" else json.dumps(tree, indent=2), nl=output == "json")
+
+
+@config.command("current-context")
+@_kubeconfig
+@_told
+def current_context(kubeconfig: Path | None) -> None:
+    """Print the name of the current context."""
+    from kubeloop.config import Kubeconfig
+
+    found = Kubeconfig.read(kubeconfig)
+    if not found.current_context:
+        raise ConfigError(f"{found.shown}: current-context is not set; set it with: kubeloop config use-context NAME")
+    click.echo(found.current_context)
+
+
+@config.command("get-contexts")
+@_kubeconfig
+@click.option("-o", "--output", type=click.Choice(["text", "name"]), default="text", show_default=True)
+@_told
+def get_contexts(kubeconfig: Path | None, output: str) -> None:
+    """List the contexts of all files; the current one is marked."""
+    from kubeloop.config import Kubeconfig
+
+    found = Kubeconfig.read(kubeconfig)
+    if output == "name":
+        click.echo("\n".join(sorted(found.contexts)))
+        return
+    rows = [("CURRENT", "NAME", "CLUSTER", "AUTHINFO", "NAMESPACE", "FILE")]
+    for name, (context, file) in sorted(found.contexts.items()):
+        mark = "*" if name == found.current_context else ""
+        rows.append((mark, name, context.cluster, context.user, context.namespace, str(file)))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@config.command("use-context")
+@click.argument("name")
+@_kubeconfig
+@_told
+def use_context(name: str, kubeconfig: Path | None) -> None:
+    """Make NAME the current context."""
+    from kubeloop.config import edit_kubeconfig
+
+    with edit_kubeconfig(kubeconfig) as editor:
+        editor.use_context(name)
+    click.echo(f'Switched to context "{name}".')
+
+
+@config.command()
+@click.argument("file", type=_FILE)
+@_kubeconfig
+@click.option("--replace", is_flag=True, help="Also entries that are there under the same name and say something else.")
+@_told
+def merge(file: Path, kubeconfig: Path | None, replace: bool) -> None:
+    """Take over all entries of FILE, with its certificates put in."""
+    from kubeloop.config import Kubeconfig, edit_kubeconfig
+
+    other = Kubeconfig.read(file)
+    with edit_kubeconfig(kubeconfig) as editor:
+        editor.merge(other, replace=replace)
+    click.echo(f"Contexts taken over: {', '.join(sorted(other.contexts)) or 'none'}.")
