@@ -6,7 +6,6 @@ Source: client-go plugin/pkg/client/auth/exec/exec.go (PluginPolicy) and KEP-310
 from __future__ import annotations
 
 import os
-import shutil
 
 import msgspec
 
@@ -34,6 +33,8 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.allowed is None:
             return
+        import shutil
+
         command = os.path.normpath(command)
         path = shutil.which(command)
         if command in self.allowed or path in self.allowed:
