@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import ssl
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from kubeloop.apiserver import refusals
 from kubeloop.meta.errors import ConfigError
@@ -141,7 +143,7 @@ def impersonated(request: Request) -> User | None:
         if lower == "impersonate-group":
             groups.append(value)
         elif lower.startswith("impersonate-extra-"):
-            extra.setdefault(lower.removeprefix("impersonate-extra-"), []).append(value)
+            extra.setdefault(_unescaped(lower.removeprefix("impersonate-extra-")), []).append(value)
     if not name:
         if groups or extra or uid:
             asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
@@ -153,6 +155,11 @@ def impersonated(request: Request) -> User | None:
     if name != ANONYMOUS.name and AUTHENTICATED not in groups:
         groups.append(AUTHENTICATED)
     return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
+
+
+def _unescaped(key: str) -> str:
+    """Percent escapes stand for what a header's name cannot hold; a key with a broken one is taken as it is (url.PathUnescape)."""
+    return key if re.search("%(?![0-9a-f]{2})", key) else unquote(key)
 
 
 def _go(text: str) -> str:

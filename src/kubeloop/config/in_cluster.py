@@ -106,8 +106,8 @@ def _credentials(given: Overrides, account: Path, origins: dict[str, Origin]) ->
     impersonate = None
     if given.impersonate:
         origins["impersonate"] = _override("impersonate")
-        extra = tuple(given.impersonate_extra.items())
-        impersonate = Impersonation(user=given.impersonate, uid=given.impersonate_uid, groups=given.impersonate_groups, extra=extra)
+        extra = tuple((key, tuple(values)) for key, values in given.impersonate_extra.items())
+        impersonate = Impersonation(user=given.impersonate, uid=given.impersonate_uid, groups=tuple(given.impersonate_groups), extra=extra)
     if given.token or given.token_file:
         origins |= {name: _override(name) for name in ("token", "token_file") if getattr(given, name)}
         file = Path(given.token_file).absolute() if given.token_file else None

@@ -6,6 +6,7 @@ Source: client-go tools/clientcmd/overrides.go and client_config.go (getContext,
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,8 +42,8 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     client_key_data: bytes = b""
     impersonate: str = ""
     impersonate_uid: str = ""
-    impersonate_groups: tuple[str, ...] = ()
-    impersonate_extra: dict[str, tuple[str, ...]] = {}
+    impersonate_groups: Sequence[str] = ()
+    impersonate_extra: Mapping[str, Sequence[str]] = {}
 
     def __repr__(self) -> str:
         return f"Overrides({', '.join(name for name in self.__struct_fields__ if getattr(self, name)) or 'nothing'})"
