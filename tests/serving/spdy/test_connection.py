@@ -189,3 +189,17 @@ async def test_a_stream_with_an_id_that_it_cannot_have_ends_the_connection(numbe
     with pytest.raises(SpdyError):
         async with asyncio.timeout(5):
             await running
+
+
+async def test_a_stream_that_is_over_before_its_opener_runs_again_was_no_refusal() -> None:
+    """All of it may come in one piece: a fast command, or a slow opener."""
+    client_pipe, server_pipe = pipes()
+    client, packer = Connection(client_pipe, client=True), Packer()
+    running = asyncio.ensure_future(client.run())
+    opening = asyncio.ensure_future(client.open({"streamtype": "stdout"}))
+    async with asyncio.timeout(5):
+        await server_pipe.read()
+        await server_pipe.write(packer.syn_reply(1, {}) + packer.data(1, b"all of it", fin=True) + packer.goaway(1))
+        stream = await opening
+        assert [await stream.read(), await stream.read()] == [b"all of it", b""]
+        await running

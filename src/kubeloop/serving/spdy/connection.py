@@ -38,7 +38,8 @@ class Stream:
         self._ended = False
         self._fault: StreamReset | None = None
         self._finished = False
-        self.replied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        #: Whether the peer took the stream, once it has said so or can no longer.
+        self.replied: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def read(self) -> bytes:
         """The next piece; empty when the peer has ended its half.
@@ -98,7 +99,7 @@ class Stream:
     def break_off(self, fault: StreamReset) -> None:
         self._fault = self._fault or fault  # what came before it can still be read
         if not self.replied.done():
-            self.replied.set_result(None)
+            self.replied.set_result(False)
         self._news.set()
 
 
@@ -156,8 +157,8 @@ class Connection:
             self._next += 2
             self._streams[stream.number] = stream
             await self._duplex.write(self._packer.syn_stream(stream.number, headers))
-        await stream.replied
-        if stream.over:
+        # A stream that was taken may be over by now, with everything that it brought: that is no refusal.
+        if not await stream.replied:
             raise StreamReset("the peer refused the stream")
         return stream
 
@@ -209,7 +210,7 @@ class Connection:
             stream.break_off(StreamReset("the peer gave the stream up"))
         else:
             if frame.kind is Kind.SYN_REPLY and not stream.replied.done():
-                stream.replied.set_result(None)
+                stream.replied.set_result(True)
             stream.take(b"", fin=frame.fin)
         if stream is not None:
             self.forget(stream)
@@ -223,7 +224,7 @@ class Connection:
                 await self._duplex.write(self._packer.rst_stream(frame.number, 3))  # REFUSED_STREAM
             return
         stream = Stream(self, frame.number, frame.headers or {})
-        stream.replied.set_result(None)
+        stream.replied.set_result(True)
         self._streams[frame.number] = stream
         if frame.fin:
             stream.take(b"", fin=True)
