@@ -6,6 +6,7 @@ Commands run as processes of this machine, so that kubectl's own (``tar`` for ``
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -105,6 +106,7 @@ class ScriptedKubelet:
         self.log_goes_on = asyncio.Event()
         self.read_log: Callable[[dict[str, list[str]]], AsyncIterator[bytes]] | None = None
         self.refusal: Answer | None = None
+        self.refuses_websockets = False
         self.command: Command = lambda command, terminal: run_process(command, terminal, cwd)
         self.attached: Command = self._echo
         self.spdy_protocol = V4
@@ -146,6 +148,8 @@ class ScriptedKubelet:
             list(offered),
         )
         self.requests.append(seen)
+        if self.refuses_websockets and request.header("Upgrade").lower() == "websocket":
+            return Answer(403, body=b"no WebSockets here", content_type="text/plain")
         if self.refusal is not None:
             return Answer(self.refusal.status, body=self.refusal.body, content_type=self.refusal.content_type)
         action = request.path.split("/")[1]
@@ -311,11 +315,12 @@ async def _forwarded(stream: Stream, errors: Stream) -> None:
 
     try:
         await asyncio.gather(there(), back())
-        await errors.close()
     except (StreamReset, ConnectionError):
         pass
     finally:
         writer.close()
+        with contextlib.suppress(StreamReset, ConnectionError):
+            await errors.close()
 
 
 def _status(code: int) -> bytes:

@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kubeloop.client.streams.errors import CommandFailed, OutputTooLarge, StreamError
+    from kubeloop.client.streams.errors import CommandFailed, ForwardingError, OutputTooLarge, StreamError
+    from kubeloop.client.streams.forwarding import ForwardedPort, PortForward
     from kubeloop.client.streams.logs import Log, LogCall
     from kubeloop.client.streams.merged_logs import LogLine, MergedLogs
     from kubeloop.client.streams.session import ExecResult, ExecSession, Output
@@ -18,12 +19,15 @@ _HOMES = {
     "CommandFailed": "errors",
     "ExecResult": "session",
     "ExecSession": "session",
+    "ForwardedPort": "forwarding",
+    "ForwardingError": "errors",
     "Log": "logs",
     "LogCall": "logs",
     "LogLine": "merged_logs",
     "MergedLogs": "merged_logs",
     "Output": "session",
     "OutputTooLarge": "errors",
+    "PortForward": "forwarding",
     "StreamError": "errors",
 }
 
@@ -31,12 +35,15 @@ __all__ = [
     "CommandFailed",
     "ExecResult",
     "ExecSession",
+    "ForwardedPort",
+    "ForwardingError",
     "Log",
     "LogCall",
     "LogLine",
     "MergedLogs",
     "Output",
     "OutputTooLarge",
+    "PortForward",
     "StreamError",
 ]
 

@@ -11,8 +11,10 @@ from kubeloop.meta import Resource
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
     from kubeloop.client.selector_text import Labels
+    from kubeloop.client.streams.forwarding import PortForward
     from kubeloop.client.streams.logs import LogCall, Since
     from kubeloop.client.streams.merged_logs import MergedLogs
+    from kubeloop.client.streams.ports import PortSpec
     from kubeloop.client.streams.session import ExecResult, ExecSession
 
 Target: TypeAlias = str | Resource
@@ -167,3 +169,19 @@ class PodStreams:
         from kubeloop.client.streams.commands import attach_session
 
         return attach_session(cast("Client", self), target, namespace=namespace, container=container, stdin=stdin)
+
+    def port_forward(
+        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
+    ) -> AbstractAsyncContextManager[PortForward]:
+        """Ports of a pod as local sockets, and as connections within this process; ``async with`` it for a ``PortForward``.
+
+        ``ports`` as kubectl takes them: ``8080``, ``"8080:80"``, ``":80"`` (any free local port: ``forward.ports[0].local``),
+        ``"8080:http"``; of a service they are the service's. Without any, only ``forward.connect`` works. ``address`` is where the sockets
+        listen: whoever can reach it reaches the pod.
+
+        Raises:
+            ValueError: that is no port. StreamError: the pod does not run or has no such port, or a local port is taken.
+        """
+        from kubeloop.client.streams.forwarding import forward_ports
+
+        return forward_ports(cast("Client", self), target, ports, namespace=namespace, address=address)
