@@ -5,6 +5,7 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
@@ -67,8 +68,22 @@ class ListCall(Generic[R]):
     def __aiter__(self) -> AsyncIterator[R]:
         return self._each()
 
-    async def pages(self) -> AsyncGenerator[ObjectList[R], None]:
-        """The pages as they come; as ``async for``, but with each page's metadata."""
+    async def pages(self, *, prefetch: int = 0) -> AsyncGenerator[ObjectList[R], None]:
+        """The pages as they come; as ``async for``, but with each page's metadata.
+
+        ``prefetch``: how many pages are asked for, and kept, before they are wanted (client-go's pager: 10). Close the generator when
+        leaving early (``contextlib.aclosing``), or the last request goes on until it is collected.
+        """
+        if prefetch < 1:
+            async with aclosing(self._fetched()) as pages:
+                async for page in pages:
+                    yield page
+            return
+        async with aclosing(self._prefetched(prefetch)) as pages:
+            async for page in pages:
+                yield page
+
+    async def _fetched(self) -> AsyncGenerator[ObjectList[R], None]:
         options = self._options
         while True:
             try:
@@ -83,6 +98,34 @@ class ListCall(Generic[R]):
             if not page.continue_token:
                 return
             options = msgspec.structs.replace(options, continue_token=page.continue_token)
+
+    async def _prefetched(self, count: int) -> AsyncGenerator[ObjectList[R], None]:
+        free = asyncio.Semaphore(count)
+        ready: asyncio.Queue[ObjectList[R] | None] = asyncio.Queue()
+
+        async def fill() -> None:
+            try:
+                async with aclosing(self._fetched()) as pages:
+                    while True:
+                        await free.acquire()
+                        page = await anext(pages, None)
+                        if page is None:
+                            return
+                        ready.put_nowait(page)
+            finally:
+                ready.put_nowait(None)
+
+        filling = asyncio.create_task(fill())
+        try:
+            while (page := await ready.get()) is not None:
+                free.release()
+                yield page
+            await filling
+        finally:
+            filling.cancel()
+            await asyncio.wait([filling])
+            if not filling.cancelled():
+                filling.exception()  # seen: whoever leaves early does not want it
 
     async def _each(self) -> AsyncIterator[R]:
         async with aclosing(self.pages()) as pages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -126,11 +125,12 @@ class Waiting(Reading):
         Raises:
             DeadlineError: see above. Expired: the server has forgotten where the watch was.
         """
+        from kubeloop.client.waits.deadline import within
         from kubeloop.client.waits.waiting import until
 
         watch = self.watch(kind, namespace=namespace, labels=labels, field_selector=field_selector, resource_version=resource_version)
         try:
-            async with asyncio.timeout(timeout), watch as events:
+            async with within(timeout, self.clock), watch as events:
                 met = await until(aiter(events), conditions)
         except TimeoutError as error:
             raise DeadlineError(f"watch of {kind.kind}: not all of {len(conditions)} conditions came true within {timeout:g} s") from error

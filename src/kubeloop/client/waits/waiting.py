@@ -5,17 +5,18 @@ Faults of the network and of a busy server are waited out; refusals (401, 403, 4
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from kubeloop.client.waits.deadline import within
 from kubeloop.client.waits.rollouts import rollout_of
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.client.waits.wants import Want
 from kubeloop.client.watches import Event
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
+from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
@@ -30,7 +31,8 @@ _PAUSE_AFTER_FAULT = 1.0
 class _Faults:
     """What went wrong last, for the message of a deadline."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.last = ""
 
     @asynccontextmanager
@@ -38,19 +40,19 @@ class _Faults:
         try:
             yield
             self.last = ""
-            await asyncio.sleep(_PAUSE)
+            await self._clock.sleep(_PAUSE)
         except UntrustedCertificate:
             raise
         except Gone:
-            await asyncio.sleep(_PAUSE)  # the server has forgotten where the watch was: begin anew with what is there
+            await self._clock.sleep(_PAUSE)  # the server has forgotten where the watch was: begin anew with what is there
         except TransportError as error:
             self.last = f"; the server could not be asked: {error}"
-            await asyncio.sleep(_PAUSE_AFTER_FAULT)
+            await self._clock.sleep(_PAUSE_AFTER_FAULT)
         except ApiError as error:
             if error.status.code < 500 and error.status.code != 429:
                 raise
             self.last = f"; the server could not answer: {error}"
-            await asyncio.sleep(error.retry_after or _PAUSE_AFTER_FAULT)
+            await self._clock.sleep(error.retry_after or _PAUSE_AFTER_FAULT)
 
 
 async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], timeout: float, namespace: str | None) -> R:
@@ -60,9 +62,9 @@ async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], time
         DeadlineError: none within ``timeout`` seconds.
     """
     last: R | None = None
-    faults = _Faults()
+    faults = _Faults(client.clock)
     try:
-        async with asyncio.timeout(timeout):
+        async with within(timeout, client.clock):
             while True:
                 async with faults.waited_out(), aclosing(_states(client, kind, name, namespace)) as states:
                     async for last in states:
@@ -82,9 +84,9 @@ async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: fl
         DeadlineError: still there after ``timeout`` seconds.
     """
     last: Resource | None = None
-    faults = _Faults()
+    faults = _Faults(client.clock)
     try:
-        async with asyncio.timeout(timeout):
+        async with within(timeout, client.clock):
             while True:
                 async with faults.waited_out():
                     # A list, not a watch, says that nothing is there.
@@ -112,11 +114,11 @@ async def rollout(client: Client, kind: type[R], name: str, timeout: float, name
     Raises:
         DeadlineError: not done within ``timeout`` seconds. WaitFailed: it exceeded its own deadline. ValueError: no rollouts.
     """
-    ends = asyncio.get_running_loop().time() + timeout
+    ends = client.clock.now() + timeout
     text = ""
     while True:
         changed: Want[Resource] = Want("rolled out", functools.partial(_moved, before=text), _text)
-        left = max(0.0, ends - asyncio.get_running_loop().time())
+        left = max(0.0, ends - client.clock.now())
         try:
             found = await wait_for(client, kind, name, changed, left, namespace)
         except DeadlineError as error:
