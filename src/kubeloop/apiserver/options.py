@@ -153,6 +153,8 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
         policy = request.query.get("propagationPolicy")
         options = DeleteOptions(
             grace_period=_integer(request, "gracePeriodSeconds"),
+            uid=request.parameter("uid") or None,
+            resource_version=request.parameter("resourceVersion") or None,
             orphan_dependents=_boolean(request, "orphanDependents"),
             propagation_policy=policy[0] if policy else None,
         )

@@ -41,13 +41,15 @@ class Patch:
     data: bytes
     #: Whether it is for an object without a Go type, which upstream writes by name, at all depths.
     sorted: bool = False
+    #: Whether nobody asked for unknown fields (``fieldValidation=Ignore``): upstream then leaves reading to the library that patches.
+    lenient: bool = False
     #: What merging has left of a strategic merge patch.
     left: Any = field(default=None, init=False)
 
     @cached_property
     def tree(self) -> Any:
         """Raises BadRequest."""
-        return _parse(self.data, self.media_type)
+        return _parse(self.data, self.media_type, lenient=self.lenient)
 
     def apply(self, obj: JSONObject, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
         """A fresh tree; ``obj`` stays as it is.
@@ -57,7 +59,7 @@ class Patch:
         """
         try:
             if self.media_type == JSON_PATCH:
-                patched = json_patch(obj, self.tree)
+                patched = json_patch(obj, self.tree, lenient=self.lenient)
             elif self.media_type == MERGE_PATCH:
                 patched = merge_patch(obj, self.tree)
             else:
@@ -66,7 +68,8 @@ class Patch:
         except PatchError as fault:
             if fault.code == 422:
                 raise refusals.unprocessable() from None
-            raise refusals.refusal(fault.code, fault.reason, fault.answer) from None
+            answer = f"Request entity too large: {fault.answer}" if fault.code == 413 else fault.answer
+            raise refusals.refusal(fault.code, fault.reason, answer) from None
         if not isinstance(patched, dict):
             raise refusals.unprocessable()
         return patched
@@ -132,12 +135,14 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource, *, type
     return Patch(media_type, data, sorted=resource.custom and not typed)
 
 
-def _parse(data: bytes, media_type: str) -> Any:
+def _parse(data: bytes, media_type: str, *, lenient: bool) -> Any:
     strategic = media_type == STRATEGIC_PATCH
-    decoding = "" if strategic else "error decoding patch: "
+    decoding = "" if strategic or lenient else "error decoding patch: "
     try:
         tree = strict.parse_json(data)
     except (ValueError, RecursionError):
+        if lenient and media_type == MERGE_PATCH:
+            raise refusals.bad_request("Invalid JSON Patch") from None
         raise refusals.bad_request(f"{decoding}{json_fault(data) or 'invalid UTF-8'}") from None
     if tree is None:
         if media_type == MERGE_PATCH:

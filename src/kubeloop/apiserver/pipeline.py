@@ -108,9 +108,11 @@ class Pipeline:
         if not info.is_resource:
             return await self._path(request)
         resource = find_resource(self._parts.registry, info)
-        if resource.deprecation_warning:
+        if resource.deprecation_warning and resource.custom:
             warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
+        if resource.deprecation_warning and not resource.custom:  # said by the route, of which there is none for what cannot be done
+            warnings.append(resource.deprecation_warning)
         # What a connecting subresource answers is its backend's affair.
         accepted = Accepted() if connecting(info) else negotiate(request.header("Accept"), info.verb, custom=resource.custom)
         namespace = info.namespace if resource.namespaced else ""

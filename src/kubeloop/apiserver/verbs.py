@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -14,6 +15,7 @@ from kubeloop.apiserver.negotiation import JSON
 from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.options import (
     DeleteOptions,
+    ListOptions,
     WriteOptions,
     delete_options,
     invalid_version,
@@ -97,6 +99,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
 
     async def change(old: JSONObject) -> JSONObject:
         nonlocal warned
+        sent.lenient = options.field_validation == "Ignore"
         patched = sent.apply(old, schema, exchange.parts.schemas)
         decoded = conform_patched(sent, patched, resource, resource.gvk)
         exchange.context.sent = patched
@@ -123,7 +126,7 @@ async def delete(exchange: Exchange) -> Answer:
 
 
 async def delete_collection(exchange: Exchange) -> Answer:
-    options = list_options(exchange.request, watch=False)
+    options = _of_pages(list_options(exchange.request, watch=False))
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     how = delete_options(exchange.request, await exchange.body())
     _warn_of_deletion(exchange, how)
@@ -137,6 +140,13 @@ async def delete_collection(exchange: Exchange) -> Answer:
         except NotFound:
             continue  # somebody else was faster
     return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, page)
+
+
+def _of_pages(options: ListOptions) -> ListOptions:
+    """Upstream deletes by pages, so that a version without a match means exactly that version, as with any list by pages."""
+    if options.resource_version in ("", "0") or options.resource_version_match:
+        return options
+    return replace(options, resource_version_match="Exact")
 
 
 def _warn_of_deletion(exchange: Exchange, options: DeleteOptions) -> None:

@@ -177,9 +177,11 @@ class Writer:
             if check_uid:
                 self._check_uid(call, obj, current)
             unconditional = self._check_version(call, obj, current)
+            link = metadata_of(obj).get("selfLink")
             try:
                 await self._revise(call, obj, current.obj, status=status)
-                return await self._replace(call, obj, current)
+                outcome = await self._replace(call, obj, current)
+                return _with_link(outcome, link) if link and call.dry_run else outcome
             except StaleWrite:
                 if not (unconditional or retry):
                     raise refusals.conflict(resource.gvr.group_resource, call.name, refusals.STALE) from None
@@ -323,6 +325,11 @@ class Writer:
             self._lease = await self.objects.storage.grant(self._event_ttl + self._lease_spacing)
             self._lease_since = now
         return self._lease
+
+
+def _with_link(outcome: Outcome, link: str) -> Outcome:
+    """Only on its way to storage does an object lose a ``selfLink`` that the request gave it, and a dry run does not go there."""
+    return Outcome({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
 
 
 def _is_stored(encoded: bytes, stored: bytes) -> bool:

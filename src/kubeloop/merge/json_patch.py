@@ -28,14 +28,19 @@ class _Root:
     copied: int = 0
 
 
-def json_patch(doc: JSON, patch: JSON) -> JSON:
+def json_patch(doc: JSON, patch: JSON, *, lenient: bool = False) -> JSON:
     """``doc`` with the operations of ``patch`` applied in order; neither is changed, and the result shares nothing with them.
+
+    ``lenient``: members of wrong types are found when the operation is applied, as the library does that an API server patches with;
+    else before, as by the check that it makes first.
 
     Raises:
         PatchError: 400 if ``patch`` is no list of operations, 413 if it has more than 10,000, 422 if one does not apply or all copies
             together add more than 3 MiB.
     """
-    operations = _operations(patch)
+    operations = _loose(patch) if lenient else _operations(patch)
+    if len(operations) > MAX_OPERATIONS:
+        raise PatchError(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}", 413)
     root = _Root(copy_tree(doc))
     for operation in operations:
         apply = _OPERATIONS.get(operation.get("op") or "unknown")
@@ -54,13 +59,21 @@ def _operations(patch: JSON) -> list[dict[str, Any]]:
         for name in ("op", "path", "from"):
             if not isinstance(operation.get(name, ""), str | None):
                 raise _undecodable(operation[name], f"struct field jsonPatchOp.{name} of type string")
-    if len(patch) > MAX_OPERATIONS:
-        raise PatchError(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}", 413)
     return patch
 
 
-def _undecodable(value: JSON, what: str) -> PatchError:
-    return PatchError(f"error decoding patch: json: cannot unmarshal {json_type(value)} into Go {what}", 400)
+def _loose(patch: JSON) -> list[dict[str, Any]]:
+    """Texts that are none are as if they were not there."""
+    if not isinstance(patch, list):
+        raise _undecodable(patch, "value of type jsonpatch.Patch", "")
+    for operation in patch:
+        if not isinstance(operation, dict | None):
+            raise _undecodable(operation, "value of type jsonpatch.Operation", "")
+    return [{name: value for name, value in (operation or {}).items() if name == "value" or isinstance(value, str)} for operation in patch]
+
+
+def _undecodable(value: JSON, what: str, doing: str = "error decoding patch: ") -> PatchError:
+    return PatchError(f"{doing}json: cannot unmarshal {json_type(value)} into Go {what}", 400)
 
 
 def _refuse(message: str) -> PatchError:

@@ -82,6 +82,7 @@ class Owners:
             _check_kind(scope, new)
             _check_fits(scope, live)
             _check_fits(scope, new)
+            _check_versions(managed)
             if counted:
                 self._update(scope, _bare(live), _bare(new), managed, manager)
         except TypeMismatch as fault:
@@ -233,6 +234,13 @@ def _said(config: JSONObject) -> tuple[str, str, str]:
         return "", "", ""
     group, _, version = api_version.rpartition("/")
     return group, version, kind
+
+
+def _check_versions(managed: Managed) -> None:
+    """Raises TypeMismatch: an owner wrote in what is no version at all. One that is merely unknown loses its fields, and no more."""
+    for owned in managed.fields.values():
+        if owned.api_version.count("/") > 1:
+            raise TypeMismatch(f"unexpected GroupVersion string: {owned.api_version}")
 
 
 def _bare(obj: JSONObject) -> JSONObject:

@@ -82,6 +82,7 @@ async def patch(exchange: Exchange) -> Answer:
 
     async def change(old: JSONObject) -> JSONObject:
         nonlocal judged
+        sent.lenient = options.field_validation == "Ignore"
         patched = sent.apply(owners.live(old), schemas.kind(SCALE), schemas)
         decoded = conform_patched(sent, patched, exchange.resource, SCALE)
         wanted = decoded.obj
