@@ -16,6 +16,7 @@ from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
+from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.status import StatusCause
 
@@ -36,6 +37,7 @@ class Attributes:
     """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed in place by who mutates.
 
     A plug-in adds to ``after`` what is to be called once the write is stored or refused, and to ``warnings`` what the client is told.
+    What it finds wrong with the object while it mutates goes to ``findings``, and is told before what validation finds.
     ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` that of ``obj`` where it is not the
     resource's own (Scale, Binding).
     """
@@ -53,6 +55,7 @@ class Attributes:
     options: JSONObject | None = None
     kind: GroupVersionKind | None = None
     warnings: list[str] = field(default_factory=list)
+    findings: list[FieldError] = field(default_factory=list)
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
     @property

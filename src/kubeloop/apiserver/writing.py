@@ -59,11 +59,24 @@ class Call:
     view: View | None = None
     #: One of many that a request deletes: admission is told no name.
     of_collection: bool = False
+    #: What admission finds wrong before validation.
+    findings: list[FieldError] = field(default_factory=list)
 
     def attributes(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         where = self.resource, self.subresource, self.namespace, "" if self.of_collection else self.name
         options = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **self.options}
-        return Attributes(operation, *where, obj, old, self.user, self.dry_run, self.after, options, warnings=self.context.warnings)
+        return Attributes(
+            operation,
+            *where,
+            obj,
+            old,
+            self.user,
+            self.dry_run,
+            self.after,
+            options,
+            warnings=self.context.warnings,
+            findings=self.findings,
+        )
 
     def finish(self) -> None:
         while self.after:
@@ -122,7 +135,7 @@ class Writer:
         if strategy.has_generation:
             metadata["generation"] = 1
         strategy.prepare_create(call.context, obj)
-        errors = kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
+        errors = call.findings + kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
         if errors:
             errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
             raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
@@ -247,6 +260,7 @@ class Writer:
 
     async def _revise(self, call: Call, obj: JSONObject, old: JSONObject, *, status: bool) -> None:
         resource, strategy = call.resource, call.resource.strategy
+        call.findings.clear()
         metadata = metadata_of(obj)
         set_namespace(metadata, call.namespace)
         strategy.default(obj)
@@ -261,7 +275,7 @@ class Writer:
             raise_generation(resource, obj, old)
         metadata = metadata_of(obj)
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
-        errors = kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
+        errors = call.findings + kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
             errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
             raise refusals.invalid(_said_kind(resource, obj), call.name, errors)

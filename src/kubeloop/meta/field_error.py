@@ -60,6 +60,13 @@ OMITTED: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """A ``value`` that Go prints in a way of its own, as this text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class FieldError:
     """One entry of an Invalid answer: which field, what kind of fault, the value met, and a detail for a person."""
 
@@ -97,6 +104,8 @@ def _show(value: Any) -> str:
     """As Go prints a bad value: strings quoted, null as such, the rest as compact JSON."""
     if value is None:
         return "null"
+    if isinstance(value, Printed):
+        return value.text
     if isinstance(value, float):
         return go_number(value)
     if isinstance(value, bool | int):

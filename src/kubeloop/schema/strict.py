@@ -415,6 +415,8 @@ def _float(kind: WireType) -> Decode:
 
 
 def _bytes(kind: WireType) -> Decode:
+    octet = _integer(WireType("uint8", "uint8"))
+
     def decode(value: Any, state: _State) -> Any:
         if isinstance(value, str):
             try:
@@ -422,8 +424,8 @@ def _bytes(kind: WireType) -> Decode:
             except DecodeError as fault:
                 state.fault = state.fault or str(fault)
                 return ""
-        if isinstance(value, list) and all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 256 for one in value):
-            return base64.b64encode(bytes(value)).decode()
+        if isinstance(value, list):
+            return base64.b64encode(bytes(octet(one, state) for one in value)).decode()
         if value is not None:
             state.mistyped(_met(value), kind.name)
         return None

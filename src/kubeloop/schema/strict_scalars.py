@@ -111,6 +111,12 @@ class _TimeFault(Exception):
         self.rest, self.element, self.message = rest, element, message
 
 
+def _quoted(text: str) -> str:
+    """As Go's time package quotes in its errors: byte by byte, ASCII only."""
+    shown = [chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}" for byte in text.encode()]
+    return '"' + "".join(f"\\{each}" if each in ('"', "\\") else each for each in shown) + '"'
+
+
 def _take(rest: str, pattern: str, element: str) -> tuple[str, str]:
     found = re.match(pattern, rest, re.ASCII)
     if found is None:
@@ -148,8 +154,12 @@ def _go_time(text: str, micro: bool) -> datetime.datetime:
     elif re.match(r"[.,]\d", rest):
         fraction, rest = _take(rest, r"[.,]\d+", "")
     zone, rest = _take(rest, r"Z|[+-]\d{2}:\d{2}", "Z07:00")
+    if zone != "Z":
+        # Some write offsets of 24 hours or 60 minutes, and are understood.
+        _ranged(zone[1:3], 0, 24, "time zone offset hour")
+        _ranged(zone[4:6], 0, 60, "time zone offset minute")
     if rest:
-        raise _TimeFault("", "", f": extra text: {json.dumps(rest)}")
+        raise _TimeFault("", "", f": extra text: {_quoted(rest)}")
     try:
         when = datetime.datetime(int(year), month, int(day_text), hour, minute, second, int(fraction[1:7].ljust(6, "0") or 0), datetime.UTC)
     except ValueError:
@@ -171,10 +181,10 @@ def decode_time(text: str, micro: bool) -> str:
     except _TimeFault as fault:
         layout = _RFC3339_MICRO if micro else _RFC3339
         if fault.message:
-            raise DecodeError(f"parsing time {json.dumps(text)}{fault.message}") from None
-        at, wanted = json.dumps(fault.rest), json.dumps(fault.element)
-        raise DecodeError(f"parsing time {json.dumps(text)} as {json.dumps(layout)}: cannot parse {at} as {wanted}") from None
+            raise DecodeError(f"parsing time {_quoted(text)}{fault.message}") from None
+        at, wanted = _quoted(fault.rest), _quoted(fault.element)
+        raise DecodeError(f"parsing time {_quoted(text)} as {_quoted(layout)}: cannot parse {at} as {wanted}") from None
     except OverflowError:
-        raise DecodeError(f"parsing time {json.dumps(text)}: year out of range") from None
+        raise DecodeError(f"parsing time {_quoted(text)}: year out of range") from None
     base = f"{when.year:04d}-{when.month:02d}-{when.day:02d}T{when.hour:02d}:{when.minute:02d}:{when.second:02d}"
     return f"{base}.{when.microsecond:06d}Z" if micro else f"{base}Z"

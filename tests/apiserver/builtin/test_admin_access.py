@@ -45,6 +45,20 @@ async def test_admin_access_needs_a_label(server: ServerUnderTest, namespace: st
         assert (await _send(transport, "POST", path, body))["metadata"]["name"] == "a"
 
 
+async def test_the_label_is_missed_before_anything_else(server: ServerUnderTest, namespace: str) -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "", "adminAccess": True}}
+    body = {"metadata": {"name": "a"}, "spec": {"devices": {"requests": [request]}}}
+    async with Transport(server.config) as transport:
+        with pytest.raises(Invalid) as caught:
+            await _send(transport, "POST", _GROUP.format(namespace) + "resourceclaims", body)
+    details = caught.value.status.details
+    assert details is not None
+    assert [cause.field for cause in details.causes] == [
+        "spec.devices.requests[0].adminAccess",
+        "spec.devices.requests[0].exactly.deviceClassName",
+    ]
+
+
 async def test_results_with_admin_access_need_the_label_too(server: ServerUnderTest, namespace: str) -> None:
     path = _GROUP.format(namespace) + "resourceclaims"
     async with Transport(server.config) as transport:

@@ -9,11 +9,14 @@ from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
 from kubeloop.apiserver.validation.metadata import template_meta
 from kubeloop.apiserver.validation.selectors import label_selector
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import FieldError, Printed, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 
 JSONObject = dict[str, Any]
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+
+#: Upstream quotes the field's path rather than its value, and a path shows nothing of itself.
+_A_PATH = Printed("{}")
 
 
 def claim_template(path: str, template: JSONObject) -> Iterator[FieldError]:
@@ -56,9 +59,9 @@ def _sources(path: str, spec: JSONObject, any_group: bool) -> Iterator[FieldErro
     if source is None or reference is None:
         return
     if reference.get("namespace"):
-        yield invalid(path, {}, "may not be specified when dataSourceRef.namespace is specified")
+        yield invalid(path, _A_PATH, "may not be specified when dataSourceRef.namespace is specified")
     elif any((source.get(name) or "") != (reference.get(name) or "") for name in ("apiGroup", "kind", "name")):
-        yield invalid(path, {}, "must match dataSourceRef")
+        yield invalid(path, _A_PATH, "must match dataSourceRef")
 
 
 def _source(path: str, source: JSONObject, any_group: bool) -> Iterator[FieldError]:

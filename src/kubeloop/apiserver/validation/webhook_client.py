@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from kubeloop.apiserver.validation.go_url import BadUrl, parse_url
 from kubeloop.meta.field_error import FieldError, invalid, required
 from kubeloop.meta.names import dns1123_subdomain, in_range
 
@@ -28,19 +28,16 @@ def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
 def webhook_url(path: str, url: str) -> Iterator[FieldError]:
     """An https URL with a host, and nothing else but a path."""
     try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as fault:
-        why = "missing ']' in host" if "IPv6" in str(fault) else "invalid port after host"
-        yield required(path, f'url must be a valid URL: parse "{url}": {why}{_FORM}')
+        parts = parse_url(url)
+    except BadUrl as fault:
+        yield required(path, f"url must be a valid URL: {fault}{_FORM}")
         return
     if parts.scheme != "https":
         yield invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}")
-    user, _, host = parts.netloc.rpartition("@")
-    if not host:
-        yield invalid(path, host, f"host must be specified{_FORM}")
-    if user:
-        yield invalid(path, user, "user information is not permitted in the URL")
+    if not parts.host:
+        yield invalid(path, parts.host, f"host must be specified{_FORM}")
+    if parts.user is not None:
+        yield invalid(path, parts.user, "user information is not permitted in the URL")
     if parts.fragment:
         yield invalid(path, parts.fragment, "fragments are not permitted in the URL")
     if parts.query:
@@ -48,9 +45,10 @@ def webhook_url(path: str, url: str) -> Iterator[FieldError]:
 
 
 def webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
-    for name in ("name", "namespace"):
-        if not service.get(name):
-            yield required(f"{path}.{name}")
+    # Upstream hands each over as the other.
+    for told, missing in (("name", "namespace"), ("namespace", "name")):
+        if not service.get(missing):
+            yield required(f"{path}.{told}")
     port = service.get("port") or 0
     for message in in_range(port, 1, 65535):
         yield invalid(f"{path}.port", port, f"port is not valid: {message}")

@@ -16,14 +16,17 @@ class BadIndexes(ValueError):
     """Its text is what a client is told."""
 
 
-def check_indexes(text: str, completions: int) -> None:
-    """Raises BadIndexes unless the intervals are in order and below ``completions``."""
+def check_indexes(text: str, completions: int) -> int:
+    """How many there are. Raises BadIndexes unless the intervals are in order and below ``completions``."""
     last: int | None = None
+    total = 0
     for part in text.split(",") if text else ():
         first, end = _interval(part, completions)
         if last is not None and last >= first:
             raise BadIndexes(f"non-increasing order, previous: {last}, current: {first}")
         last = end
+        total += end - first + 1
+    return total
 
 
 def overlap(completed: str, failed: str, completions: int) -> int | None:

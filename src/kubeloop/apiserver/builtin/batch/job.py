@@ -97,7 +97,7 @@ def _generated_selector(job: JSONObject) -> Errors:
         if key not in labels:
             yield required(path, f"must be '{value}'")
         elif labels[key] != value:
-            yield invalid(path, labels, f"must be '{value}'")
+            yield invalid(path, dict(sorted(labels.items())), f"must be '{value}'")
     selector = spec["selector"]
     if not list(label_selector("", selector)) and not matches(selector, expected):
         yield invalid("spec.selector", selector, "`selector` not auto-generated")

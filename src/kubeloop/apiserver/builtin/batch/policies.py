@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kubeloop.apiserver.builtin.batch.indexes import BadIndexes, check_indexes
 from kubeloop.apiserver.validation.formats import each, not_negative, one_of
-from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType, duplicate, invalid, required
+from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType, duplicate, invalid, required, too_long
 from kubeloop.meta.names import qualified_name
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
 
+_LONGEST_INDEXES = 64 * 1024
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 
 
@@ -79,7 +81,7 @@ def _exit_codes(path: str, codes: JSONObject, names: set[str]) -> Errors:
 
 def success_policy(path: str, spec: JSONObject) -> Errors:
     if spec.get("completionMode") != "Indexed":
-        yield invalid(path, _shown(spec["successPolicy"]), "requires indexed completion mode")
+        yield invalid(path, spec["successPolicy"], "requires indexed completion mode")
         return
     rules, completions = spec["successPolicy"].get("rules") or [], spec.get("completions") or 0
     if not rules:
@@ -89,15 +91,30 @@ def success_policy(path: str, spec: JSONObject) -> Errors:
         here, count, indexes = f"{path}.rules[{at}]", rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
             yield required(here, "at least one of succeededCount or succeededIndexes must be specified")
+        if indexes is not None:
+            yield from _indexes(f"{here}.succeededIndexes", indexes, completions)
         if count is not None:
-            yield from not_negative(f"{here}.succeededCount", count)
-            if count > completions:
-                detail = f"must be less than or equal to {completions} (the number of specified completions)"
-                yield invalid(f"{here}.succeededCount", count, detail)
+            yield from _count(f"{here}.succeededCount", count, indexes, completions)
 
 
-def _shown(policy: JSONObject) -> JSONObject:
-    rules = [
-        {"SucceededIndexes": one.get("succeededIndexes"), "SucceededCount": one.get("succeededCount")} for one in policy.get("rules") or ()
-    ]
-    return {"Rules": rules or None}
+def _indexes(path: str, indexes: str, completions: int) -> Errors:
+    if len(indexes.encode()) > _LONGEST_INDEXES:
+        yield too_long(path, _LONGEST_INDEXES)
+    try:
+        check_indexes(indexes, completions)
+    except BadIndexes as fault:
+        yield invalid(path, indexes, f"error parsing succeededIndexes: {fault}")
+
+
+def _count(path: str, count: int, indexes: str | None, completions: int) -> Errors:
+    yield from not_negative(path, count)
+    if count > completions:
+        yield invalid(path, count, f"must be less than or equal to {completions} (the number of specified completions)")
+    if indexes is None:
+        return
+    try:
+        total = check_indexes(indexes, completions)
+    except BadIndexes:
+        total = 0
+    if count > total:
+        yield invalid(path, count, f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)")

@@ -1,7 +1,4 @@
-"""Claims for devices that others use need a namespace that is labelled for it. Source: pkg/registry/resource/utils.go.
-
-Upstream checks it together with everything else about the claim; here it comes when the claim is else in order.
-"""
+"""Claims for devices that others use need a namespace that is labelled for it. Source: pkg/registry/resource/utils.go."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
-from kubeloop.meta.field_error import forbidden
+from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 
 JSONObject = dict[str, Any]
@@ -29,15 +26,21 @@ class AdminAccess:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Nothing is changed."""
+        """Nothing is changed; a fault is told with all that validation finds."""
+        attributes.findings += await self._faults(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
+        """Once more, for what was changed after."""
+        faults = await self._faults(attributes)
+        if faults:
+            metadata = (attributes.obj or {}).get("metadata") or {}
+            raise refusals.invalid(GroupKind(*attributes.resource.gvk[::2]), metadata.get("name", ""), faults)
+
+    async def _faults(self, attributes: Attributes) -> list[FieldError]:
         path = next(_asked(attributes), None)
         if path is None or await self._is_labelled(attributes.namespace):
-            return
-        error = forbidden(path, f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace")
-        metadata = (attributes.obj or {}).get("metadata") or {}
-        raise refusals.invalid(GroupKind(*attributes.resource.gvk[::2]), metadata.get("name", ""), [error])
+            return []
+        return [forbidden(path, f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace")]
 
     async def _is_labelled(self, namespace: str) -> bool:
         resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))

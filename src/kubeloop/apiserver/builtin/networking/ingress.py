@@ -7,6 +7,7 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.networking.references import typed_reference
+from kubeloop.apiserver.explicit_empties import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.addresses import ip_warnings
 from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip, subdomain_field
@@ -28,7 +29,7 @@ class IngressStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        spec, found = obj["spec"], list(_spec(obj["spec"], any_secret=False, any_wildcard=False))
+        spec, found = obj["spec"], list(_spec(obj["spec"], context.sent, any_secret=False, any_wildcard=False))
         annotation = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
         if annotation is not None and spec.get("ingressClassName") not in (None, annotation):
             path = f"annotations.{CLASS_ANNOTATION}"
@@ -39,7 +40,7 @@ class IngressStrategy(BuiltinStrategy):
         before = old["spec"]
         any_secret = any(list(_secret("", tls)) for tls in before.get("tls") or ())
         any_wildcard = any("*" in rule.get("host", "") and list(_rule_value("", rule)) for rule in before.get("rules") or ())
-        return list(_spec(obj["spec"], any_secret=any_secret, any_wildcard=any_wildcard))
+        return list(_spec(obj["spec"], context.sent, any_secret=any_secret, any_wildcard=any_wildcard))
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         known = {one.get("ip") for one in _addresses(old)}
@@ -72,10 +73,11 @@ def _address(path: str, one: JSONObject, known: set[str | None]) -> Errors:
             yield invalid(f"{path}.hostname", host, _NOT_AN_ADDRESS)
 
 
-def _spec(spec: JSONObject, *, any_secret: bool, any_wildcard: bool) -> Errors:
+def _spec(spec: JSONObject, sent: Any, *, any_secret: bool, any_wildcard: bool) -> Errors:
+    """``sent``: the request's body, which tells an empty list of rules from none."""
     rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
     if not rules and backend is None:
-        yield invalid("spec", spec.get("rules"), "either `defaultBackend` or `rules` must be specified")
+        yield invalid("spec", part_at(sent, "spec.rules"), "either `defaultBackend` or `rules` must be specified")
     if backend is not None:
         yield from _backend("spec.defaultBackend", backend)
     for at, rule in enumerate(rules):

@@ -29,37 +29,13 @@ def container_security(path: str, found: JSONObject | None, *, host_users: bool)
     yield from seccomp(f"{path}.seccompProfile", found.get("seccompProfile"))
     if found.get("allowPrivilegeEscalation") is False:
         if found.get("privileged"):
-            yield invalid(path, _shown(found), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+            yield invalid(path, found, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
         for capability in (found.get("capabilities") or {}).get("add") or ():
             if capability == "CAP_SYS_ADMIN":
                 detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-                yield invalid(path, _shown(found), detail)
+                yield invalid(path, found, detail)
     yield from windows_options(f"{path}.windowsOptions", found.get("windowsOptions"))
     yield from app_armor(f"{path}.appArmorProfile", found.get("appArmorProfile"))
-
-
-_CONTEXT_FIELDS = {
-    "Capabilities": "capabilities",
-    "Privileged": "privileged",
-    "SELinuxOptions": "seLinuxOptions",
-    "WindowsOptions": "windowsOptions",
-    "RunAsUser": "runAsUser",
-    "RunAsGroup": "runAsGroup",
-    "RunAsNonRoot": "runAsNonRoot",
-    "ReadOnlyRootFilesystem": "readOnlyRootFilesystem",
-    "AllowPrivilegeEscalation": "allowPrivilegeEscalation",
-    "ProcMount": "procMount",
-    "SeccompProfile": "seccompProfile",
-    "AppArmorProfile": "appArmorProfile",
-}
-
-
-def _shown(found: JSONObject) -> JSONObject:
-    """Upstream prints its internal type here: every field, by its Go name."""
-    shown = {go: found.get(name) for go, name in _CONTEXT_FIELDS.items()}
-    if (capabilities := found.get("capabilities")) is not None:
-        shown["Capabilities"] = {"Add": capabilities.get("add"), "Drop": capabilities.get("drop")}
-    return shown
 
 
 def pod_security(path: str, spec: JSONObject, options: PodOptions) -> Errors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kubeloop.apiserver.builtin.pods.options import JSONObject, all_containers
+from kubeloop.apiserver.builtin.pods.overlaps import overlapping_files
 from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.addresses import ip_warnings
@@ -42,6 +43,7 @@ def pod_warnings(path: str, metadata: JSONObject, spec: JSONObject) -> list[str]
         *_node_labels(f"{before}spec", spec),
         *_annotations(f"{before}metadata.annotations", metadata.get("annotations") or {}),
         *_volumes(f"{before}spec.volumes", spec.get("volumes") or []),
+        *overlapping_files(spec.get("volumes") or []),
         *_repeated(f"{before}spec", spec),
         *_fractions(f"{before}spec.overhead", spec.get("overhead") or {}),
         *_profiles(before, metadata.get("annotations") or {}, spec),

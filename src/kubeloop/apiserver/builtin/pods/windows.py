@@ -6,7 +6,7 @@ import re
 
 from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, all_containers
 from kubeloop.apiserver.validation.formats import each
-from kubeloop.meta.field_error import forbidden, invalid
+from kubeloop.meta.field_error import Printed, forbidden, go_json, invalid
 from kubeloop.meta.names import dns1123_subdomain
 
 _NETBIOS = re.compile(r"""[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}""")
@@ -56,7 +56,8 @@ def windows_options(path: str, options: JSONObject | None) -> Errors:
         elif len(spec.encode()) > _CREDENTIAL_LIMIT:
             yield invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec size must be under 64 KiB")
     if (user := options.get("runAsUserName")) is not None:
-        yield from each(f"{path}.runAsUserName", user, _user_name(user))
+        # Upstream quotes the pointer: JSON.
+        yield from each(f"{path}.runAsUserName", Printed(go_json(user)), _user_name(user))
 
 
 def _user_name(name: str) -> list[str]:
