@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.decoding import dec_hook, decoder_of, explain
+from kubeloop.codec.decoding import dec_hook, decoder_of
 from kubeloop.codec.encoding import describe
 from kubeloop.codec.forgiving import build
+from kubeloop.codec.locating import explain
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, source_of
@@ -54,10 +55,11 @@ def fault_of(cls: type[msgspec.Struct], body: bytes) -> str:
         decoder.decode(body)
     except msgspec.ValidationError:
         # Nulls and spellings that readers take are no faults: they came from a server.
+        tree = normalise(cls, msgspec.json.decode(body))
         try:
-            decoder.decode(msgspec.json.encode(normalise(cls, msgspec.json.decode(body))))
+            decoder.decode(msgspec.json.encode(tree))
         except msgspec.ValidationError as error:
-            return explain(error)
+            return explain(error, decoder, tree)
     return ""
 
 

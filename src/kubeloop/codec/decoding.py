@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubeloop.codec.locating import explain
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.model import Source
@@ -84,6 +85,7 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
         pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"{what}: the body is not JSON: {error}") from None
+    tree = None
     try:
         tree = normalise(cls, msgspec.json.decode(document))
         try:
@@ -91,7 +93,7 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
         except msgspec.ValidationError as error:
             return _forgiving(cls, tree, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
+        raise DecodeError(f"{_describe(what, document)}: {explain(error, decoder, tree)}") from None
 
 
 def _forgiving(cls: type[M], tree: Any, error: msgspec.ValidationError) -> M:
@@ -173,13 +175,3 @@ def _describe(what: str, document: bytes) -> str:
     if named is None or not named.name:
         return what
     return f'{what} "{named.namespace}/{named.name}"' if named.namespace else f'{what} "{named.name}"'
-
-
-def explain(error: Exception) -> str:
-    """``spec.replicas: expected int, got str`` instead of msgspec's order and signs."""
-    text, _, path = str(error).rpartition(" - at `$")
-    if not text:
-        return str(error)
-    field = path.rstrip("`").removeprefix(".")
-    reason = text.replace("`", "")
-    return f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason

@@ -1,0 +1,65 @@
+"""Names the field at which reading failed: as msgspec's error does, but with the keys of maps, which it leaves out (``data[...]``)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+_TOKEN = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
+_PLAIN = re.compile(r"[A-Za-z_$][\w$-]*")
+
+
+def explain(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, tree: Any = None) -> str:
+    """``spec.replicas: expected int, got str`` instead of msgspec's order and signs.
+
+    ``tree``: what ``decoder`` refused; with it the keys of maps are found.
+    """
+    text, _, path = str(error).rpartition(" - at `$")
+    if not text:
+        return str(error)
+    path = path.rstrip("`")
+    if decoder is not None and "[...]" in path:
+        path = _with_keys(decoder, tree, path)
+    field = path.removeprefix(".")
+    reason = text.replace("`", "")
+    return f"{field}: {reason[:1].lower()}{reason[1:]}" if field else reason
+
+
+def _with_keys(decoder: msgspec.json.Decoder[Any], tree: Any, path: str) -> str:
+    named = ""
+    at = tree
+    for token in _TOKEN.finditer(path):
+        if token["any"] and isinstance(at, dict):
+            key = _culprit(decoder, tree, at)
+            if key is None:
+                return path
+            named += f".{key}" if _PLAIN.fullmatch(key) else f'["{key}"]'
+            at = at[key]
+            continue
+        named += token[0]
+        if token["name"] and isinstance(at, dict):
+            at = at.get(token["name"])
+        elif token["index"] and isinstance(at, list) and int(token["index"]) < len(at):
+            at = at[int(token["index"])]
+        else:
+            at = None
+    return named
+
+
+def _culprit(decoder: msgspec.json.Decoder[Any], tree: Any, holder: dict[str, Any]) -> str | None:
+    """The first member of ``holder``, which is somewhere in ``tree``, that is refused when it stands there alone."""
+    members = dict(holder)
+    try:
+        for key, value in members.items():
+            holder.clear()
+            holder[key] = value
+            try:
+                decoder.decode(msgspec.json.encode(tree))
+            except msgspec.ValidationError:
+                return key
+    finally:
+        holder.clear()
+        holder.update(members)
+    return None
