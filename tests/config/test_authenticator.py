@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.config import Authenticator, ClusterConfig, Credentials, ExecPlugin, Impersonation
@@ -196,6 +196,7 @@ def test_impersonation_escapes_what_cannot_stand_in_a_header_L160() -> None:
     ]
 
 
+@settings(max_examples=50)
 @given(st.text(min_size=1))
 def test_the_escaped_key_of_an_extra_is_a_header_name_and_round_trips_L160(key: str) -> None:
     (_, (name, value)) = impersonation_headers(Impersonation(user="u", extra=((key, ("v",)),)))

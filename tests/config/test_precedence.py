@@ -259,3 +259,21 @@ def test_an_auth_provider_of_old_is_refused_and_the_plugin_to_use_is_named(tmp_p
         in str(raised.value)
     )
     assert "hunter" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        pytest.param(Overrides(server="api.example"), 'override server: "api.example" is no URL of a server', id="an address"),
+        pytest.param(Overrides(proxy_url="ftp://p"), "override proxy_url: only http://, https:// and socks5:// proxies", id="a proxy"),
+        pytest.param(
+            Overrides(certificate_authority="/absent"), "override certificate_authority: /absent: cannot be read", id="an authority"
+        ),
+        pytest.param(Overrides(token="a b"), "override token: it holds characters", id="a token"),
+        pytest.param(Overrides(namespace="A"), 'override namespace: "A" is no name of a namespace', id="a namespace"),
+    ],
+)
+def test_an_override_that_cannot_be_used_is_named_as_such(tmp_path: Path, overrides: Overrides, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(write(tmp_path / "config", document()), overrides=overrides)
+    assert said in str(raised.value)

@@ -43,18 +43,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance = Provenance()
 
     def __post_init__(self) -> None:
-        if not _is_url(self.server):
-            raise ConfigError(
-                f'{self.source}: server: "{without_password(self.server)}" is no URL of a server; write for example https://127.0.0.1:6443'
-            )
-        # It would stand in every message and log record.
-        if "@" in urlsplit(self.server).netloc:
-            raise ConfigError(f"{self.source}: server: the URL holds a user; give the user username and password (or a token) instead")
+        check_server(self.server, f"{self.source}: server")
         # A CA that is then not used would be a lie: client-go refuses the pair too (rest.TLSConfigFor).
         if self.insecure_skip_tls_verify and self.ca is not None:
             raise ConfigError(f"{self.source}: insecure-skip-tls-verify is set together with a certificate authority; remove one of them")
-        if self.proxy_url and not is_proxy_url(self.proxy_url):
-            raise not_a_proxy(f"{self.source}: proxy-url", without_password(self.proxy_url))
+        check_proxy(self.proxy_url, f"{self.source}: proxy-url")
 
     def __repr__(self) -> str:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "provenance"} | {
@@ -105,6 +98,29 @@ def without_password(url: str) -> str:
     """The URL for messages: what stands before ``@`` is left out."""
     start, slashes, rest = url.rpartition("://")
     return f"{start}{slashes}{rest.rpartition('@')[2]}"
+
+
+def check_server(url: str, where: str) -> None:
+    """``where`` names the setting, for messages.
+
+    Raises:
+        ConfigError: no server can have this address.
+    """
+    if not _is_url(url):
+        raise ConfigError(f'{where}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
+    # It would stand in every message and log record.
+    if "@" in urlsplit(url).netloc:
+        raise ConfigError(f"{where}: the URL holds a user; give the user username and password (or a token) instead")
+
+
+def check_proxy(url: str, where: str) -> None:
+    """As ``check_server``; an empty address is none.
+
+    Raises:
+        ConfigError: no proxy can have this address.
+    """
+    if url and not is_proxy_url(url):
+        raise not_a_proxy(where, without_password(url))
 
 
 def _is_url(text: str) -> bool:

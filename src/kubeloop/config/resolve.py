@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeloop.config.cluster import ClusterConfig
+from kubeloop.config.cluster import ClusterConfig, check_proxy, check_server
 from kubeloop.config.kubeconfig.entries import Cluster, Context, User
 from kubeloop.config.kubeconfig.merged import Found, Kubeconfig
 from kubeloop.config.origins import DEFAULT, Origin, Provenance
@@ -56,6 +56,8 @@ def resolve(
             origins[field] = cluster_at.origin(field)
     ca = pem_of(cluster, "certificate_authority", cluster_at, origins, unused)
     server = _server(cluster.server)
+    check_server(server, cluster_at("server"))
+    check_proxy(cluster.proxy_url, cluster_at("proxy_url"))
     credentials = credentials_of(user, user_at, origins, unused, cluster, policy)
     if server.lower().startswith("http:"):
         if user_names := credentials.methods:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from kubeloop.config.kubeconfig.entries import Document, JSONObject
+from kubeloop.config.kubeconfig.plain_yaml import read_plain
 from kubeloop.meta.errors import ConfigError, DecodeError
 
 
@@ -116,6 +117,8 @@ def _tree(text: bytes, path: Path) -> Any:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # flow-style YAML that is no JSON; or broken, and then the YAML parser knows line and column
+    elif (plain := read_plain(text)) is not None:
+        return plain[0]
     import yaml
 
     from kubeloop.codec.yaml import Loader
