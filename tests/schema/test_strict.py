@@ -100,3 +100,10 @@ def test_maps_are_written_by_key_and_structs_in_the_order_of_their_type() -> Non
 
 def test_a_status_that_go_always_writes() -> None:
     assert zero(GroupVersionKind("", "v1", "Service"), "status") == {"loadBalancer": {}}
+
+
+def test_fractions_in_free_form_json_are_plain_numbers() -> None:
+    body = b'{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{},"revision":1,"data":{"a":[0.5,{"b":1e3}],"c":2.5}}'
+    obj = conform(parse_json(body), GroupVersionKind("apps", "v1", "ControllerRevision")).obj
+    assert obj["data"] == {"a": [0.5, {"b": 1000.0}], "c": 2.5}
+    assert {type(obj["data"]["c"]), type(obj["data"]["a"][0]), type(obj["data"]["a"][1]["b"])} == {float}

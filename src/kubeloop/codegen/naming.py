@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kubeloop.meta.resource import Resource
+
 _VERSION = re.compile(r"^v\d+((alpha|beta)\d+)?$")
 #: A lower case letter or digit before an upper case one; the end of a run of upper case letters, unless a plural "s" ends it (podIPs).
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=V\d)|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?:[A-Z]|$))")
 #: Names that a class body uses in annotations and defaults after a field of that name would have hidden them.
 _HIDING = {"bool", "bytes", "dict", "float", "int", "list", "msgspec", "str"}
 #: Attributes of ``Resource`` that no field may replace.
-_TAKEN = {"object_key"}
+_TAKEN = {name for name in dir(Resource) if not name.startswith("_")} - {"api_version", "kind", "metadata"}
 
 
 class ModuleName(NamedTuple):

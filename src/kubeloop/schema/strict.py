@@ -18,7 +18,7 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
-from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text
+from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text, plain
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
 
 JSONObject = dict[str, Any]
@@ -349,7 +349,7 @@ def _empty(one: WireField) -> Any:
 def _raw(kind: WireType) -> Decode:
     """Any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are still read as such but not strictly."""
     if not kind.name.startswith("v1.JSONSchemaPropsOr"):
-        return lambda value, _: value
+        return lambda value, _: plain(value)
 
     def decode(value: Any, state: _State) -> Any:
         lenient, state.lenient = state.lenient, True
@@ -359,7 +359,7 @@ def _raw(kind: WireType) -> Decode:
         elif isinstance(value, list):
             result = [schema(one, state) if isinstance(one, dict) else one for one in value]
         else:
-            result = value
+            result = plain(value)
         state.lenient = lenient
         return result
 

@@ -35,6 +35,19 @@ def number_text(value: float) -> str:
     return value.text if isinstance(value, Literal) else json.dumps(value)
 
 
+def plain(value: Any) -> Any:
+    """JSON that nobody reads further, its ``Literal`` numbers replaced by floats, which encoders know; the same object if it has none."""
+    if isinstance(value, Literal):
+        return float(value)
+    if isinstance(value, dict):
+        changed = {key: new for key, one in value.items() if (new := plain(one)) is not one}
+        return {**value, **changed} if changed else value
+    if isinstance(value, list):
+        items = [plain(one) for one in value]
+        return items if any(new is not one for new, one in zip(items, value, strict=True)) else value
+    return value
+
+
 def fits(value: Any, kind: str) -> bool:
     """Whether ``value`` is a number that Go's ``kind`` holds without loss."""
     bits = _INT_BITS[kind]

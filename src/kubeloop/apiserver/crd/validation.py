@@ -144,7 +144,12 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
     if not shared(crd, _columns_of):
         for index, column in enumerate(_columns_of(version)):
             yield from _column(column, f"{path}.additionalPrinterColumns[{index}]")
-    if not shared(crd, _selectable_of):
+    if shared(crd, _selectable_of):
+        return
+    if _selectable_of(version) and shared(crd, schema_of):
+        # Upstream's internal form has moved the schema up to spec, where it does not find it for the fields of one version.
+        yield invalid(f"{path}.selectableFields", "", "may only be set when `version.schema.openAPIV3Schema` is not included")
+    else:
         yield from _selectable(version, f"{path}.selectableFields")
 
 

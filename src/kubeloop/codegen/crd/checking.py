@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.apiserver.crd import defaults, validation
-from kubeloop.cel.faults import ParserMissing
 from kubeloop.codegen.crd.manifest import Definition
-from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.field_error import FieldError
 
 JSONObject = dict[str, Any]
@@ -26,14 +24,8 @@ def check_definition(definition: Definition) -> list[str]:
     """What a server would refuse, one line for each fault: ``module.Class.field: fault``.
 
     CEL rules are compiled and their cost is estimated.
-
-    Raises:
-        ConfigError: there are CEL rules, and ``kubeloop[cel]`` is not installed.
     """
-    try:
-        faults = _faults(copy.deepcopy(definition.document))
-    except ParserMissing as error:
-        raise ConfigError(f"{definition.name}: its rules cannot be checked: {error}") from None
+    faults = _faults(copy.deepcopy(definition.document))
     return list(dict.fromkeys(f"{_blamed(definition, fault.field)}: {fault.body} ({fault.field})" for fault in faults))
 
 

@@ -98,7 +98,7 @@ class FieldWriter:
         """What stands for a required field of a Go type that nobody set."""
         if found.form == "struct":
             return Default(found.text, factory=True)
-        if found.text == self._names.symbol("kubeloop.meta", "Quantity"):
+        if found.text == self._names.spelt("kubeloop.meta", "Quantity"):
             return Default(found.text, factory=True)
         return Default(_EMPTY.get(found.text, "None"))
 
@@ -110,11 +110,11 @@ class FieldWriter:
             "int": type(value) is int,
             "float": type(value) in (int, float),
             "bool": type(value) is bool,
-            self._names.symbol("kubeloop.meta", "IntOrString"): type(value) in (int, str),
+            self._names.spelt("kubeloop.meta", "IntOrString"): type(value) in (int, str),
         }
         if fits.get(type_text):
             return Default(literal(value), implied=bool(value))
-        if type_text == self._names.symbol("kubeloop.meta", "Quantity") and _is_canonical(value):
+        if type_text == self._names.spelt("kubeloop.meta", "Quantity") and _is_canonical(value):
             return Default(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
         return Default("None")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 JSONObject = dict[str, Any]
@@ -36,20 +37,32 @@ def lift(definitions: dict[str, JSONObject], stays: Callable[[JSONObject], bool]
             return node
         if not node.get("properties"):
             return visit(node, name)
-        while name in definitions or name in lifted:
-            name += "_"
+        name = _free(name, definitions, lifted)
         lifted[name] = {}
         said = {key: value for key, value in node.items() if key not in _OF_THE_FIELD}
         lifted[name] = visit(said, name)
         return {"$ref": name} | {key: node[key] for key in _OF_THE_FIELD if key in node}
 
-    own = {name: visit(definition, name) for name, definition in definitions.items()}
+    own: dict[str, JSONObject] = {}
+    for name, definition in definitions.items():
+        properties = dict(definition.get("properties") or {})
+        # What a kind says of its metadata stays in place: there is a class for that.
+        metadata = properties.pop("metadata", None)
+        own[name] = visit({**definition, "properties": properties}, name) if properties else visit(definition, name)
+        if metadata is not None:
+            own[name]["properties"] = {**(own[name].get("properties") or {}), "metadata": metadata}
     return own | lifted
+
+
+def _free(name: str, *taken: Container[str]) -> str:
+    """The name itself, or with the first number from 2 on that nobody has."""
+    numbered = (name if number == 1 else f"{name}{number}" for number in itertools.count(1))
+    return next(one for one in numbered if not any(one in names for names in taken))
 
 
 def _title(wire: str) -> str:
     """``hostAliases`` as a part of a class name."""
-    parts = re.split(r"\W+", wire)
+    parts = re.split(r"[\W_]+", wire)
     return "".join(part[:1].upper() + part[1:] for part in parts)
 
 

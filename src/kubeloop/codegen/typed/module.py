@@ -37,8 +37,8 @@ class ModuleWriter:
         self._docs = docs
         self._imports: dict[str, set[str]] = {}
         self._own: set[str] = set()
-        self._taken: dict[tuple[str, str], str] = {}
-        self._fields = FieldWriter(Names(self._symbol, self._class_of), docs)
+        self._taken: dict[str, str] = {}
+        self._fields = FieldWriter(Names(self._symbol, self._spelt, self._class_of), docs)
 
     def render(self, definitions: Iterable[str]) -> str:
         """The module's text; the same for the same input."""
@@ -57,21 +57,21 @@ class ModuleWriter:
 
         blocks = [
             lines(module for module in self._imports if module == "typing"),
-            "import msgspec\n" if uses_msgspec else "",
-            lines(module for module in self._imports if module.startswith("kubeloop")),
+            # To users both are third-party packages.
+            ("import msgspec\n" if uses_msgspec else "") + lines(module for module in self._imports if module.startswith("kubeloop")),
             lines(module for module in self._imports if module.startswith(".")),
         ]
         return "\n".join(block for block in blocks if block)
 
-    def _symbol(self, module: str, name: str) -> str:
-        """A name of another module under a name that no class of this one has."""
-        if name == "declare":
-            self._imports.setdefault(module, set()).add(name)
-            return name
+    def _spelt(self, module: str, name: str) -> str:
+        """A name of another module under a name that no class of this one has, and no other import."""
         local = f"_{name}" if name in self._own else name
-        taken = self._taken.setdefault((local, ""), module)
-        if taken != module:
-            local = "".join(part.title() for part in module.strip(".").split(".")) + name
+        if self._taken.setdefault(local, module) != module:
+            local = "".join(part.title().replace("_", "") for part in module.split(".") if part) + name
+        return local
+
+    def _symbol(self, module: str, name: str) -> str:
+        local = self._spelt(module, name)
         self._imports.setdefault(module, set()).add(name if local == name else f"{name} as {local}")
         return local
 
@@ -175,6 +175,9 @@ _OF_ALL: Final = ("apiVersion", "kind", "metadata")
 
 
 def _import(module: str, names: list[str]) -> str:
+    plain, renamed = [name for name in names if " as " not in name], [name for name in names if " as " in name]
+    if renamed:  # each on a line of its own, as import sorters want them
+        return (_import(module, plain) if plain else "") + "".join(f"from {module} import {name}\n" for name in renamed)
     line = f"from {module} import {', '.join(names)}\n"
     return line if len(line) <= _WIDTH else f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")\n"
 

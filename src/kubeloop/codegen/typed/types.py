@@ -30,10 +30,14 @@ class PyType(NamedTuple):
 
 
 class Names:
-    """What a type may name: a symbol of a module, or the class of a definition. Each use is remembered as an import."""
+    """What a type may name: a symbol of a module, or the class of a definition. Each use is remembered as an import.
 
-    def __init__(self, symbol: Callable[[str, str], str], definition: Callable[[str], str]) -> None:
+    ``spelt`` is how ``symbol`` spells a name, without a use.
+    """
+
+    def __init__(self, symbol: Callable[[str, str], str], spelt: Callable[[str, str], str], definition: Callable[[str], str]) -> None:
         self.symbol = symbol
+        self.spelt = spelt
         self.definition = definition
 
 
@@ -87,7 +91,7 @@ class TypeReader:
         if isinstance(values, dict):
             # A map of anything reads as a free object; the difference is said by a marker.
             inner = self._annotated(values)
-            if inner == self._names.symbol("typing", "Any"):
+            if inner == self._names.spelt("typing", "Any"):
                 return PyType(f"dict[str, {inner}]", "map", _FREE)
             return PyType(f"dict[str, {inner}]", "map", {"type": "object", "additionalProperties": values})
         return PyType(f"dict[str, {self._names.symbol('typing', 'Any')}]", "free", _FREE)

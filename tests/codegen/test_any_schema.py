@@ -1,0 +1,44 @@
+"""Whatever a schema says, its classes say the same, can be imported, and read what they wrote."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+
+from kubeloop.codegen.crd import definitions_of
+from kubeloop.codegen.naming import module_names
+from kubeloop.codegen.typed import ModelSource, source_of_crd
+from kubeloop.codegen.typed.module import ModuleWriter
+from kubeloop.meta import Resource
+from tests.codegen.round_trip import comparable
+from tests.codegen.schemas import crd_of, nodes
+
+NAME = "any_schema_under_test"
+
+
+def thing_of(source: ModelSource) -> type[Resource]:
+    """The class, imported from text without a file."""
+    names = source.ours()
+    modules = module_names(names)
+    text = ModuleWriter(source, modules[names[0]], modules, "full").render(sorted(names))
+    module = ModuleType(NAME)
+    sys.modules[NAME] = module
+    exec(compile(text, NAME, "exec"), module.__dict__)
+    found: type[Resource] = module.__dict__["Thing"]
+    return found
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@given(nodes, nodes)
+def test_a_definition_comes_back_from_its_classes(spec: dict[str, Any], status: dict[str, Any]) -> None:
+    crd = crd_of(spec, status)
+    try:
+        (first,) = definitions_of([thing_of(source_of_crd(crd, "first"))])
+        assert comparable(first.document) == comparable(crd)
+        (second,) = definitions_of([thing_of(source_of_crd(first.document, "second"))])
+        assert second.document == first.document
+    finally:
+        sys.modules.pop(NAME, None)
