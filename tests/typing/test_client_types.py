@@ -10,7 +10,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.autoscaling.v1 import Scale
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.client import Client, Event, ListCall, ListOptions, ObjectList, ResourceMapping, Watch
+from kubeloop.client import Changed, Client, Event, ListCall, ListOptions, ObjectList, ResourceMapping, Subresource, Watch, extract
 from kubeloop.meta import ObjectMeta, PartialObject, Resource, Status, Unstructured, custom_resource
 from kubeloop.transport import Response, Stream
 
@@ -73,6 +73,34 @@ async def test_waiting_gives_the_object(client: Client, namespace: str) -> None:
     assert_type(await client.wait_for(ConfigMap, "a", lambda found: assert_type(found, ConfigMap).data, timeout=20), ConfigMap)
 
 
+async def test_patches_and_applies_give_what_they_were_given(client: Client, namespace: str) -> None:
+    applied = assert_type(await client.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), field_manager="ops"), ConfigMap)
+    assert_type(extract(applied, "ops"), ConfigMap)
+    assert_type(await client.get_owned(ConfigMap, "a", field_manager="ops"), ConfigMap)
+    applied.data["y"] = "1"
+    assert_type(await client.patch(applied), ConfigMap)
+    assert_type(await client.patch(ConfigMap, "a", ConfigMap(data={"z": "1"})), ConfigMap)
+    partial = assert_type(await client.get_metadata(ConfigMap, "a"), PartialObject)
+    assert_type(await client.patch_metadata(ConfigMap, partial), PartialObject)
+    assert_type(await client.patch_metadata(ConfigMap, "a", {"metadata": {"labels": {"a": "b"}}}), PartialObject)
+
+
+async def test_changes_say_what_they_did(client: Client, namespace: str) -> None:
+    def wanted(found: ConfigMap) -> None:
+        assert_type(found, ConfigMap).data["x"] = "1"
+
+    changed = assert_type(await client.create_or_update(ConfigMap(metadata=ObjectMeta(name="a")), wanted), Changed[ConfigMap])
+    assert_type(changed.object, ConfigMap)
+    obj, _ = await client.create_or_patch(ConfigMap(metadata=ObjectMeta(name="a")), wanted)
+    assert_type(obj, ConfigMap)
+    assert_type(await client.change(ConfigMap, "a", wanted), ConfigMap)
+
+
+async def test_views_are_clients(client: Client, namespace: str) -> None:
+    assert_type(client.in_namespace(namespace), Client)
+    assert_type(client.with_options(field_manager="ops", dry_run=True, validation="Strict"), Client)
+
+
 async def test_below_the_client_are_bytes(client: Client) -> None:
     answer = assert_type(await client.transport.request("GET", "/version"), Response)
     assert_type(answer.body, bytes)
@@ -89,3 +117,21 @@ async def scaling(client: Client) -> None:
     assert_type(await client.get_scale(Deployment, "web"), Scale)
     assert_type(await client.set_scale(Deployment, "web", 2), Scale)
     assert_type((await client.get(Widget, "w")).spec.size, int)
+    assert_type(client.subresource(Deployment, "web", "scale"), Subresource)
+    assert_type(await client.subresource(Deployment, "web", "scale").get(Scale), Scale)
+    assert_type(await client.subresource(Deployment, "web", "scale").update(Scale()), Scale)
+    assert_type(await client.subresource(Deployment, "web", "scale").create(Scale()), Scale | Status)
+    assert_type(await client.wait_for(Pod, "web-0", "condition=Ready", timeout=1), Pod)
+    assert_type(await client.wait_ready(Deployment, "web", timeout=1), Deployment)
+    assert_type(await client.wait_rollout(Deployment, "web", timeout=1), str)
+    async for line in client.rollout_status(Deployment, "web", timeout=1):
+        assert_type(line, str)
+    assert_type(await client.until(Pod, lambda event: event.object.status.phase, timeout=1), Event[Pod])
+    assert_type(client.watch_metadata(Pod), Watch[PartialObject])
+
+
+async def mistakes(client: Client) -> None:
+    """Only for the type checker: each line must be an error."""
+    await client.create_or_update(Pod(), lambda found: found.data)  # type: ignore[attr-defined]  # a field that a Pod has not
+    await client.patch(Pod, "a")  # type: ignore[call-overload]  # no patch
+    await client.delete(Pod)  # type: ignore[call-overload]  # no name

@@ -67,7 +67,7 @@ class Subresource:
         options: WriteOptions | None = None,
     ) -> S:
         """Change parts of it, as ``client.patch``; the answer is read as a ``kind``."""
-        answer = await self._send("PATCH", patch_body(patch, type), options, PATCH_TYPES[type])
+        answer = await self._send("PATCH", patch_body(kind, patch, type), options, PATCH_TYPES[type])
         return await self._read("patch", kind, answer, options)
 
     async def apply(self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None) -> S:

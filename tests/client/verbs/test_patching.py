@@ -144,6 +144,10 @@ class TestTypedParts:
         with pytest.raises(ValueError, match=r"would write all of its fields. Send its changes, client\.patch\(obj\)"):
             await client.patch(Deployment, "web", read)
 
+    async def test_a_part_of_another_kind_is_refused(self, client: Client) -> None:
+        with pytest.raises(ValueError, match="a part of a ConfigMap was given for a Deployment"):
+            await client.patch(Deployment, "web", config_map())
+
     async def test_a_value_of_another_type_is_refused_before_it_is_sent(self, client: Client) -> None:
         part = Deployment(spec=DeploymentSpec(replicas="3"))  # type: ignore[arg-type]  # on purpose
         with pytest.raises(ValueError, match=r"spec\.replicas: expected int \| null, got str"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
@@ -16,6 +17,8 @@ from kubeloop.meta import DeadlineError, Forbidden, LabelSelector, ObjectMeta, U
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, frames, status
+from tests.kubectl.runner import Kubectl
+from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.server
 
@@ -93,7 +96,9 @@ class TestAgainstAServer:
         event = assert_type(await waiting, Event[ConfigMap])
         assert (event.type, event.object.metadata.name) == ("DELETED", "a")
 
-    async def test_a_rollout_is_told_line_by_line(self, client: Client, namespace: str) -> None:
+    async def test_a_rollout_is_told_in_kubectls_words(
+        self, client: Client, namespace: str, server: ServerUnderTest, tmp_path: Path
+    ) -> None:
         # Beside no controller and a controller alike: a StatefulSet of no pods, whose status is what counts.
         labels = {"app": "web"}
         template = PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=PodSpec(containers=[Container(name="c", image="nginx")]))
@@ -102,7 +107,10 @@ class TestAgainstAServer:
         waiting = asyncio.create_task(client.wait_rollout(StatefulSet, "web", timeout=30))
         seen = {"observedGeneration": 1, "replicas": 0}
         await client.patch(StatefulSet, "web", {"status": seen}, subresource="status")
-        assert (await waiting).startswith("partitioned roll out complete: 0 new pods have been updated...")
+        line = await waiting
+        assert line == "partitioned roll out complete: 0 new pods have been updated..."
+        kubectl = Kubectl(Path(server.kubeconfig), tmp_path, namespace)
+        assert kubectl("rollout", "status", "statefulset/web", "--watch=false") == f"{line}\n"
 
 
 def server_of(names: list[str]) -> FaultServer:

@@ -89,7 +89,7 @@ class Patching(Verbs):
         assert name is not None
         assert patch is not None
         path = await self._path(target, name, namespace, subresource)
-        body = patch_body(patch, type)
+        body = patch_body(target, patch, type)
         answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
         return await self._stored("patch", decode(target, answer.body), options)
 
@@ -133,7 +133,7 @@ class Patching(Verbs):
             name, namespace, body = target.metadata.name, target.metadata.namespace, msgspec.json.encode(changes)
         else:
             assert patch is not None
-            name, body = target, patch_body(patch, type)
+            name, body = target, patch_body(kind, patch, type)
         path = await self._path(kind, name, namespace)
         answer = await self.transport.request(
             "PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type], accept=PARTIAL
@@ -188,15 +188,17 @@ def changes_of(obj: Resource, lock: bool | None = None) -> dict[str, Any]:
     return patch
 
 
-def patch_body(patch: Patch | Resource, type: PatchType) -> bytes:  # noqa: A002 - the field's own word
-    """The body of a patch.
+def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: PatchType) -> bytes:  # noqa: A002 - the field's own word
+    """The body of a patch of a ``kind``.
 
     Raises:
-        ValueError: it is not of the form of its type, or was read from a server.
+        ValueError: it is not of the form of its type, a part of another kind, or was read from a server.
     """
     if isinstance(patch, bytes):
         return patch
     if isinstance(patch, Resource):
+        if not isinstance(patch, kind):
+            raise ValueError(f"patch: a part of a {builtins.type(patch).__name__} was given for a {kind.__name__}")
         if source_of(patch) is not None:
             raise ValueError(
                 f'{patch.kind} "{patch.object_key()}" was read from the server: to merge it in would write all of its fields. '
