@@ -16,8 +16,10 @@ from kubeloop.config.plugin_policy import PluginPolicy
 if TYPE_CHECKING:
     from kubeloop.config.explain import Explanation, Setting
     from kubeloop.config.kubeconfig.editing import KubeconfigEditor, edit_kubeconfig
+    from kubeloop.config.plugins.request import ExecRequest
 
 _LATER = {
+    "ExecRequest": "plugins.request",
     "Explanation": "explain",
     "KubeconfigEditor": "kubeconfig.editing",
     "Setting": "explain",
@@ -29,6 +31,7 @@ __all__ = [
     "ClusterConfig",
     "Credentials",
     "ExecPlugin",
+    "ExecRequest",
     "Explanation",
     "Impersonation",
     "Kubeconfig",
