@@ -63,8 +63,8 @@ soak: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 -
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
-generate: $(STAMP)  ## regenerate models and schemas: make generate OPENAPI=DIR
-	@$(BIN)/kubeloop generate models --openapi $(OPENAPI)
+generate: $(STAMP)  ## regenerate the built-in models, from the shipped schemas or: make generate OPENAPI=DIR
+	@$(BIN)/kubeloop generate models --builtins $(if $(OPENAPI),--openapi $(OPENAPI)) --out src/kubeloop/api
 
 lock:  ## renew requirements/*.txt (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml --all-extras --group dev -o requirements/dev.txt
