@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubeloop.apiserver.admission import Attributes, Plugin
+from kubeloop.apiserver.builtin.certificates.subject_restriction import SubjectRestriction
+from kubeloop.apiserver.builtin.claim_expansion import ClaimExpansion
 from kubeloop.apiserver.builtin.devices.admin_access import AdminAccess
 from kubeloop.apiserver.builtin.pods.admission import DefaultTolerations, Priority, ServiceAccounts
+from kubeloop.apiserver.builtin.pods.runtime_class_admission import RuntimeClasses
+from kubeloop.apiserver.builtin.pods.topology_labels import TopologyLabels
 from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.objects import Objects
@@ -104,7 +108,11 @@ def builtin_plugins(
         Priority(registry, objects),
         DefaultTolerations(),
         StorageProtection(),
+        ClaimExpansion(registry, objects),
+        RuntimeClasses(registry, objects),
+        SubjectRestriction(),
         DefaultIngressClass(registry, objects),
+        TopologyLabels(registry, objects),
         AdminAccess(registry, objects),
         *webhooks,
         ServiceAddresses(registry, objects, ranges or ServiceRanges()),

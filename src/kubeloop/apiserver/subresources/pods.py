@@ -71,8 +71,9 @@ async def _assign(exchange: Exchange, name: str, node: str, given: JSONObject, *
         if spec.get("schedulingGates"):
             raise _unbindable(name, f"pod {name} has non-empty .spec.schedulingGates")
         spec["nodeName"] = node
-        if given.get("annotations"):
-            pod["metadata"]["annotations"] = {**pod["metadata"].get("annotations", {}), **given["annotations"]}
+        for name_of_map in ("annotations", "labels"):
+            if given.get(name_of_map):
+                pod["metadata"][name_of_map] = {**(pod["metadata"].get(name_of_map) or {}), **given[name_of_map]}
         _set_condition(pod, {"type": "PodScheduled", "status": "True"}, timestamp(exchange.parts.clock.wall()))
         if dry_run:
             return

@@ -32,6 +32,15 @@ def request_fault(encoded: str | None) -> str:
     return f"x509: {'ECDSA' if isinstance(key, EllipticCurvePublicKey) else 'Ed25519'} verification failure"
 
 
+def organizations_of(encoded: str | None) -> list[str]:
+    """The groups that a request which can be read asks for."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    subject = x509.load_der_x509_csr(_blocks(encoded)[0][2]).subject
+    return [str(one.value) for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
 def certificate_fault(encoded: str | None) -> str:
     """What is wrong with certificates that were issued, one after the other. Empty if nothing is, also when there are none."""
     from cryptography import x509
