@@ -4,7 +4,7 @@
 Source: https://kubernetes.io/docs/reference/using-api/cel/, https://github.com/google/cel-spec.
 """
 
-from kubeloop.cel.faults import CompileError, CostExceeded, EvalError, InstantiationError, ParserMissing
+from kubeloop.cel.faults import CompileError, CostExceeded, EvalError, InstantiationError
 from kubeloop.cel.program import PER_CALL_LIMIT, Environment, Outcome, Program, compile_expression
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "EvalError",
     "InstantiationError",
     "Outcome",
-    "ParserMissing",
     "Program",
     "compile_expression",
 ]

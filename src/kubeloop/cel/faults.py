@@ -21,10 +21,6 @@ class InstantiationError(CompileError):
         self.result = result
 
 
-class ParserMissing(RuntimeError):
-    """The library that parses CEL is not installed."""
-
-
 class EvalError(ValueError):
     """An expression that has no value here: ``no such key: a``, ``division by zero``."""
 

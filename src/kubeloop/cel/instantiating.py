@@ -12,7 +12,8 @@ from kubeloop.cel.faults import EvalError, InstantiationError
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.syntax import Call, Const, ListLiteral, MapLiteral, Node, children
 from kubeloop.cel.values import as_key
-from kubeloop.schema.regular import PatternError, compile_go
+from kubeloop.schema.patterns import go_pattern
+from kubeloop.schema.regular import PatternError
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
@@ -52,5 +53,5 @@ def _fold(node: Node) -> Any:
         case Call() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
             return FUNCTIONS[node.function].call(below[0])
         case Call() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
-            compile_go(pattern)
+            go_pattern(pattern)
     return _VARIES

@@ -13,7 +13,8 @@ from kubeloop.cel.functions.formatting import clauses, fits
 from kubeloop.cel.functions.moments import parse_duration, parse_timestamp
 from kubeloop.cel.syntax import Call, ListLiteral, MapLiteral, Node, walk
 from kubeloop.cel.types import Type, unwrap_optional
-from kubeloop.schema.regular import PatternError, compile_go
+from kubeloop.schema.patterns import go_pattern
+from kubeloop.schema.regular import PatternError
 
 
 def check_literals(checked: Checked) -> None:
@@ -68,7 +69,7 @@ def _constant(call: Call) -> Iterator[tuple[Node, str]]:
             case "timestamp", 1:
                 parse_timestamp(text)
             case "matches", 1:
-                compile_go(text)
+                go_pattern(text)
     except (EvalError, PatternError):
         yield call.args[-1], f"invalid {call.function} argument"
 

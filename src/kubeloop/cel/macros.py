@@ -1,40 +1,32 @@
-"""Macros that the parser does not know: comprehensions over two variables, ``sortBy``, and ``cel.bind``.
+"""Calls of macros are expanded: those of the language, comprehensions over two variables, ``sortBy``, and ``cel.bind``.
 
 Expanded as cel-go does (ext/comprehensions.go, ext/lists.go), so that costs and messages come out alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from kubeloop.cel.faults import CompileError, Issue, render
+from kubeloop.cel.standard_macros import ACCUMULATOR, ACCUMULATORS, BadMacro, StandardMacros
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
 
-ACCUMULATOR = "@result"
-#: How macros call what they accumulate into.
-ACCUMULATORS = (ACCUMULATOR, "__result__")
 _QUANTIFIERS = {"all", "exists", "existsOne", "exists_one"}
 _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
 
-def expand(parsed: Parsed, *, bindings: bool = False) -> None:
-    """Replace calls of these macros, in place; of ``cel.bind`` where there are ``bindings``.
+def expand(parsed: Parsed, others: Sequence[Issue] = (), *, bindings: bool = False) -> None:
+    """Replace calls of macros, in place; of ``cel.bind`` where there are ``bindings``. ``others`` is what was found to be wrong before.
 
     Raises:
-        CompileError: a variable is no simple name, or named twice.
+        CompileError: a variable is no simple name, or named twice; or there are ``others``.
     """
     expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
-    if expander.issues:
-        raise CompileError(render(parsed.source, expander.issues))
-
-
-class _BadMacro(Exception):
-    """A call of a macro that cannot be expanded; the others are still looked at."""
-
-    def __init__(self, issue: Issue) -> None:
-        super().__init__(issue.text)
-        self.issue = issue
+    issues = [*others, *expander.issues]
+    if issues:
+        raise CompileError(render(parsed.source, issues))
 
 
 class _Expander:
@@ -43,6 +35,7 @@ class _Expander:
         self.bindings = bindings
         self.next = max(parsed.positions, default=0) + 1
         self.issues: list[Issue] = []
+        self.standard = StandardMacros(self._id)
 
     def node(self, node: Node) -> Node:
         match node:
@@ -62,12 +55,14 @@ class _Expander:
                 node.args = [self.node(one) for one in node.args]
                 if node.target is not None:
                     node.target = self.node(node.target)
-                    return self._call(node, node.target)
+                return self._call(node)
         return node
 
-    def _call(self, node: Call, target: Node) -> Node:
-        count = len(node.args)
+    def _call(self, node: Call) -> Node:
+        target, count = node.target, len(node.args)
         try:
+            if target is None:
+                return self.standard.expanded(node)
             if node.function in _QUANTIFIERS and count == 3:
                 return self._quantifier(node, target)
             if node.function in _TRANSFORMS and count in (3, 4):
@@ -76,8 +71,9 @@ class _Expander:
                 return self._sort_by(node, target)
             if self.bindings and node.function == "bind" and count == 3 and isinstance(target, Ident) and target.name == "cel":
                 return self._bind(node)
-        except _BadMacro as exc:
-            self.issues.append(exc.issue)
+            return self.standard.expanded(node)
+        except BadMacro as exc:
+            self.issues.append(Issue(self.parsed.positions.get(exc.node.id, 0), exc.text))
         return node
 
     def _variables(self, node: Call) -> tuple[str, str]:
@@ -93,8 +89,9 @@ class _Expander:
                 raise self._error(one, "iteration variable overwrites accumulator variable")
         return names[0], names[1]
 
-    def _error(self, node: Node, text: str) -> _BadMacro:
-        return _BadMacro(Issue(self.parsed.positions.get(node.id, 0), text))
+    @staticmethod
+    def _error(node: Node, text: str) -> BadMacro:
+        return BadMacro(node, text)
 
     def _id(self, like: Node) -> int:
         number = self.next

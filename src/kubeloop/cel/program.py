@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.cel.faults import EvalError
+from kubeloop.cel.depth import room_for
+from kubeloop.cel.faults import CompileError, EvalError
 from kubeloop.cel.types import Type
 
 if TYPE_CHECKING:
@@ -47,9 +48,6 @@ class Program:
 
     Guarantees
         Evaluating never changes the values it is given, and stops with ``CostExceeded`` beyond its limit.
-
-    Not guaranteed
-        That ``find`` and ``findAll`` take linear time, as ``matches`` does.
     """
 
     __slots__ = ("_checked", "_step", "limit")
@@ -58,7 +56,8 @@ class Program:
         from kubeloop.cel.evaluation import plan
 
         self._checked = checked
-        self._step = plan(checked)
+        with room_for(checked.parsed.source):
+            self._step = plan(checked)
         self.limit = limit
 
     @property
@@ -73,7 +72,8 @@ class Program:
         """The most that an evaluation can cost; ``size_of`` tells how large the value at a path (``("self", "spec", "@items")``) can be."""
         from kubeloop.cel.estimate import estimate
 
-        return estimate(self._checked, size_of).high
+        with room_for(self._checked.parsed.source):
+            return estimate(self._checked, size_of).high
 
     def run(self, values: Mapping[str, Any], limit: int | None = None) -> Outcome:
         """Evaluate, and say what it cost. ``limit`` lowers or raises what it may cost."""
@@ -107,15 +107,18 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     Raises:
         CompileError: it cannot be; the text says where and why, as Kubernetes does.
         InstantiationError: it is well-typed, and some constant in it can still never be evaluated.
-        ParserMissing: the package that parses CEL is not installed.
     """
-    # Functions and parser take tens of milliseconds to load, and few servers and proxies ever compile an expression.
+    # Functions take tens of milliseconds to load, and few servers and proxies ever compile an expression.
     from kubeloop.cel.checker import check
     from kubeloop.cel.instantiating import check_constants
     from kubeloop.cel.literals import check_literals
     from kubeloop.cel.parsing import parse
 
-    checked = check(parse(expression, bindings=environment.bindings), environment)
-    check_literals(checked)
-    check_constants(checked)
-    return Program(checked, limit)
+    try:
+        with room_for(expression):
+            checked = check(parse(expression, bindings=environment.bindings), environment)
+            check_literals(checked)
+            check_constants(checked)
+        return Program(checked, limit)
+    except RecursionError:
+        raise CompileError("ERROR: <input>:-1:0: max recursion depth exceeded") from None

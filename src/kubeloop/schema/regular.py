@@ -1,6 +1,6 @@
-"""Regular expressions as Go writes them (RE2 syntax), run by Python's ``re``.
+"""Regular expressions as Go writes them (RE2 syntax), in Python's syntax. ``patterns`` runs them in linear time.
 
-Patterns of CRD schemas are Go's. What RE2 refuses is refused here, with Go's words. Not carried over: RE2's linear run time.
+Patterns of CRD schemas are Go's. What RE2 refuses is refused here, with Go's words.
 Source: https://github.com/google/re2/wiki/Syntax, Go regexp/syntax.
 """
 

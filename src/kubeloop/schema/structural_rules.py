@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
-from kubeloop.schema.regular import PatternError, compile_go
+from kubeloop.schema.patterns import go_pattern
+from kubeloop.schema.regular import PatternError
 
 JSONObject = dict[str, Any]
 
@@ -127,7 +128,7 @@ def _value_validation(schema: JSONObject, skip_any: bool, skip_first: bool, path
     pattern = schema.get("pattern")
     if pattern:
         try:
-            compile_go(pattern)
+            go_pattern(pattern)
         except PatternError as exc:
             faults.append(invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {exc}"))
 

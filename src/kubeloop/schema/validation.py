@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubeloop.meta.field_error import FieldError, FieldErrorType, go_number, invalid, required, too_long, type_invalid
-from kubeloop.schema import formats, regular
+from kubeloop.schema import formats
 from kubeloop.schema.node import TypeSchema
+from kubeloop.schema.patterns import go_pattern
 from kubeloop.schema.structural import NO_OTHER
 
 _NOTHING: Final = object()
@@ -264,7 +265,7 @@ def _string(value: str, schema: TypeSchema, path: str) -> _Result:
     if schema.min_length is not None and len(value) < schema.min_length:
         detail = f"{path} in body should be at least {schema.min_length} chars long"
         return _Result([_Fault(path, FieldErrorType.INVALID, value, detail)])
-    if schema.pattern and not regular.compile_go(schema.pattern).search(value):
+    if schema.pattern and not go_pattern(schema.pattern).is_in(value):
         return _Result([_Fault(path, FieldErrorType.INVALID, value, f"{path} in body should match '{schema.pattern}'")])
     return _Result()
 

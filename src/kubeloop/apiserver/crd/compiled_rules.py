@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kubeloop.cel import CompileError, Environment, InstantiationError, ParserMissing, Program, compile_expression
+from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression
 from kubeloop.cel.declared import Declared, environment
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.node import TypeSchema
@@ -63,8 +63,6 @@ class RuleCompiler:
             return CompiledRule(rule, error=_NOT_BOOL if exc.result != "bool" else f"program instantiation failed: {exc}")
         except CompileError as exc:
             return CompiledRule(rule, error=f"compilation failed: {exc}")
-        except ParserMissing as exc:
-            return CompiledRule(rule, error=str(exc))
         if program.result.kind != "bool":
             return CompiledRule(rule, error=_NOT_BOOL)
         cost = program.most_cost(self._declared.size_of)

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from kubeloop.apiserver.webhooks.admission_variables import ADMISSION_FIELDS, admission_variables
-from kubeloop.cel import CompileError, Environment, ParserMissing, Program, compile_expression, types
+from kubeloop.cel import CompileError, Environment, Program, compile_expression, types
 
 _ENVIRONMENT: Final = Environment(admission_variables(), ADMISSION_FIELDS)
 #: What all conditions of a webhook may cost together (k8s.io/apiserver pkg/apis/cel RuntimeCELCostBudgetMatchConditions).
@@ -28,8 +28,6 @@ def compiled(expression: str) -> Program:
         program = compile_expression(expression, _ENVIRONMENT)
     except CompileError as fault:
         raise ConditionFault(f"compilation failed: {fault}") from None
-    except ParserMissing as fault:
-        raise ConditionFault(str(fault)) from None
     if program.result != types.BOOL:
         raise ConditionFault(f"must evaluate to bool but got {program.result}")
     return program

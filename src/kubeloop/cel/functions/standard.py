@@ -9,7 +9,7 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.operators import integer, unsigned
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.patterns import matcher
+from kubeloop.cel.patterns import compiled
 from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, TypeValue, UInt, type_name
 from kubeloop.meta.field_error import go_number
 
@@ -104,4 +104,4 @@ member("endsWith", "string, string -> bool", "ends_with_string")(lambda text, pa
 @function("matches", "string, string -> bool", "matches")
 @member("matches", "string, string -> bool", "matches_string")
 def _matches(text: str, pattern: str) -> bool:
-    return matcher(pattern)(text)
+    return compiled(pattern).is_in(text)

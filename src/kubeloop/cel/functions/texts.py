@@ -5,7 +5,6 @@ Source: cel-go ext/strings (version 2), k8s.io/apiserver pkg/cel/library/regex. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.formatting import format_text
 from kubeloop.cel.overloads import function, member
-from kubeloop.cel.patterns import compiled_go, matcher
+from kubeloop.cel.patterns import compiled
 
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -108,22 +107,20 @@ def _quote(text: str) -> str:
     return f'"{"".join(_QUOTED.get(one, one) for one in text)}"'
 
 
-def _found(text: str, pattern: str) -> Iterator[re.Match[str]]:
+def _found(text: str, pattern: str) -> Iterator[str]:
     try:
-        # A text without a match is what backtracking takes forever to give up on.
-        return compiled_go(pattern).finditer(text) if matcher(pattern)(text) else iter(())
+        return compiled(pattern).matches(text)
     except EvalError as exc:
         raise EvalError(f"Illegal regex: {exc}") from None
 
 
 @member("find", "string, string -> string", "string_find_string")
 def _find(text: str, pattern: str) -> str:
-    first = next(_found(text, pattern), None)
-    return first[0] if first else ""
+    return next(_found(text, pattern), "")
 
 
 @member("findAll", "string, string -> list(string)", "string_find_all_string")
 @member("findAll", "string, string, int -> list(string)", "string_find_all_string_int")
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     found = _found(text, pattern)
-    return [one[0] for one in (found if most < 0 else islice(found, most))]
+    return list(found if most < 0 else islice(found, most))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubeloop.apiserver.builtin.devices.collections import items
 from kubeloop.apiserver.builtin.devices.names import DOMAIN, IDENTIFIER
-from kubeloop.cel import CompileError, Environment, ParserMissing, compile_expression, types
+from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.estimate import Path, Range
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required, too_long
 
@@ -67,8 +67,6 @@ def _judged(expression: str) -> tuple[str, bool]:
         program = compile_expression(expression, _ENVIRONMENT, _COST_LIMIT)
     except CompileError as fault:
         return f"compilation failed: {fault}", False
-    except ParserMissing as fault:
-        return str(fault), False
     if program.result not in (types.BOOL, types.ANY):
         return f"must evaluate to bool or the unknown type, not {program.result}", False
     return "", program.most_cost(_size_of) > _COST_LIMIT

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubeloop.apiserver.webhooks.admission_variables import ADMISSION_FIELDS, admission_variables
-from kubeloop.cel import CompileError, Environment, InstantiationError, ParserMissing, compile_expression, types
+from kubeloop.cel import CompileError, Environment, InstantiationError, compile_expression, types
 from kubeloop.cel.patches import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
 from kubeloop.cel.types import Type
 from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid
@@ -86,8 +86,6 @@ def _compiled(
         return None, [FieldError(FieldErrorType.INTERNAL, path, None, f"program instantiation failed: {fault}")]
     except CompileError as fault:
         return None, [invalid(path, shown, f"compilation failed: {fault}")]
-    except ParserMissing as fault:
-        return None, [invalid(path, shown, str(fault))]
     if wanted is not None and result not in wanted:
         return None, [invalid(path, shown, _misfit(wanted, str(result)))]
     return result, []

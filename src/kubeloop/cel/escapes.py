@@ -1,0 +1,68 @@
+"""What a literal text or byte string says. Source: the CEL specification, "String and Bytes Values"; messages are cel-go's."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:(?P<plain>[abfnrtv\\'\"`?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<byte>[0-9a-fA-F]{2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8}))"
+)
+_PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_LAST_POINT: Final = 0x10FFFF
+
+
+def text_of(literal: str) -> str:
+    """
+    Raises:
+        ValueError: an escape that stands for no character.
+    """
+    content, raw = _content(literal)
+    return content if raw else _ESCAPE.sub(_character, content)
+
+
+def bytes_of(literal: str) -> bytes:
+    """Of a literal without its ``b``; characters are written in UTF-8, escapes stand for bytes.
+
+    Raises:
+        ValueError: an escape that stands for no byte.
+    """
+    content, raw = _content(literal)
+    if raw:
+        return content.encode()
+    out = bytearray()
+    at = 0
+    for found in _ESCAPE.finditer(content):
+        out += content[at : found.start()].encode()
+        at = found.end()
+        if found["u4"] or found["u8"]:
+            raise ValueError("unable to unescape string")
+        if found["plain"]:
+            out += _PLAIN.get(found["plain"], found["plain"]).encode()
+        else:
+            out.append(_number(found))
+    out += content[at:].encode()
+    return bytes(out)
+
+
+def _content(literal: str) -> tuple[str, bool]:
+    literal = literal.replace("\r\n", "\n").replace("\r", "\n")
+    raw = literal[0] in "rR"
+    literal = literal[raw:]
+    quotes = 3 if len(literal) >= 6 and literal[:3] in ("'''", '"""') else 1
+    return literal[quotes:-quotes], raw
+
+
+def _character(found: re.Match[str]) -> str:
+    if found["plain"]:
+        return _PLAIN.get(found["plain"], found["plain"])
+    number = _number(found)
+    if number > _LAST_POINT or 0xD800 <= number <= 0xDFFF:
+        raise ValueError("invalid unicode code point")
+    return chr(number)
+
+
+def _number(found: re.Match[str]) -> int:
+    if found["octal"]:
+        return int(found["octal"], 8)
+    return int(found["byte"] or found["u4"] or found["u8"], 16)

@@ -1,0 +1,468 @@
+"""From text to syntax tree, by operator precedence, with a stack of its own: how deep an expression nests costs no recursion.
+
+Where each node stands, how chains of ``&&`` are balanced and how deep an expression may nest is cel-go's (parser/parser.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kubeloop.cel.escapes import bytes_of, text_of
+from kubeloop.cel.faults import Issue
+from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral, children
+from kubeloop.cel.tokens import NotCel, Token, tokens
+from kubeloop.cel.values import UInt
+
+#: Levels of one rule of the grammar within itself.
+MOST_LEVELS: Final = 250
+#: Python reads no number of more; none of more is an integer.
+_MOST_DIGITS: Final = 4000
+#: What is reserved and no sign of the grammar.
+_RESERVED: Final = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
+    "void", "while",
+})  # fmt: skip
+_TERNARY, _OR, _AND, _RELATION, _SUM, _PRODUCT = range(6)
+_BINARY: Final = {
+    "||": (_OR, "_||_"), "&&": (_AND, "_&&_"),
+    "<": (_RELATION, "_<_"), "<=": (_RELATION, "_<=_"), ">": (_RELATION, "_>_"), ">=": (_RELATION, "_>=_"),
+    "==": (_RELATION, "_==_"), "!=": (_RELATION, "_!=_"), "in": (_RELATION, "@in"),
+    "+": (_SUM, "_+_"), "-": (_SUM, "_-_"), "*": (_PRODUCT, "_*_"), "/": (_PRODUCT, "_/_"), "%": (_PRODUCT, "_%_"),
+}  # fmt: skip
+_RULES: Final = ("", "", "", "relation", "sum", "sum")
+_PREFIX: Final = {"!": "!_", "-": "-_"}
+_COUNTED: Final = frozenset({"_?_:_", "_[_]", "_[?_]", "_?._"} | {function for rank, function in _BINARY.values() if rank >= _RELATION})
+_CLOSES: Final = {"(": ")", "[": "]", "{": "}"}
+
+
+class TooDeep(Exception):
+    """More than 250 levels."""
+
+
+@dataclass(slots=True)
+class _Operator:
+    rank: int
+    function: str
+    at: int
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What stands between two brackets. ``kind``: start, paren, call, index, list, map or message."""
+
+    kind: str
+    at: int
+    closes: str
+    name: str = ""
+    target: Node | None = None
+    operands: list[Node] = field(default_factory=list)
+    operators: list[_Operator] = field(default_factory=list)
+    #: Signs before the operand that is being read: ``!`` or ``-``, how many, and where the first is.
+    prefix: tuple[str, int, int] | None = None
+    #: Of the ternaries that are open here, how many still lack their colon: none or one.
+    lacks_colon: bool = False
+    elements: list[Node] = field(default_factory=list)
+    optional: set[int] = field(default_factory=set)
+    entries: list[Entry] = field(default_factory=list)
+    #: Of a map or message: the key that is read already, where its colon is, and whether it is optional.
+    key: Node | str | None = None
+    colon: int = 0
+    key_optional: bool = False
+    fresh: bool = True
+
+
+def read(source: str) -> tuple[Parsed, list[Issue]]:
+    """The tree, macros not expanded, and what is wrong with words that the grammar allows.
+
+    Raises:
+        NotCel: a syntax error.
+        TooDeep
+    """
+    reader = _Reader(tokens(source))
+    root = reader.run()
+    return Parsed(source, root, reader.positions), reader.issues
+
+
+class _Reader:
+    def __init__(self, words: list[Token]) -> None:
+        self.words = words
+        self.index = 0
+        self.positions: dict[int, int] = {}
+        self.issues: list[Issue] = []
+        self.frames = [_Frame("start", 0, "end")]
+        self.next = 1
+        #: How often each rule of the grammar stands within itself right now; "level" counts for all of them.
+        self.levels = {"level": 1, "relation": 0, "sum": 0, "": 0}
+
+    @property
+    def word(self) -> Token:
+        return self.words[self.index]
+
+    def ahead(self, steps: int) -> str:
+        return self.words[min(self.index + steps, len(self.words) - 1)].kind
+
+    def id(self, at: int) -> int:
+        number, self.next = self.next, self.next + 1
+        self.positions[number] = at
+        return number
+
+    def issue(self, at: int, text: str) -> None:
+        self.issues.append(Issue(at, text))
+
+    def fail(self) -> NotCel:
+        word = self.word
+        shown = "'\\n'" if word.text == "\n" else f"'{word.text}'"
+        return NotCel(word.at, f"Syntax error: unexpected {shown}")
+
+    def take(self, kind: str) -> Token:
+        word = self.word
+        if word.kind != kind:
+            raise self.fail()
+        self.index += 1
+        return word
+
+    def run(self) -> Node:
+        operand = self._operand()
+        while True:
+            # An operand was read, unless a bracket was opened.
+            while operand is None:
+                operand = self._operand()
+            operand = self._after(operand)
+            if operand is not None and self._is_done():
+                return operand
+
+    def _is_done(self) -> bool:
+        frame = self.frames[-1]
+        return frame.kind == "start" and self.word.kind == "end" and not frame.operators and frame.prefix is None
+
+    # -- operands
+
+    def _operand(self) -> Node | None:
+        """What begins here; None when a bracket was opened, whose content comes next, or an empty one was read as far as its end."""
+        frame = self.frames[-1]
+        if frame.fresh:
+            frame.fresh = False
+            if (closed := self._begin(frame)) is not None:
+                return closed
+        self._signs(frame)
+        word = self.word
+        match word.kind:
+            case "(":
+                self._open("paren")
+            case "[":
+                self._open("list")
+            case "{":
+                self._open("map")
+            case "name" | ".":
+                return self._name()
+            case _:
+                return self._literal()
+        return None
+
+    def _signs(self, frame: _Frame) -> None:
+        sign = self.word.kind
+        if sign not in _PREFIX or (sign == "-" and self.ahead(1) in ("int", "float")):
+            return
+        first, count = self.word.at, 0
+        while self.word.kind == sign:
+            self.index += 1
+            count += 1
+        frame.prefix = sign, count, first
+        if sign == "-" and self.word.kind not in (
+            "(",
+            "[",
+            "{",
+            "name",
+            ".",
+            "int",
+            "float",
+            "uint",
+            "string",
+            "bytes",
+            "true",
+            "false",
+            "null",
+        ):
+            raise self.fail()
+        if sign == "!" and self.word.kind == "-" and self.ahead(1) not in ("int", "float"):
+            raise self.fail()
+
+    def _begin(self, frame: _Frame) -> Node | None:
+        """At the begin of a bracket, element or entry: an empty bracket, an ``?``, a field's name."""
+        word = self.word
+        if word.kind == frame.closes and frame.kind in ("call", "list", "map", "message"):
+            return self._close()
+        if word.kind == "," and self.ahead(1) == frame.closes and frame.kind in ("list", "map", "message") and self._is_empty(frame):
+            self.index += 1
+            return self._close()
+        if word.kind == "?" and (frame.kind in ("list", "message") or (frame.kind == "map" and frame.key is None)):
+            self.index += 1
+            frame.key_optional = True
+        elif word.kind == "?" and frame.kind == "index":
+            self.index += 1
+            frame.name = "_[?_]"
+        if frame.kind == "message" and frame.key is None:
+            name = self.word if self.word.kind == "quoted" else self.take("name")
+            self.index += name.kind == "quoted"
+            frame.key = self._quoted(name)
+            frame.colon = self.take(":").at
+        return None
+
+    @staticmethod
+    def _is_empty(frame: _Frame) -> bool:
+        return not (frame.elements or frame.entries)
+
+    def _quoted(self, name: Token) -> str:
+        if name.kind == "quoted":
+            self.issue(name.at, "unsupported syntax: '`'")
+        return name.text
+
+    def _open(self, kind: str, *, name: str = "", target: Node | None = None) -> None:
+        opening = self.word
+        self.index += 1
+        self.frames.append(_Frame(kind, opening.at, _CLOSES[opening.kind], name, target))
+        self._deepen("level")
+
+    def _deepen(self, rule: str) -> None:
+        self.levels[rule] += 1
+        if self.levels["level"] + max(self.levels["relation"], self.levels["sum"]) > MOST_LEVELS:
+            raise TooDeep
+
+    def _name(self) -> Node | None:
+        start = self.word
+        dot = ""
+        if start.kind == ".":
+            self.index += 1
+            dot = "."
+        if self._is_message():
+            names = [self.take("name").text]
+            while self.word.kind == ".":
+                self.index += 1
+                names.append(self.take("name").text)
+            self._open("message", name=dot + ".".join(names))
+            return None
+        name = self.take("name")
+        if name.text in _RESERVED:
+            self.issue(start.at, f"reserved identifier: {name.text}")
+        if self.word.kind == "(":
+            self._open("call", name=dot + name.text)
+            return None
+        return Ident(self.id(name.at), dot + name.text)
+
+    def _is_message(self) -> bool:
+        steps = 0
+        while self.ahead(steps) == "name":
+            if self.ahead(steps + 1) == "{":
+                return True
+            if self.ahead(steps + 1) != ".":
+                return False
+            steps += 2
+        return False
+
+    def _literal(self) -> Node:
+        start = self.word
+        if start.kind == "-":
+            self.index += 1
+        word = self.word
+        self.index += 1
+        text = ("-" if start.kind == "-" else "") + word.text
+        value: Any = None
+        try:
+            match word.kind:
+                case "int":
+                    value = _integer(text, -(2**63), 2**63 - 1)
+                case "uint":
+                    value = UInt(_integer(text[:-1], 0, 2**64 - 1))
+                case "float":
+                    value = _double(text)
+                case "string":
+                    value = text_of(text)
+                case "bytes":
+                    value = bytes_of(text[1:])
+                case "true" | "false":
+                    value = word.kind == "true"
+                case "null":
+                    pass
+                case _:
+                    self.index -= 1
+                    raise self.fail()
+        except ValueError as exc:
+            numbers = {"int": "invalid int literal", "uint": "invalid uint literal", "float": "invalid double literal"}
+            self.issue(start.at, numbers.get(word.kind, str(exc)))
+        return Const(self.id(start.at), value)
+
+    # -- what follows an operand
+
+    def _after(self, operand: Node) -> Node | None:
+        """Read on behind an operand; None where the next must be read first, else what this made of it."""
+        frame, word = self.frames[-1], self.word
+        if word.kind == ".":
+            return self._member(operand)
+        if word.kind == "[":
+            self._open("index", name="_[_]", target=operand)
+            return None
+        if frame.prefix is not None:
+            sign, count, at = frame.prefix
+            frame.prefix = None
+            if count % 2:
+                operand = Call(self.id(at), _PREFIX[sign], [operand])
+        if word.kind in _BINARY:
+            rank, function = _BINARY[word.kind]
+            self._push(frame, operand, rank, function, word)
+            return None
+        if word.kind == "?":
+            if frame.lacks_colon:
+                raise self.fail()
+            self._push(frame, operand, _TERNARY, "?", word)
+            frame.lacks_colon = True
+            return None
+        if word.kind == ":" and frame.lacks_colon:
+            operand = self._reduce(frame, operand, _OR)
+            frame.lacks_colon = False
+            frame.operands.append(operand)
+            frame.operators.append(_Operator(_TERNARY, ":", word.at))
+            self.index += 1
+            self._deepen("level")
+            return None
+        return self._end(frame, operand)
+
+    def _member(self, operand: Node) -> Node | None:
+        dot = self.take(".")
+        if self.word.kind == "?":
+            self.index += 1
+            name = self.word
+            if name.kind not in ("name", "quoted"):
+                raise self.fail()
+            self.index += 1
+            field_name = Const(self.id(name.at), self._quoted(name))
+            return Call(self.id(dot.at), "_?._", [operand, field_name])
+        name = self.word
+        if name.kind not in ("name", "quoted"):
+            raise self.fail()
+        self.index += 1
+        if name.kind == "name" and self.word.kind == "(":
+            self._open("call", name=name.text, target=operand)
+            return None
+        return Select(self.id(dot.at), operand, self._quoted(name))
+
+    def _push(self, frame: _Frame, operand: Node, rank: int, function: str, word: Token) -> None:
+        # Chains of && and || are gathered, and balanced when they end; what binds tighter, or as tight from the left, ends here.
+        operand = self._reduce(frame, operand, rank + 1 if rank in (_OR, _AND) else max(rank, _OR))
+        frame.operands.append(operand)
+        frame.operators.append(_Operator(rank, function, word.at))
+        self.index += 1
+        self._deepen(_RULES[rank])
+
+    def _reduce(self, frame: _Frame, operand: Node, least: int) -> Node:
+        """What the operators that bind at least so tight make of the operands before this one and it."""
+        while frame.operators and frame.operators[-1].rank >= least:
+            rank = frame.operators[-1].rank
+            if rank in (_OR, _AND):
+                operand = self._chain(frame, operand, rank)
+                continue
+            operator = frame.operators.pop()
+            left = frame.operands.pop()
+            self.levels["level" if operator.function == ":" else _RULES[rank]] -= 1
+            if operator.function == ":":
+                question, condition = frame.operators.pop(), frame.operands.pop()
+                operand = Call(self.id(question.at), "_?_:_", [condition, left, operand])
+            else:
+                operand = Call(self.id(operator.at), operator.function, [left, operand])
+        return operand
+
+    def _chain(self, frame: _Frame, last: Node, rank: int) -> Node:
+        terms, operators = [last], []
+        while frame.operators and frame.operators[-1].rank == rank:
+            operators.append(frame.operators.pop())
+            terms.append(frame.operands.pop())
+        terms.reverse()
+        operators.reverse()
+
+        def balanced(low: int, high: int) -> Node:
+            middle = (low + high + 1) // 2
+            left = terms[middle] if middle == low else balanced(low, middle - 1)
+            right = terms[middle + 1] if middle == high else balanced(middle + 1, high)
+            return Call(self.id(operators[middle].at), operators[middle].function, [left, right])
+
+        return balanced(0, len(operators) - 1)
+
+    def _end(self, frame: _Frame, operand: Node) -> Node | None:
+        """At a comma, a colon or a closing bracket."""
+        if frame.lacks_colon:
+            raise self.fail()
+        operand = self._reduce(frame, operand, _TERNARY)
+        word = self.word
+        if word.kind == ":" and frame.kind == "map" and frame.key is None:
+            frame.key, frame.colon = operand, word.at
+            self.index += 1
+            return None
+        if frame.kind in ("map", "message"):
+            if frame.key is None:
+                raise self.fail()
+            frame.entries.append(Entry(self.id(frame.colon), frame.key, operand, frame.key_optional))
+            frame.key, frame.key_optional = None, False
+        elif frame.kind in ("list", "call"):
+            if frame.key_optional:
+                frame.optional.add(len(frame.elements))
+                frame.key_optional = False
+            frame.elements.append(operand)
+        if word.kind == "," and frame.kind in ("list", "call", "map", "message"):
+            self.index += 1
+            if self.word.kind != frame.closes or frame.kind == "call":
+                frame.fresh = frame.kind != "call"
+                return None
+        if self.word.kind != frame.closes:
+            raise self.fail()
+        return operand if frame.kind == "start" else self._close(operand)
+
+    def _close(self, operand: Node | None = None) -> Node:
+        frame = self.frames.pop()
+        self.levels["level"] -= 1
+        self.take(frame.closes)
+        match frame.kind:
+            case "paren":
+                assert operand is not None
+                return operand
+            case "index":
+                assert operand is not None
+                assert frame.target is not None
+                return Call(self.id(frame.at), frame.name, [frame.target, operand])
+            case "list":
+                return ListLiteral(self.id(frame.at), frame.elements, frozenset(frame.optional))
+            case "map":
+                return MapLiteral(self.id(frame.at), frame.entries)
+            case "message":
+                return StructLiteral(self.id(frame.at), frame.name, frame.entries)
+            case _:
+                return Call(self.id(frame.at), frame.name, frame.elements, frame.target)
+
+
+def is_too_deep(root: Node) -> bool:
+    """Whether more than 250 operators, selections and calls of members stand within each other."""
+    left = [(root, 0)]
+    while left:
+        node, depth = left.pop()
+        depth += isinstance(node, Select) or (isinstance(node, Call) and (node.target is not None or node.function in _COUNTED))
+        if depth > MOST_LEVELS:
+            return True
+        left += [(one, depth) for one in children(node)]
+    return False
+
+
+def _integer(text: str, least: int, most: int) -> int:
+    sign = -1 if text.startswith("-") else 1
+    digits = text.removeprefix("-")
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(text)
+    number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
+    if not least <= number <= most:
+        raise ValueError(text)
+    return number
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number

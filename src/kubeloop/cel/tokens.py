@@ -1,0 +1,75 @@
+"""The words of an expression. Source: the CEL specification's lexis (https://github.com/google/cel-spec/blob/master/doc/langdef.md)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+#: A line of the grammar for each; of two that begin at the same place the longer counts, and of equally long ones the first.
+_ESCAPE: Final = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
+_TEXT: Final = "|".join([
+    rf'"""(?:{_ESCAPE}|[^\\])*?"""',
+    rf"'''(?:{_ESCAPE}|[^\\])*?'''",
+    rf'"(?:{_ESCAPE}|[^\\"\n\r])*"',
+    rf"'(?:{_ESCAPE}|[^\\'\n\r])*'",
+    r'[rR]"""(?s:.)*?"""',
+    r"[rR]'''(?s:.)*?'''",
+    r'[rR]"[^"\n\r]*"',
+    r"[rR]'[^'\n\r]*'",
+])  # fmt: skip
+_WORDS: Final = re.compile(
+    rf"""
+    (?P<space>[\t \r\n\f]+|//[^\n]*)
+    |(?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<uint>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
+    |(?P<int>0x[0-9a-fA-F]+|[0-9]+)
+    |(?P<bytes>[bB](?:{_TEXT}))
+    |(?P<string>{_TEXT})
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<quoted>`[A-Za-z0-9_./\- ]+`)
+    |(?P<sign>==|!=|<=|>=|&&|\|\||[\[\](){{}}.,\-!?:+*/%<>])
+    """,
+    re.VERBOSE,
+)
+_WORD_SIGNS: Final = frozenset({"in", "true", "false", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``kind``: what signs and the words in, true, false and null are themselves; "end" stands behind the last."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class NotCel(Exception):
+    """The text is no expression; ``at`` is where that shows, in code points."""
+
+    def __init__(self, at: int, text: str) -> None:
+        super().__init__(text)
+        self.at = at
+        self.text = text
+
+
+def tokens(source: str) -> list[Token]:
+    """
+    Raises:
+        NotCel: some part of the text is no word.
+    """
+    found: list[Token] = []
+    at = 0
+    while at < len(source):
+        match = _WORDS.match(source, at)
+        if match is None:
+            raise NotCel(at, f"Syntax error: token recognition error at: '{source[at]}'")
+        kind = match.lastgroup or ""
+        text = match[0]
+        if kind == "sign" or (kind == "name" and text in _WORD_SIGNS):
+            kind = text
+        if kind != "space":
+            found.append(Token(kind, text, at))
+        at = match.end()
+    found.append(Token("end", "<EOF>", len(source)))
+    return found
