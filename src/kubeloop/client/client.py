@@ -21,7 +21,7 @@ from kubeloop.client.verbs.patching import Patching
 from kubeloop.client.verbs.subresources import Subresources
 from kubeloop.client.verbs.waiting import Waiting
 from kubeloop.client.writes import Listener, WriteListeners
-from kubeloop.config import Overrides, load_config
+from kubeloop.config import Overrides, PluginPolicy, load_config
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
@@ -51,15 +51,22 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
         self._lent = False
 
     @classmethod
-    def from_config(cls, kubeconfig: str | Path | None = None, context: str | None = None, *, overrides: Overrides | None = None) -> Self:
+    def from_config(
+        cls,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        *,
+        overrides: Overrides | None = None,
+        plugin_policy: PluginPolicy | None = None,
+    ) -> Self:
         """A client for a kubeconfig, by default KUBECONFIG, ~/.kube/config or the pod's own cluster (``load_config``).
 
-        ``overrides`` are what a program's own flags say; they win.
+        ``overrides`` are what a program's own flags say; they win. ``plugin_policy`` says which credential plugins may run.
 
         Raises:
             ConfigError: nothing usable was found.
         """
-        return cls(Transport(load_config(kubeconfig, context, overrides=overrides)))
+        return cls(Transport(load_config(kubeconfig, context, overrides=overrides, plugin_policy=plugin_policy)))
 
     @property
     def cluster(self) -> str:
