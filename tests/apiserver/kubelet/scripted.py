@@ -88,7 +88,9 @@ async def run_process(command: list[str], terminal: Terminal, cwd: Path | None =
         await asyncio.gather(feeding, return_exceptions=True)
         if process.returncode is None:
             process.kill()
-            await process.wait()
+        process.stdin.close()
+        # What nobody has read keeps its pipe open.
+        await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
 
 
 class ScriptedKubelet:

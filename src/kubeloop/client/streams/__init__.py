@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kubeloop.client.streams.errors import CommandFailed, ForwardingError, OutputTooLarge, StreamError
+    from kubeloop.client.streams.copying import CopyProgress, CopyResult
+    from kubeloop.client.streams.errors import CommandFailed, CopyError, ForwardingError, OutputTooLarge, StreamError
     from kubeloop.client.streams.forwarding import ForwardedPort, PortForward
     from kubeloop.client.streams.logs import Log, LogCall
     from kubeloop.client.streams.merged_logs import LogLine, MergedLogs
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CommandFailed": "errors",
+    "CopyError": "errors",
+    "CopyProgress": "copying",
+    "CopyResult": "copying",
     "ExecResult": "session",
     "ExecSession": "session",
     "ForwardedPort": "forwarding",
@@ -33,6 +37,9 @@ _HOMES = {
 
 __all__ = [
     "CommandFailed",
+    "CopyError",
+    "CopyProgress",
+    "CopyResult",
     "ExecResult",
     "ExecSession",
     "ForwardedPort",

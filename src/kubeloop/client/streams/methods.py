@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from kubeloop.meta import Resource
@@ -11,6 +12,7 @@ from kubeloop.meta import Resource
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
     from kubeloop.client.selector_text import Labels
+    from kubeloop.client.streams.copying import CopyProgress, CopyResult
     from kubeloop.client.streams.forwarding import PortForward
     from kubeloop.client.streams.logs import LogCall, Since
     from kubeloop.client.streams.merged_logs import MergedLogs
@@ -185,3 +187,64 @@ class PodStreams:
         from kubeloop.client.streams.forwarding import forward_ports
 
         return forward_ports(cast("Client", self), target, ports, namespace=namespace, address=address)
+
+    async def copy_to(
+        self,
+        target: Target,
+        source: str | PathLike[str],
+        destination: str,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        preserve: bool = True,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> CopyResult:
+        """Copy a file or folder of this machine into a container, which needs ``tar``.
+
+        As kubectl: where ``destination`` is a folder, ``source`` comes into it; else it gets that name. Symbolic links stay links; what is
+        neither file, folder nor link is left out, and the result names it. ``preserve`` False: owners and modes are those of who runs tar
+        there. ``progress`` is called as bytes go; what it raises ends the copy.
+
+        Raises:
+            CopyError: a file cannot be read, or tar says that not everything was copied.
+        """
+        from pathlib import Path
+
+        from kubeloop.client.streams.copying import copy_to
+
+        return await copy_to(
+            cast("Client", self),
+            target,
+            Path(source),
+            destination,
+            namespace=namespace,
+            container=container,
+            preserve=preserve,
+            progress=progress,
+        )
+
+    async def copy_from(
+        self,
+        target: Target,
+        source: str,
+        destination: str | PathLike[str],
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> CopyResult:
+        """Copy a file or folder of a container, which needs ``tar``, to this machine: it becomes ``destination``, as with kubectl.
+
+        What the container sends is not trusted: nothing is written outside ``destination`` or through a link below it. Symbolic links are
+        left out, as by kubectl; the result names them.
+
+        Raises:
+            CopyError: the archive leads elsewhere or breaks off, tar failed, or a file cannot be written. What was written stays.
+        """
+        from pathlib import Path
+
+        from kubeloop.client.streams.copying import copy_from
+
+        return await copy_from(
+            cast("Client", self), target, source, Path(destination), namespace=namespace, container=container, progress=progress
+        )

@@ -1,0 +1,199 @@
+"""Files and folders to and from containers, by ``tar`` in the container, as kubectl cp does: flat memory both ways.
+
+Source: kubectl pkg/cmd/cp. The container needs ``tar``, and for uploads ``test`` where the destination may be a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import posixpath
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from kubeloop.client.streams.commands import exec_session, run
+from kubeloop.client.streams.errors import CommandFailed, CopyError
+from kubeloop.client.streams.packing import Packing
+from kubeloop.client.streams.pods import Target
+from kubeloop.client.streams.session import ExecSession
+from kubeloop.client.streams.unpacking import Source, Unpacking
+from kubeloop.meta.errors import ApiError, KubeloopError
+
+if TYPE_CHECKING:
+    from kubeloop.client.client import Client
+
+#: Bytes of tar's complaints that are kept.
+_COMPLAINTS = 8192
+#: Seconds in which the container says whether the destination is a folder, as with kubectl.
+_TEST_TIME = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """``done`` of the ``size`` bytes of the file ``path`` are copied, and ``total`` bytes in all. Paths are those under what is copied."""
+
+    path: str
+    done: int
+    size: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """``skipped`` names, with the reason, what was left out: links and devices (at most 1,000 of them are named)."""
+
+    files: int
+    bytes: int
+    skipped: tuple[str, ...]
+
+
+OnProgress: TypeAlias = Callable[[CopyProgress], object]
+
+
+async def copy_to(
+    client: Client,
+    target: Target,
+    source: Path,
+    destination: str,
+    *,
+    namespace: str | None,
+    container: str | None,
+    preserve: bool,
+    progress: OnProgress | None,
+) -> CopyResult:
+    """See ``PodStreams.copy_to``."""
+    if not await asyncio.to_thread(os.path.lexists, source):
+        raise CopyError(f"{source} is not there")
+    if not destination:
+        raise ValueError("the destination in the container must not be empty")
+    folder, name = posixpath.split(posixpath.normpath(destination))
+    if name in ("", ".", "..") or await _is_folder(client, target, destination, namespace, container):
+        folder, name = destination, _own_name(source)
+    command = ["tar", *([] if preserve else ["--no-same-permissions", "--no-same-owner"]), "-xmf", "-", *(["-C", folder] if folder else [])]
+    packing = Packing(source, name)
+    async with exec_session(client, target, command, namespace=namespace, container=container, stdin=True, tty=False) as session:
+        reading = asyncio.ensure_future(_complaints(session))
+        sending = asyncio.ensure_future(_send(session, packing, progress))
+        try:
+            # Who ends before everything was sent has a reason, and says it.
+            await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not _ended_early(sending):
+                sending.result()
+            complaints = await reading
+        finally:
+            for task in (reading, sending):
+                task.cancel()
+            await asyncio.gather(reading, sending, return_exceptions=True)
+        _check(session, complaints)
+    return CopyResult(packing.files, packing.bytes, tuple(packing.skipped))
+
+
+async def copy_from(
+    client: Client,
+    target: Target,
+    source: str,
+    destination: Path,
+    *,
+    namespace: str | None,
+    container: str | None,
+    progress: OnProgress | None,
+) -> CopyResult:
+    """See ``PodStreams.copy_from``."""
+    if not source:
+        raise ValueError("the source in the container must not be empty")
+    command = ["tar", "cf", "-", source]
+    async with exec_session(client, target, command, namespace=namespace, container=container, stdin=False, tty=False) as session:
+        complaints = bytearray()
+
+        async def more() -> bytes:
+            """The next bytes of the archive; empty at its end."""
+            if progress is not None and unpacking.told is not None:
+                told, unpacking.told = unpacking.told, None
+                progress(CopyProgress(*told))
+            async for output in session:
+                if output.name == "stdout":
+                    return output.data
+                complaints.extend(output.data[: _COMPLAINTS - len(complaints)])
+            return b""
+
+        feed = Source(more, session.where)
+        unpacking = Unpacking(feed, source, destination)
+        # Files are written in a thread of the event loop's executor: a slow disk holds up this copy, and nothing else.
+        thread = asyncio.get_running_loop().run_in_executor(None, unpacking.run)
+        fault: KubeloopError | None = None
+        try:
+            await asyncio.shield(thread)
+        except KubeloopError as error:
+            fault = error
+        finally:
+            feed.stop()
+            await asyncio.wait((thread,))
+            with suppress(BaseException):
+                thread.result()
+        if fault is None or feed.ended:
+            # An archive that ended too early has a reason, and tar tells it.
+            while await more():
+                pass
+            _check(session, bytes(complaints), fault)
+        if fault is not None:
+            raise fault
+    if progress is not None and unpacking.told is not None:
+        progress(CopyProgress(*unpacking.told))
+    return CopyResult(unpacking.files, unpacking.bytes, tuple(unpacking.skipped))
+
+
+async def _is_folder(client: Client, target: Target, path: str, namespace: str | None, container: str | None) -> bool:
+    try:
+        answer = await run(
+            client,
+            target,
+            ["test", "-d", path],
+            namespace=namespace,
+            container=container,
+            stdin=None,
+            max_output=_COMPLAINTS,
+            timeout=_TEST_TIME,
+        )
+    except ApiError as error:
+        # A container without ``test``: then the path is taken as it is. What else is wrong will be said again.
+        if error.status.code not in (0, 500):
+            raise
+        return False
+    return answer.ok
+
+
+def _own_name(source: Path) -> str:
+    return Path(os.path.abspath(source)).name  # noqa: PTH100 - ``..`` is taken away as a shell does, links stay
+
+
+async def _send(session: ExecSession, packing: Packing, progress: OnProgress | None) -> None:
+    async with aclosing(packing.pieces()) as pieces:
+        async for piece in pieces:
+            await session.write(piece)
+            if progress is not None and packing.path:
+                progress(CopyProgress(packing.path, packing.done, packing.size, packing.bytes))
+    await session.close_stdin()
+
+
+async def _complaints(session: ExecSession) -> bytes:
+    said = bytearray()
+    async for output in session:
+        said.extend(output.data[: _COMPLAINTS - len(said)])
+    return bytes(said)
+
+
+def _ended_early(sending: asyncio.Future[None]) -> bool:
+    """Whether the sending failed because the other end did."""
+    error = sending.exception()
+    return isinstance(error, KubeloopError) and not isinstance(error, CopyError)
+
+
+def _check(session: ExecSession, complaints: bytes, fault: Exception | None = None) -> None:
+    """Raises CopyError: tar says that not everything was copied."""
+    if session.exit_code:
+        failed = CommandFailed(session.where, session.exit_code, complaints)
+        hint = "; is there a tar in the container?" if session.exit_code in (126, 127) else ""
+        raise CopyError(f"copy: {failed}{hint}") from fault

@@ -1,0 +1,239 @@
+"""Files and folders to and from containers, by way of either server; kubectl copies the same beside us."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kubeloop.client import Client
+from kubeloop.client.streams import CopyError, CopyProgress
+from kubeloop.meta import TransportError
+from tests.apiserver.kubelet.scripted import Terminal
+from tests.client.streams.conftest import Cluster, ScriptedKubelet
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+async def pod(cluster: Cluster, kubelet: ScriptedKubelet) -> str:
+    await cluster.pod("web", await cluster.node(kubelet))
+    return "web"
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Path:
+    """Where commands in the container run."""
+    return tmp_path / "container"
+
+
+def _tree(root: Path) -> dict[str, str | None]:
+    """Files with their content, links with what they lead to, empty folders with None."""
+    found: dict[str, str | None] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[name] = path.read_text()
+        elif not any(path.iterdir()):
+            found[name] = None
+    return found
+
+
+def _folder(path: Path) -> Path:
+    (path / "deep" / "er").mkdir(parents=True)
+    (path / "empty").mkdir()
+    (path / "one.txt").write_text("one\n")
+    (path / "deep" / "er" / ("long" * 40 + ".txt")).write_text("x" * 5000)
+    (path / "deep" / "none").write_text("")
+    (path / "runs.sh").write_text("#!/bin/sh\n")
+    (path / "runs.sh").chmod(0o755)
+    return path
+
+
+async def test_a_folder_goes_in_and_out_as_it_is(client: Client, cluster: Cluster, pod: str, inside: Path, tmp_path: Path) -> None:
+    source = _folder(tmp_path / "source")
+    result = await client.copy_to(pod, source, "there")
+    assert (result.files, result.bytes, result.skipped) == (4, 4 + 5000 + 10, ())
+    assert _tree(inside / "there") == _tree(source)
+    assert os.access(inside / "there" / "runs.sh", os.X_OK)
+    back = await client.copy_from(pod, "there", tmp_path / "back")
+    assert (back.files, back.bytes, back.skipped) == (4, 4 + 5000 + 10, ())
+    assert _tree(tmp_path / "back") == _tree(source)
+    assert os.access(tmp_path / "back" / "runs.sh", os.X_OK)
+    assert (await cluster.kubectl("cp", "web:there", str(tmp_path / "theirs"))).code == 0
+    assert _tree(tmp_path / "theirs") == _tree(tmp_path / "back")
+
+
+async def test_what_goes_into_a_folder_keeps_its_name(client: Client, cluster: Cluster, pod: str, inside: Path, tmp_path: Path) -> None:
+    (inside / "folder").mkdir()
+    (tmp_path / "file.txt").write_text("content")
+    await client.copy_to(pod, tmp_path / "file.txt", "folder")
+    await client.copy_to(pod, tmp_path / "file.txt", "renamed.txt")
+    (inside / "theirs").mkdir()
+    assert (await cluster.kubectl("cp", str(tmp_path / "file.txt"), "web:theirs")).code == 0
+    assert _tree(inside / "folder") == _tree(inside / "theirs") == {"file.txt": "content"}
+    assert (inside / "renamed.txt").read_text() == "content"
+    await client.copy_from(pod, "folder/file.txt", tmp_path / "new" / "name.txt")
+    assert (tmp_path / "new" / "name.txt").read_text() == "content"
+    with pytest.raises(CopyError, match=r"new is a folder; name the file that is to be written, for example .*new/file.txt"):
+        await client.copy_from(pod, "folder/file.txt", tmp_path / "new")
+
+
+async def test_links_go_in_as_links_and_are_left_out_on_the_way_back(
+    client: Client, cluster: Cluster, pod: str, inside: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_text("content")
+    (source / "link").symlink_to("file")
+    (source / "hard").hardlink_to(source / "file")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(source / "socket"))
+        result = await client.copy_to(pod, source, "there")
+    assert result.skipped == (f"{source / 'socket'}: neither file, folder nor link",)
+    assert _tree(inside / "there") == {"file": "content", "hard": "content", "link": "-> file"}
+    (inside / "there" / "second").hardlink_to(inside / "there" / "file")
+    back = await client.copy_from(pod, "there", tmp_path / "back")
+    assert back.skipped == ("there/link: a symbolic link to file",)
+    assert _tree(tmp_path / "back") == {"file": "content", "hard": "content", "second": "content"}
+
+
+async def test_progress_is_told_to_the_last_byte(client: Client, pod: str, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 3_000_001)
+    told: list[CopyProgress] = []
+    await client.copy_to(pod, tmp_path / "big", "big", progress=told.append)
+    assert told[-1] == CopyProgress("big", 3_000_001, 3_000_001, 3_000_001)
+    assert [one.done for one in told] == sorted(one.done for one in told)
+    told.clear()
+    await client.copy_from(pod, "big", tmp_path / "back", progress=told.append)
+    assert told[-1] == CopyProgress("back", 3_000_001, 3_000_001, 3_000_001)
+    assert (tmp_path / "back").read_bytes() == b"x" * 3_000_001
+
+
+async def test_what_progress_raises_ends_the_copy(client: Client, pod: str, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 3_000_000)
+
+    def refuse(progress: CopyProgress) -> None:
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        await client.copy_to(pod, tmp_path / "big", "big", progress=refuse)
+    await client.copy_to(pod, tmp_path / "big", "big")
+    with pytest.raises(LookupError, match="enough"):
+        await client.copy_from(pod, "big", tmp_path / "back", progress=refuse)
+
+
+async def test_tars_own_complaint_is_the_error(client: Client, pod: str, inside: Path, tmp_path: Path) -> None:
+    with pytest.raises(CopyError, match=r'copy: exec in container "main" of pod "web" .* exit code 2: tar: none: Cannot stat'):
+        await client.copy_from(pod, "none", tmp_path / "back")
+    (tmp_path / "file").write_text("x" * 1_000_000)
+    with pytest.raises(CopyError, match=r"exit code 2: tar: no/such: Cannot open"):
+        await client.copy_to(pod, tmp_path / "file", "no/such/file")
+    with pytest.raises(CopyError, match="none is not there"):
+        await client.copy_to(pod, tmp_path / "none", "x")
+
+
+def _archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for info, content in members:
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def _entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+_LONG = tarfile.TarInfo("././@LongLink")
+_LONG.type = tarfile.GNUTYPE_LONGNAME
+
+
+@pytest.mark.parametrize(
+    ("archive", "says"),
+    [
+        pytest.param(_archive((_entry("src/../../evil"), b"x")), "not under what was asked for", id="a way up"),
+        pytest.param(_archive((_entry("/evil"), b"x")), "not under what was asked for", id="another place"),
+        pytest.param(_archive((_entry("srcevil"), b"x")), "not under what was asked for", id="a name that only begins alike"),
+        pytest.param(
+            _archive((_entry("src/out", tarfile.SYMTYPE, ".."), b""), (_entry("src/there/evil"), b"x")),
+            "is there and no folder",
+            id="through a link that was there before",
+        ),
+        pytest.param(_archive((_entry("src/there"), b"x")), "there: Too many levels of symbolic links", id="onto a link"),
+        pytest.param(_archive((_entry("src/file"), b"x" * 5000))[:2000], "the archive", id="a file that breaks off"),
+        pytest.param(b"no archive" * 100, "the archive cannot be read", id="no archive at all"),
+        pytest.param(_archive((_LONG, b"x" * 6_000_000)), "headers of more than", id="a name without end"),
+    ],
+)
+async def test_an_archive_is_not_trusted(
+    client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path, archive: bytes, says: str
+) -> None:
+    async def command(words: list[str], terminal: Terminal) -> int:
+        for at in range(0, len(archive), 50_000):
+            await terminal.write("stdout", archive[at : at + 50_000])
+        return 0
+
+    kubelet.command = command
+    (tmp_path / "back").mkdir()
+    (tmp_path / "back" / "there").symlink_to(tmp_path)
+    with pytest.raises(CopyError, match=says):
+        await client.copy_from(pod, "src", tmp_path / "back")
+    assert not list(tmp_path.rglob("evil"))
+
+
+async def test_a_hard_link_to_elsewhere_is_left_out(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
+    archive = _archive((_entry("src/file"), b"x"), (_entry("src/link", tarfile.LNKTYPE, "src/none"), b""))
+
+    async def command(words: list[str], terminal: Terminal) -> int:
+        await terminal.write("stdout", archive)
+        return 0
+
+    kubelet.command = command
+    result = await client.copy_from(pod, "src", tmp_path / "back")
+    assert result.skipped == ("src/link: a link to src/none, which was not copied",)
+    assert _tree(tmp_path / "back") == {"file": "x"}
+
+
+async def test_a_cancelled_copy_writes_no_more(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    endless = _entry("src")
+    endless.size = 1 << 40
+
+    async def command(words: list[str], terminal: Terminal) -> int:
+        await terminal.write("stdout", endless.tobuf())
+        while True:
+            await terminal.write("stdout", bytes(30_000))
+            begun.set()
+
+    kubelet.command = command
+    copying = asyncio.ensure_future(client.copy_from(pod, "src", tmp_path / "back"))
+    async with asyncio.timeout(30):
+        await begun.wait()
+        copying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await copying
+    (tmp_path / "back").unlink(missing_ok=True)
+    await client.logs(pod)
+    assert not (tmp_path / "back").exists()
+
+
+async def test_a_connection_that_breaks_off_is_the_error(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
+    async def command(words: list[str], terminal: Terminal) -> int:
+        await terminal.write("stdout", _archive((_entry("src"), b"x" * 100_000))[:50_000])
+        await client.close()
+        return 0
+
+    kubelet.command = command
+    with pytest.raises(TransportError, match='pod "web"'):
+        await client.copy_from(pod, "src", tmp_path / "back")
