@@ -240,12 +240,15 @@ class Watch(Generic[R]):
                 stream = await stack.enter_async_context(opened)
             chunks = stream.chunks()
             while True:
+                # A watch may be silent for hours: nothing of the last chunk is kept meanwhile.
+                frames: list[memoryview] = []
+                frame = memoryview(b"")
                 try:
                     async with asyncio.timeout_at(ends):
-                        chunk = await anext(chunks)
+                        frames = cutter.feed(await anext(chunks))
                 except StopAsyncIteration:
                     return
-                for frame in cutter.feed(chunk):
+                for frame in frames:
                     event = self._read(frame)
                     self._heard = True
                     self._relisted = False

@@ -16,6 +16,7 @@ from kubeloop.transport.proxying.socks5 import PORT as SOCKS_PORT
 from kubeloop.transport.proxying.socks5 import connect_through
 from kubeloop.transport.proxying.tunnel import ask_for_tunnel, credentials
 from kubeloop.transport.sockets import connect
+from kubeloop.transport.tls_layer import secure
 
 CONNECT_TIMEOUT = 30.0
 HANDSHAKE_TIMEOUT = 10.0
@@ -125,15 +126,7 @@ class Dialer:
         """TLS with the server within the tunnel."""
         assert outer.transport is not None
         inner = Wire()
-        try:
-            made = await asyncio.get_running_loop().start_tls(
-                outer.transport, inner, tls, server_hostname=self._server_name, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
-            )
-        except BaseException:
-            outer.abort()
-            raise
-        assert made is not None
-        inner.connection_made(made)
+        await secure(outer.transport, inner, tls, self._server_name, HANDSHAKE_TIMEOUT)
         return inner
 
 
@@ -149,14 +142,12 @@ async def open_wire(
 
 
 async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str) -> Wire:
-    transport, wire = await asyncio.get_running_loop().create_connection(
-        Wire,
-        sock=made,
-        ssl=tls,
-        server_hostname=server_name if tls is not None else None,
-        ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls is not None else None,
-    )
-    _watch_over(transport.get_extra_info("socket"))
+    _watch_over(made)
+    if tls is None:
+        _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=made)
+        return wire
+    wire = Wire()
+    await secure(made, wire, tls, server_name, HANDSHAKE_TIMEOUT)
     return wire
 
 
@@ -169,13 +160,11 @@ def _is_our_deadline(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None
 
 
-def _watch_over(made: socket.socket | None) -> None:
+def _watch_over(made: socket.socket) -> None:
     """Have the kernel find out within 45 s that the other side is gone, also while a watch is silent.
 
     As long as client-go's HTTP/2 health check takes: 30 s without a byte, 15 s for an answer (behaviour K154).
     """
-    if made is None:
-        return
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 45_000)):
         if hasattr(socket, option):  # named differently, or missing, outside Linux

@@ -60,6 +60,7 @@ class Stream:
         chunk = self._answer.chunk
         while data := await chunk(self._silence):
             yield data
+            data = b""  # not kept while the stream is silent, which a watch may be for hours
 
 
 class Transport:
