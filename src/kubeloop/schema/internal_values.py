@@ -173,8 +173,8 @@ def internal_types() -> InternalTypes:
     return InternalTypes(msgspec.json.decode(data, type=_Document))
 
 
-def internal_value(struct: str, tree: Any) -> Any:
+def internal_value(struct: str, tree: Any, sent: Any = None) -> Any:
     """``tree``, of the struct with this name in Go or a list of such, as messages show it. For values that stand at no field's path."""
     types = internal_types()
     index = types.named(struct)
-    return [types.shown(index, one) for one in tree] if isinstance(tree, list) else types.shown(index, tree)
+    return [types.shown(index, one) for one in tree] if isinstance(tree, list) else types.shown(index, tree, sent)

@@ -11,6 +11,7 @@ from kubeloop.apiserver.builtin.claim_status import claim_status
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import quantity
+from kubeloop.apiserver.explicit_empties import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable
 from kubeloop.meta.field_error import FieldError, forbidden
@@ -48,7 +49,8 @@ class ClaimStrategy(BuiltinStrategy):
         found += _storage_class(obj, old)
         masked, known = _comparable(obj, old)
         if masked != known:
-            found.append(forbidden("spec", f"{_FIXED}\n{difference(_STRUCT, known, masked)}"))
+            shown = difference(_STRUCT, known, masked, part_at(context.sent, "spec"))
+            found.append(forbidden("spec", f"{_FIXED}\n{shown}"))
         size, capacity = _storage(now), quantity((status.get("capacity") or {}).get("storage", "0"))
         # A claim shrinks as far as it has not grown yet: that is how an expansion that failed is taken back.
         if size < _storage(before) and size <= capacity:

@@ -27,6 +27,17 @@ def missing(**values: Any) -> Rule:
     return rule
 
 
+def absent(**values: Any) -> Rule:
+    """The same for pointers: an empty string that was given stays."""
+
+    def rule(obj: JSONObject) -> None:
+        for name, value in values.items():
+            if obj.get(name) is None:
+                obj[name] = value
+
+    return rule
+
+
 def _resource_list(found: JSONObject) -> None:
     for name, text in found.items():
         found[name] = rounded_to_milli(text)
@@ -239,7 +250,7 @@ CORE: dict[str, Rule] = {
     "v1.ISCSIPersistentVolumeSource": missing(iscsiInterface="default"),
     "v1.RBDVolumeSource": missing(pool="rbd", user="admin", keyring="/etc/ceph/keyring"),
     "v1.RBDPersistentVolumeSource": missing(pool="rbd", user="admin", keyring="/etc/ceph/keyring"),
-    "v1.AzureDiskVolumeSource": missing(cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared"),
+    "v1.AzureDiskVolumeSource": absent(cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared"),
     "v1.ScaleIOVolumeSource": missing(storageMode="ThinProvisioned", fsType="xfs"),
     "v1.ScaleIOPersistentVolumeSource": missing(storageMode="ThinProvisioned", fsType="xfs"),
     "v1.ObjectFieldSelector": missing(apiVersion="v1"),
@@ -257,6 +268,6 @@ CORE: dict[str, Rule] = {
     "v1.ReplicationController": _replication_controller,
     "v1.PersistentVolume": _persistent_volume,
     "v1.PersistentVolumeClaim": _claim,
-    "v1.PersistentVolumeClaimSpec": missing(volumeMode="Filesystem"),
+    "v1.PersistentVolumeClaimSpec": absent(volumeMode="Filesystem"),
     "/v1/Endpoints": _endpoints,
 }

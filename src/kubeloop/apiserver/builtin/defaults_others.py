@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubeloop.apiserver.builtin.defaults_core import Rule, missing
+from kubeloop.apiserver.builtin.defaults_core import Rule, absent, missing
 
 JSONObject = dict[str, Any]
 
@@ -47,11 +47,11 @@ def _network_policy(policy: JSONObject) -> None:
 def _ingress_class(found: JSONObject) -> None:
     parameters = found["spec"].get("parameters")
     if parameters is not None:
-        missing(scope="Cluster")(parameters)
+        absent(scope="Cluster")(parameters)
 
 
 def _csi_driver(driver: JSONObject) -> None:
-    missing(
+    absent(
         attachRequired=True,
         podInfoOnMount=False,
         storageCapacity=False,
@@ -72,14 +72,14 @@ def _binding(binding: JSONObject) -> None:
 
 
 def _match_resources(found: JSONObject) -> None:
-    missing(matchPolicy="Equivalent")(found)
+    absent(matchPolicy="Equivalent")(found)
     for name in ("namespaceSelector", "objectSelector"):
         if found.get(name) is None:
             found[name] = {}
 
 
 def _webhook(webhook: JSONObject) -> None:
-    missing(failurePolicy="Fail", timeoutSeconds=10)(webhook)
+    absent(failurePolicy="Fail", timeoutSeconds=10)(webhook)
     _match_resources(webhook)
 
 
@@ -123,27 +123,27 @@ def _not_zero(**values: int) -> Rule:
 OTHERS: dict[str, Rule] = {
     "autoscaling/v1/HorizontalPodAutoscaler": _first_autoscaler,
     "autoscaling/v2/HorizontalPodAutoscaler": _autoscaler,
-    "v1.NetworkPolicyPort": missing(protocol="TCP"),
+    "v1.NetworkPolicyPort": absent(protocol="TCP"),
     "networking.k8s.io/v1/NetworkPolicy": _network_policy,
     "networking.k8s.io/v1/IngressClass": _ingress_class,
-    "storage.k8s.io/v1/StorageClass": missing(reclaimPolicy="Delete", volumeBindingMode="Immediate"),
+    "storage.k8s.io/v1/StorageClass": absent(reclaimPolicy="Delete", volumeBindingMode="Immediate"),
     "storage.k8s.io/v1/CSIDriver": _csi_driver,
     "rbac.authorization.k8s.io/v1/RoleBinding": _binding,
     "rbac.authorization.k8s.io/v1/ClusterRoleBinding": _binding,
     "v1.ValidatingWebhook": _webhook,
     "v1.MutatingWebhook": _mutating_webhook,
-    "v1.RuleWithOperations": missing(scope="*"),
-    "v1.NamedRuleWithOperations": missing(scope="*"),
+    "v1.RuleWithOperations": absent(scope="*"),
+    "v1.NamedRuleWithOperations": absent(scope="*"),
     "v1.MatchResources": _match_resources,
-    "v1.ValidatingAdmissionPolicySpec": missing(failurePolicy="Fail"),
-    "v1.MutatingAdmissionPolicySpec": missing(failurePolicy="Fail"),
+    "v1.ValidatingAdmissionPolicySpec": absent(failurePolicy="Fail"),
+    "v1.MutatingAdmissionPolicySpec": absent(failurePolicy="Fail"),
     "v1.ServiceReference": _service_reference,
     "discovery.k8s.io/v1/EndpointSlice": lambda found: _slice_ports(found.get("ports") or []),
     "v1.FlowSchemaSpec": _not_zero(matchingPrecedence=1000),
     "v1.ExemptPriorityLevelConfiguration": missing(nominalConcurrencyShares=0, lendablePercent=0),
     "v1.LimitedPriorityLevelConfiguration": missing(nominalConcurrencyShares=30, lendablePercent=0),
     "v1.QueuingConfiguration": _not_zero(handSize=8, queues=64, queueLengthLimit=50),
-    "scheduling.k8s.io/v1/PriorityClass": missing(preemptionPolicy="PreemptLowerPriority"),
+    "scheduling.k8s.io/v1/PriorityClass": absent(preemptionPolicy="PreemptLowerPriority"),
     "v1.ExactDeviceRequest": _device_request,
     "v1.DeviceSubRequest": _device_request,
     "v1.DeviceToleration": missing(operator="Equal"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeloop.apiserver.builtin.defaults_core import Rule, missing
+from kubeloop.apiserver.builtin.defaults_core import Rule, absent, missing
 
 JSONObject = dict[str, Any]
 
@@ -15,7 +15,7 @@ def _deployment(deployment: JSONObject) -> None:
     strategy = spec.setdefault("strategy", {})
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
-        missing(maxUnavailable="25%", maxSurge="25%")(_rolling(strategy))
+        absent(maxUnavailable="25%", maxSurge="25%")(_rolling(strategy))
 
 
 def _rolling(strategy: JSONObject) -> JSONObject:
@@ -35,7 +35,7 @@ def _daemon_set(found: JSONObject) -> None:
     strategy = spec.setdefault("updateStrategy", {})
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
-        missing(maxUnavailable=1, maxSurge=0)(_rolling(strategy))
+        absent(maxUnavailable=1, maxSurge=0)(_rolling(strategy))
     # Upstream keeps the number in a field of its own and writes it as this annotation: conversion of apps/v1 DaemonSet.
     found["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
 
@@ -67,7 +67,7 @@ def _job_spec(spec: JSONObject) -> None:
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
     replacement = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
-    missing(completionMode="NonIndexed", suspend=False, podReplacementPolicy=replacement, manualSelector=False)(spec)
+    absent(completionMode="NonIndexed", suspend=False, podReplacementPolicy=replacement, manualSelector=False)(spec)
 
 
 def _cron_job(cron: JSONObject) -> None:

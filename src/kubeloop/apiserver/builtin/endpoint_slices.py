@@ -146,7 +146,7 @@ def _ports(ports: list[JSONObject]) -> Errors:
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)
-        if not port.get("protocol"):
+        if port.get("protocol") is None:
             yield required(f"{here}.protocol")
         else:
             yield from one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)

@@ -73,14 +73,7 @@ def _rollout(path: str, strategy: JSONObject) -> Errors:
         else:
             yield from _rolling_update(f"{path}.rollingUpdate", rolling)
     else:
-        shown = {"Type": kind, "RollingUpdate": _shown(rolling)}
-        yield unsupported(path, shown, ("Recreate", "RollingUpdate"))
-
-
-def _shown(rolling: JSONObject | None) -> JSONObject | None:
-    if rolling is None:
-        return None
-    return {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+        yield unsupported(path, strategy, ("Recreate", "RollingUpdate"))
 
 
 def _rolling_update(path: str, rolling: JSONObject) -> Errors:

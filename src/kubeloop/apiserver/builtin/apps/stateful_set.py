@@ -122,12 +122,11 @@ def _update_strategy(path: str, strategy: JSONObject) -> Errors:
         yield required(path)
     elif kind == "OnDelete":
         if rolling is not None:
-            shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
-            yield invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")
+            yield invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
     elif kind == "RollingUpdate":
         yield from not_negative(f"{path}.rollingUpdate.partition", (rolling or {}).get("partition"))
     else:
-        yield invalid(path, {"Type": kind, "RollingUpdate": None}, "must be 'RollingUpdate' or 'OnDelete'")
+        yield invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _template(spec: JSONObject, options: PodOptions) -> Errors:

@@ -53,7 +53,7 @@ def _changes(cidrs: list[str], old: list[str]) -> Errors:
             yield invalid("spec.cidrs[0]", cidrs[0], IMMUTABLE)
         yield from _ranges(cidrs)
     else:
-        yield invalid("spec.cidrs", cidrs, IMMUTABLE)
+        yield invalid("spec.cidrs", cidrs or None, IMMUTABLE)
 
 
 class IPAddressStrategy(BuiltinStrategy):

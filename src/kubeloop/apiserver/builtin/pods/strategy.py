@@ -15,6 +15,7 @@ from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
 from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
 from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
+from kubeloop.apiserver.explicit_empties import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind
@@ -89,7 +90,7 @@ class PodStrategy(BuiltinStrategy):
             if MIRROR in (old["metadata"].get("annotations") or {}):
                 return [forbidden("", "static pods do not support ephemeral containers")]
             return [*found, *ephemeral_changes(obj, old)]
-        return [*found, *spec_changes(obj, old)]
+        return [*found, *spec_changes(obj, old, part_at(context.sent, "spec"))]
 
     def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
         metadata = obj["metadata"]

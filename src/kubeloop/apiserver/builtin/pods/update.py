@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
@@ -40,8 +41,8 @@ def _fixed(key: str, verb: str) -> Errors:
         yield forbidden(f"metadata.annotations[{key}]", f"may not {verb} mirror pod annotation")
 
 
-def spec_changes(found: JSONObject, old: JSONObject) -> list[FieldError]:
-    """After the new pod was validated by itself. Stops where upstream does."""
+def spec_changes(found: JSONObject, old: JSONObject, sent: Any) -> list[FieldError]:
+    """After the new pod was validated by itself. Stops where upstream does. ``sent``: the spec as it came."""
     new, before = found["spec"], old["spec"]
     faults: list[FieldError] = []
     for kind in ("containers", "initContainers"):
@@ -65,7 +66,7 @@ def spec_changes(found: JSONObject, old: JSONObject) -> list[FieldError]:
     faults += _added_tolerations(new.get("tolerations") or [], before.get("tolerations") or [])
     faults += _deleted_gates(new.get("schedulingGates") or [], before.get("schedulingGates") or [])
     if new != before:
-        faults += _rest(new, before)
+        faults += _rest(new, before, sent)
     return faults
 
 
@@ -87,7 +88,7 @@ def _deleted_gates(new: list[JSONObject], old: list[JSONObject]) -> Errors:
             yield forbidden(f"spec.schedulingGates[{at}].name", detail)
 
 
-def _rest(new: JSONObject, old: JSONObject) -> Errors:
+def _rest(new: JSONObject, old: JSONObject, sent: Any) -> Errors:
     """Everything but what may change must be the same."""
     masked = copy.deepcopy(new)
     for kind in ("containers", "initContainers"):
@@ -100,7 +101,8 @@ def _rest(new: JSONObject, old: JSONObject) -> Errors:
     if old.get("schedulingGates"):
         yield from _gated(masked, old)
     if masked != old:
-        yield forbidden("spec", f"pod updates may not change fields other than {_MUTABLE}\n{difference('core.PodSpec', old, masked)}")
+        shown = difference("core.PodSpec", old, masked, sent)
+        yield forbidden("spec", f"pod updates may not change fields other than {_MUTABLE}\n{shown}")
 
 
 def _keep(masked: JSONObject, old: JSONObject, name: str) -> None:

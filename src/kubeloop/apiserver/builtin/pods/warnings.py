@@ -48,6 +48,7 @@ def pod_warnings(path: str, metadata: JSONObject, spec: JSONObject) -> list[str]
         *_fractions(f"{before}spec.overhead", spec.get("overhead") or {}),
         *_profiles(before, metadata.get("annotations") or {}, spec),
         *_ports(f"{before}spec", spec),
+        *_grace(f"{before}spec.terminationGracePeriodSeconds", spec.get("terminationGracePeriodSeconds")),
         *_selectors(f"{before}spec", spec),
         *_addresses(f"{before}spec", spec),
     ]
@@ -167,6 +168,11 @@ def _ports(path: str, spec: JSONObject) -> Iterator[str]:
                 yield f'{here}: duplicate port name "{name}" with {first}, services and probes that select ports by name will use {first}'
             elif name:
                 names[name] = here
+
+
+def _grace(path: str, seconds: int | None) -> Iterator[str]:
+    if seconds is not None and seconds < 0:
+        yield f"{path}: must be >= 0; negative values are invalid and will be treated as 1"
 
 
 def _conflict(port: JSONObject, other: JSONObject) -> str:

@@ -9,11 +9,13 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
+from kubeloop.apiserver.explicit_empties import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
+from kubeloop.schema.internal_values import internal_value
 
 JSONObject = dict[str, Any]
 Errors = Iterator[FieldError]
@@ -97,18 +99,17 @@ class CSINodeStrategy(BuiltinStrategy):
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         drivers = obj["spec"].get("drivers") or []
         changed = (
-            invalid("spec.drivers", _shown(driver), IMMUTABLE)
+            invalid("spec.drivers", _shown(driver, part_at(context.sent, f"spec.drivers[{at}]")), IMMUTABLE)
             for before in old["spec"].get("drivers") or ()
-            for driver in drivers
+            for at, driver in enumerate(drivers)
             if driver.get("name") == before.get("name") and _shown(driver) != _shown(before)
         )
         return [*_node_drivers(drivers), *changed]
 
 
-def _shown(driver: JSONObject) -> JSONObject:
+def _shown(driver: JSONObject, sent: Any = None) -> Any:
     """As Go prints it; how many volumes a node takes may change."""
-    names = {"Name": driver.get("name", ""), "NodeID": driver.get("nodeID", "")}
-    return {**names, "TopologyKeys": driver.get("topologyKeys") or None, "Allocatable": None}
+    return internal_value("storage.CSINodeDriver", {**driver, "allocatable": None}, sent)
 
 
 def _node_drivers(drivers: list[JSONObject]) -> Errors:

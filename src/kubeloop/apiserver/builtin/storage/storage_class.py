@@ -19,12 +19,14 @@ _PARAMETERS_SIZE = 256 * 1024
 
 
 class StorageClassStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("create", "update")
+
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_class(obj))
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         names = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-        return [error for name in names for error in immutable(name, obj.get(name), old.get(name))]
+        return [*_class(obj), *(error for name in names for error in immutable(name, obj.get(name), old.get(name)))]
 
 
 def _class(obj: JSONObject) -> Errors:

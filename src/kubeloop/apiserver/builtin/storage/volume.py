@@ -13,6 +13,7 @@ from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
+from kubeloop.apiserver.explicit_empties import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
@@ -40,7 +41,7 @@ _OLD_PLUGINS = {
 class VolumeStrategy(BuiltinStrategy):
     """``status.lastPhaseTransitionTime`` follows the phase, unless the writer of a status says when that was."""
 
-    metadata_checks_on_update = ("create",)
+    metadata_checks_on_update = ("create", "create")
 
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": obj["metadata"]["creationTimestamp"]}
@@ -51,7 +52,9 @@ class VolumeStrategy(BuiltinStrategy):
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         affinity = (old["spec"].get("nodeAffinity") or {}).get("required")
         any_value = affinity is not None and bool(list(node_selector("", affinity, False)))
-        return [*_spec(obj, any_value=any_value), *_changes(obj["spec"], old["spec"])]
+        # Upstream checks the whole twice, and each fault is told twice.
+        spec = list(_spec(obj, any_value=any_value))
+        return [*spec, *spec, *_changes(obj["spec"], old["spec"], part_at(context.sent, "spec"))]
 
     def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
@@ -139,19 +142,23 @@ def _affinity(path: str, affinity: JSONObject, any_value: bool) -> Errors:
         yield from node_selector(f"{path}.required", affinity["required"], any_value)
 
 
-def _changes(spec: JSONObject, old: JSONObject) -> Errors:
+def _changes(spec: JSONObject, old: JSONObject, sent: Any) -> Errors:
     sources, before = ({name: one[name] for name in SOURCES if one.get(name) is not None} for one in (spec, old))
     if "csi" in sources and "csi" in before and before["csi"].get("controllerExpandSecretRef") is None:
         # Volumes made before expansion needed a secret may get one.
         sources["csi"] = {name: value for name, value in sources["csi"].items() if name != "controllerExpandSecretRef"}
     if sources != before:
-        text = f"spec.persistentvolumesource is immutable after creation\n{difference(_STRUCT, before, sources)}"
+        text = f"spec.persistentvolumesource is immutable after creation\n{difference(_STRUCT, before, sources, sent)}"
         yield forbidden("spec.persistentvolumesource", text)
     yield from immutable("volumeMode", spec.get("volumeMode"), old.get("volumeMode"))
     affinity, known = spec.get("nodeAffinity"), old.get("nodeAffinity")
-    if known is not None and _newest_labels(affinity) != _newest_labels(known):
+    if known is not None and not _same_nodes(affinity, known):
         detail = "field is immutable, except for updating from beta label to GA"
-        yield invalid("nodeAffinity", None if affinity is None else internal_value("core.VolumeNodeAffinity", affinity), detail)
+        yield invalid(
+            "nodeAffinity",
+            None if affinity is None else internal_value("core.VolumeNodeAffinity", affinity, part_at(sent, "nodeAffinity")),
+            detail,
+        )
     if old.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
         yield forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
 
@@ -165,13 +172,16 @@ _GA_LABELS = {
 }
 
 
-def _newest_labels(tree: Any) -> Any:
-    """A node affinity with the present names of labels."""
-    if isinstance(tree, list):
-        return [_newest_labels(one) for one in tree]
-    if isinstance(tree, dict):
-        return {name: _GA_LABELS.get(value, value) if name == "key" else _newest_labels(value) for name, value in tree.items()}
-    return tree
+def _same_nodes(new: Any, old: Any) -> bool:
+    """Whether both affinities mean the same nodes: a label may get its present name (and, by a slip of upstream's, none)."""
+    if isinstance(new, list) and isinstance(old, list):
+        return len(new) == len(old) and all(map(_same_nodes, new, old))
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return bool((new or None) == (old or None))
+    key, before = new.get("key", ""), old.get("key", "")
+    if "operator" in new and key != before and _GA_LABELS.get(before, "") != key:
+        return False
+    return all(_same_nodes(new.get(name), old.get(name)) for name in (new.keys() | old.keys()) - {"key"})
 
 
 def _warnings(obj: JSONObject) -> Iterator[str]:
