@@ -86,6 +86,15 @@ async def test_what_a_failing_plugin_said_is_shown_without_control_characters(tm
     assert "log in first" in capsys.readouterr().err, "and it was shown as it came"
 
 
+async def test_a_plugin_that_fails_is_run_once_for_all_who_wait_and_again_for_the_next(tmp_path: Path) -> None:
+    failing = plugin(script(tmp_path / "login", f"echo x >> {tmp_path}/runs; exit 1"))
+    said = await asyncio.gather(*(failure(failing) for _ in range(5)))
+    assert len(set(said)) == 1
+    assert (tmp_path / "runs").read_text() == "x\n"
+    await failure(failing)
+    assert (tmp_path / "runs").read_text() == "x\nx\n"
+
+
 async def test_a_plugin_that_prints_without_end_is_killed(tmp_path: Path) -> None:
     text = await failure(plugin(script(tmp_path / "login", "exec cat /dev/zero")))
     assert f"printed more than {MOST_OUTPUT >> 20} MiB" in text

@@ -35,6 +35,8 @@ class PluginSource:
     def __init__(self) -> None:
         self._credential: ExecCredential | None = None
         self._obtained = 0.0
+        self._runs = 0
+        self._failure = ""
         # A lock belongs to an event loop; the credential belongs to the process.
         self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._hints: list[float] = []
@@ -47,12 +49,20 @@ class PluginSource:
         """
         if (kept := self._usable(clock)) is not None:
             return kept
+        runs = self._runs
         async with self._running.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            # Whoever waited for the lock takes what its holder brought.
+            # Whoever waited for the lock takes what its holder brought: a credential, or the reason why there is none.
             if (kept := self._usable(clock)) is not None:
                 return kept
-            made = await self._run(plugin, config, clock)
+            if runs != self._runs and self._failure:
+                raise ConfigError(self._failure)
+            try:
+                made = await self._run(plugin, config, clock)
+            except ConfigError as error:
+                self._runs, self._failure = self._runs + 1, str(error)
+                raise
             self._credential, self._obtained = made, clock.now()
+            self._runs, self._failure = self._runs + 1, ""
             return made
 
     def refused(self, credential: ExecCredential, started: float | None) -> None:
