@@ -145,7 +145,7 @@ class TestTypedParts:
             await client.patch(Deployment, "web", read)
 
     async def test_a_part_of_another_kind_is_refused(self, client: Client) -> None:
-        with pytest.raises(ValueError, match="a part of a ConfigMap was given for a Deployment"):
+        with pytest.raises(TypeError, match="a part of a ConfigMap was given for a Deployment"):
             await client.patch(Deployment, "web", config_map())
 
     async def test_a_value_of_another_type_is_refused_before_it_is_sent(self, client: Client) -> None:

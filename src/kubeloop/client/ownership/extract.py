@@ -49,7 +49,8 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
             mine = entry.fields()
         else:
             others.append(entry.fields())
-    owned = _OBJECT.decode(_only(Raw(document), mine, others)) if mine else {}
+    found = _only(Raw(document), mine, others) if mine else None
+    owned = _OBJECT.decode(found) if found is not None else {}
     return read_owned(type(obj), _named(owned, obj), field_manager)
 
 
@@ -66,7 +67,8 @@ def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
     return msgspec.json.encode({**head, **owned})
 
 
-def _only(raw: Raw, mine: Tree, others: list[Tree]) -> bytes:
+def _only(raw: Raw, mine: Tree, others: list[Tree]) -> bytes | None:
+    """What is owned of a value; None if nothing of it is left."""
     children = {element: below for element, below in mine.items() if element != _SELF}
     if not children:
         # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
@@ -81,23 +83,26 @@ def _only(raw: Raw, mine: Tree, others: list[Tree]) -> bytes:
         return bytes(raw)  # it has become something else since: whatever it is, it is owned
 
 
-def _only_fields(raw: Raw, children: Tree, others: list[Tree]) -> bytes:
-    parts = _OBJECT.decode(raw)
-    kept = {name: Raw(_only(part, children[at], _below(others, at))) for name, part in parts.items() if (at := f"f:{name}") in children}
-    return msgspec.json.encode(kept)
+def _only_fields(raw: Raw, children: Tree, others: list[Tree]) -> bytes | None:
+    kept: dict[str, Raw] = {}
+    for name, part in _OBJECT.decode(raw).items():
+        at = f"f:{name}"
+        owned = _only(part, children[at], _below(others, at)) if at in children else None
+        if owned is not None:
+            kept[name] = Raw(owned)
+    return msgspec.json.encode(kept) if kept else None
 
 
-def _only_items(raw: Raw, children: Tree, others: list[Tree]) -> bytes:
-    items = _ARRAY.decode(raw)
-    trees = [msgspec.json.decode(item) for item in items]
+def _only_items(raw: Raw, children: Tree, others: list[Tree]) -> bytes | None:
     kept: list[Raw] = []
-    for index, (item, tree) in enumerate(zip(items, trees, strict=True)):
+    for index, item in enumerate(_ARRAY.decode(raw)):
+        tree = msgspec.json.decode(item)
         for element, below in children.items():
             keys = _match(element, index, tree)
             if keys is not None:
-                kept.append(_with_keys(item, keys, _only(item, below, _below(others, element))))
+                kept.append(_with_keys(item, keys, _only(item, below, _below(others, element)) or b"{}"))
                 break
-    return msgspec.json.encode(kept)
+    return msgspec.json.encode(kept) if kept else None
 
 
 def _match(element: str, index: int, item: Any) -> Iterable[str] | None:

@@ -14,7 +14,6 @@ from kubeloop.client.verbs.reading import JSON, PARTIAL
 from kubeloop.codec import decode, encode
 from kubeloop.codec.applied import document_changes, fresh_tree
 from kubeloop.codec.checking import checked
-from kubeloop.merge import create_merge_patch
 from kubeloop.meta import IncompleteObject, PartialObject, Resource
 from kubeloop.meta.resource import source_of
 
@@ -160,6 +159,8 @@ def changes_of(obj: Resource, lock: bool | None = None) -> dict[str, Any]:
     Raises:
         IncompleteObject: it was made here. ValueError: name or namespace were changed, or a field is not of its type.
     """
+    from kubeloop.merge.merge_patch import create_merge_patch  # what only some programs need costs the others no start-up
+
     if source_of(obj) is None:
         raise IncompleteObject(
             f'{obj.kind or "object"} "{obj.object_key()}" was made here, not read from the server: there is nothing to compare it with. '
@@ -192,13 +193,13 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
     """The body of a patch of a ``kind``.
 
     Raises:
-        ValueError: it is not of the form of its type, a part of another kind, or was read from a server.
+        ValueError: it is not of the form of its type, or was read from a server. TypeError: a part of another kind.
     """
     if isinstance(patch, bytes):
         return patch
     if isinstance(patch, Resource):
         if not isinstance(patch, kind):
-            raise ValueError(f"patch: a part of a {builtins.type(patch).__name__} was given for a {kind.__name__}")
+            raise TypeError(f"patch: a part of a {builtins.type(patch).__name__} was given for a {kind.__name__}")
         if source_of(patch) is not None:
             raise ValueError(
                 f'{patch.kind} "{patch.object_key()}" was read from the server: to merge it in would write all of its fields. '
