@@ -84,7 +84,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
                 context.load_verify_locations(cadata=self.ca.read().decode("ascii", "replace"))
             except ssl.SSLError as error:
                 raise ConfigError(
-                    f"{self.ca.field}: no usable certificate in it ({error.reason or error}); it must be PEM, the certificates of the authority"
+                    f"{self.ca.field}: no usable certificate in it ({error.reason or error}); give the authority as PEM"
                 ) from error
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
