@@ -64,6 +64,8 @@ class Version:
 
     def answer(self, request: Request) -> Answer | None:
         """Raises MethodNotAllowed, NotAcceptable; None for other paths."""
+        if request.path.startswith("/version/") and request.path.strip("/") != "version":
+            raise refusals.no_such_resource()
         if request.path.rstrip("/") != "/version":
             return None
         if request.method != "GET":

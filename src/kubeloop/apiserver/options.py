@@ -14,6 +14,7 @@ from kubeloop.apiserver.decoding import kind_of, media_type_of, read_protobuf, r
 from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.negotiation import PROTOBUF, YAML
 from kubeloop.apiserver.validation.metadata import field_manager
+from kubeloop.merge.go_text import json_type
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.integers import decimal, is_digits
@@ -258,8 +259,13 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             fault_text = json_fault(body) or "invalid UTF-8"
             raise refusals.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
+    if tree is None:
+        tree = {}  # as Go's decoder leaves what null is read into
     if not isinstance(tree, dict):
-        raise refusals.bad_request("couldn't get version/kind; json parse error: DeleteOptions must be an object")
+        raise refusals.bad_request(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(tree)} into Go value of type struct "
+            '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
     try:
         met = kind_of(tree, wanted)
     except DecodeError as fault:

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer
+from kubeloop.apiserver.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer, text
 from kubeloop.apiserver.authentication import impersonated
 from kubeloop.apiserver.authorization import authorize, authorize_impersonation
 from kubeloop.apiserver.exchange import Exchange, Parts
 from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.negotiation import Accepted, negotiate
 from kubeloop.apiserver.request_info import request_info
-from kubeloop.apiserver.routing import PlainNotFound, find_handler, find_resource
+from kubeloop.apiserver.routing import PlainNotFound, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.apiserver.transfer import finish
 from kubeloop.meta.errors import ApiError, Forbidden
@@ -48,6 +48,8 @@ class Documents(Protocol):
 
 #: Slashes too many here lead past upstream's routes; further on in a path some are passed over.
 _NOBODYS = ("//", "/apis//")
+#: What is done to one object, by its key.
+_BY_NAME = frozenset({"get", "update", "patch", "delete"})
 _NO_CACHE = ("Cache-Control", "no-cache, private")
 
 
@@ -95,6 +97,8 @@ class Pipeline:
     async def _stages(self, request: Request, warnings: list[str]) -> Reply:
         user = self._parts.authenticator.authenticate(request, warnings)
         info = request_info(request)
+        if info.verb == "watch" and info.is_resource and not info.resource:
+            return _unclear(request)
         other = impersonated(request)
         try:
             if other is not None:
@@ -116,6 +120,8 @@ class Pipeline:
         # What a connecting subresource answers is its backend's affair.
         accepted = Accepted() if connecting(info) else negotiate(request.header("Accept"), info.verb, custom=resource.custom)
         namespace = info.namespace if resource.namespaced else ""
+        if info.verb in _BY_NAME:
+            check_name_in_path(info)
         exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace)
         try:
             answer = await handler(exchange)
@@ -134,6 +140,13 @@ class Pipeline:
         if action is None:
             raise PlainNotFound
         return await action(request)
+
+
+def _unclear(request: Request) -> Answer:
+    """A path that says ``watch`` and not of what, which upstream gives up before anything else is looked at."""
+    url = request.path + (f"?{request.query_string}" if request.query_string else "")
+    why = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
+    return text(why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)
 
 
 def _quoted(text: str) -> str:

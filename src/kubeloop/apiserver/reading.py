@@ -96,6 +96,8 @@ class Reader:
         version = self._version(options)
         if options.resource_version == "0":
             limit = 0  # served from the cache whole, or all of its rest, as upstream does
+        if selection.name and (namespace or not resource.namespaced):
+            limit = 0  # upstream reads the one object by its key
         if token is not None:
             start, consistent = prefix + token.start, token.revision != ANY_REVISION
             revision = token.revision if consistent else 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 
@@ -39,7 +40,7 @@ def forbidden_path(why: str) -> ApiError:
 
 
 def not_found(resource: GroupResource, name: str) -> ApiError:
-    return refusal(404, "NotFound", f'{resource} "{name}" not found', about(resource, name))
+    return refusal(404, "NotFound", f"{resource} {go_quoted(name)} not found", about(resource, name))
 
 
 def no_such_resource() -> ApiError:

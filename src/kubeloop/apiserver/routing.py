@@ -17,6 +17,7 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.subresources import handlers_of
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
 
 Handler = Callable[[Exchange], Awaitable[Reply]]
@@ -63,6 +64,8 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     """
     if resource.custom:
         return _of_custom(resource, info)
+    if resource.namespaced and not info.namespace and not {"list", "watch"} & set(resource.verbs) and not info.name_in_path:
+        raise refusals.no_such_resource()
     if info.subresource:
         return _of_subresource(resource, info, method)
     if method == "HEAD":
@@ -127,9 +130,20 @@ async def _patch_without_name(exchange: Exchange) -> Answer:
     raise refusals.bad_request("name must be provided")
 
 
+def check_name_in_path(info: RequestInfo) -> None:
+    """Raises BadRequest for names that could be no part of a key in storage (path.IsValidPathSegmentName upstream)."""
+    name = info.name
+    if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
+        return
+    why = f"may not be '{name}'" if name in (".", "..") else ";".join(f"may not contain '{one}'" for one in "/%" if one in name)
+    raise refusals.bad_request(f"Name parameter invalid: {go_quoted(name)}: {why}")
+
+
 def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
     if info.subresource not in resource.subresources:
         raise refusals.no_such_resource()
+    if not info.name_in_path:
+        raise refusals.bad_request("name must be provided")
     connects = connecting(info)
     if connects is not None:
         if info.rest and not connects.paths:
@@ -137,13 +151,13 @@ def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) ->
         if method not in connects.methods:
             raise refusals.method_not_allowed()
         return connects.handler
+    if info.rest:
+        raise refusals.no_such_resource()
     if method == "HEAD":
         raise refusals.method_not_allowed()
     handlers = handlers_of(resource.gvr.resource, info.subresource)
     if handlers is None:
         raise refusals.not_implemented(f"{resource.gvr.resource}/{info.subresource}")
-    if info.rest:
-        raise refusals.no_such_resource()
     handler = handlers.get(info.verb)
     if handler is None:
         raise refusals.method_not_allowed()

@@ -139,7 +139,7 @@ def _takes_gzip(header: str) -> bool:
 def _tagged(request: Request, body: bytes, digest: str, changed: datetime, headers: list[tuple[str, str]], kind: str) -> Answer:
     """With what lets a client ask again only for changes."""
     tag = f'"{digest}"'
-    headers += [("ETag", tag), ("Last-Modified", format_datetime(changed, usegmt=True))]
+    headers += [("Accept-Ranges", "bytes"), ("ETag", tag), ("Last-Modified", format_datetime(changed, usegmt=True))]
     if tag in [one.strip().removeprefix("W/") for one in request.header("if-none-match").split(",")]:
         return Answer(304, body=b"", content_type=kind, headers=headers, verbatim=True)
     return Answer(body=body, content_type=kind, headers=headers, verbatim=True)
