@@ -21,9 +21,8 @@ from kubeloop.meta.kinds import GroupVersionKind
 JSONObject = dict[str, Any]
 
 HEADER: Final = f'"""Typed models of {{what}}. {MARK}"""\n'
-_LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 #: What the generator sees of a struct without reading its fields.
-_STRUCT: Final = ("type", "properties", "required")
+_STRUCT: Final = ("type", "properties", "required", "x-kubernetes-group-version-kind", "x-kubernetes-selectable-fields")
 _WIDTH: Final = 100
 
 
@@ -96,12 +95,16 @@ class ModuleWriter:
         if lines[1:]:
             lines.append("")
         head = self._head(definition, node, gvk if base == "Resource" else None)
+        if base == "Model" and gvk is not None:  # options and the like: kinds, but no objects
+            named = self._symbol("typing", "ClassVar")
+            head = [f"    api_version: {named}[str] = {text(gvk.api_version)}", f"    kind: {named}[str] = {text(gvk.kind)}", *head]
         if head:
             lines += [*head, ""]
         strict = definition in self._source.strict
         required = set(node.get("required") or ())
         properties: JSONObject = node.get("properties") or {}
-        visible = [wire for wire in properties if not (base == "Resource" and wire in ("apiVersion", "kind", "metadata"))]
+        hidden = _OF_ALL if base == "Resource" else _OF_ALL[:2] if gvk is not None else ()
+        visible = [wire for wire in properties if wire not in hidden]
         names = field_names(visible)
         for wire in visible:
             lines += self._fields.field(names[wire], wire, properties[wire], required=wire in required, strict=strict)
@@ -135,7 +138,7 @@ class ModuleWriter:
         return lines
 
     def _constraints(self, node: JSONObject, *, is_kind: bool) -> list[str]:
-        rest = {key: value for key, value in node.items() if key not in _STRUCT and not key.endswith("group-version-kind")}
+        rest = {key: value for key, value in node.items() if key not in _STRUCT}
         properties = set(node.get("properties") or ())
         unknown = [wire for wire in node.get("required") or () if wire not in properties or (is_kind and wire in _OF_ALL)]
         if unknown:

@@ -17,6 +17,7 @@ from kubeloop.schema.classes.known import definition_schema
 JSONObject = dict[str, Any]
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 #: Where structs are looked for that custom kinds borrow.
 _WELL_KNOWN: Final = ("io.k8s.api.core.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1.")
 _NOT_NESTED: Final = (OBJECT_META,)
@@ -131,10 +132,11 @@ def source_of_definitions(definitions: dict[str, JSONObject], resources: Iterabl
     """Definitions of OpenAPI documents, normal (``openapi.normal``) but with descriptions.
 
     Kinds whose structs are all written in place came from a CustomResourceDefinition: their required fields must be given.
-    Other required fields are Go's by-value fields: empty when they are not given.
+    Other required fields are Go's by-value fields: empty when they are not given. Lists of kinds get no class: ``client.list`` is typed.
     """
     kinds: dict[str, GroupVersionKind] = {}
     inline: dict[str, JSONObject] = {}
+    definitions = {name: node for name, node in definitions.items() if not _is_list(node)}
     for name, node in definitions.items():
         for gvk in node.get("x-kubernetes-group-version-kind", ())[:1]:
             kinds[name] = GroupVersionKind(gvk["group"], gvk["version"], gvk["kind"])
@@ -144,6 +146,11 @@ def source_of_definitions(definitions: dict[str, JSONObject], resources: Iterabl
     ours = lift(inline, stays=is_known)
     lifted = lift(rest)
     return ModelSource({**lifted, **ours}, {info.gvk: info for info in resources}, kinds, {}, set(ours))
+
+
+def _is_list(node: JSONObject) -> bool:
+    properties = node.get("properties", {})
+    return "x-kubernetes-group-version-kind" in node and properties.get("metadata", {}).get("$ref") == _LIST_META and "items" in properties
 
 
 def is_known(node: JSONObject) -> bool:
