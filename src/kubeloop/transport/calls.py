@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+import msgspec
 
 from kubeloop.config import Authenticator, ClusterConfig, Credentials
 from kubeloop.config.authenticator import impersonation_headers
@@ -42,24 +43,22 @@ PATIENCE = 120.0
 MAX_ANSWER = 1 << 30
 
 
-@dataclass(slots=True, kw_only=True)
-class Manners:
+class Manners(msgspec.Struct, kw_only=True):
     """How a transport behaves, beyond what its cluster's configuration says."""
 
     limiter: TokenBucket | None = None
     backoff: FailureBackoff | None = None
-    places: Places = field(default_factory=Places)
-    figures: Figures = field(default_factory=Figures)
+    places: Places = msgspec.field(default_factory=Places)
+    figures: Figures = msgspec.field(default_factory=Figures)
     hooks: tuple[Hook, ...] = ()
-    warning_handler: WarningHandler = field(default_factory=log_once)
-    user_agent: str = field(default_factory=default_user_agent)
+    warning_handler: WarningHandler = msgspec.field(default_factory=log_once)
+    user_agent: str = msgspec.field(default_factory=default_user_agent)
     max_retries: int = MAX_RETRIES
     max_answer: int = MAX_ANSWER
     patience: float = PATIENCE
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """``whole``: the answer is read to its end, and it may be asked for again. ``free``: no limiter holds back its first try."""
 
     method: str
@@ -78,6 +77,10 @@ class Call:
     ends: float | None = None
     tries: int = 0
     previous: str = ""
+
+    def __repr__(self) -> str:
+        # Headers and body may be secret.
+        return f"Call({self.asked})"
 
     @property
     def words(self) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kubeloop.transport.headers import Headers
 
 
-@dataclass(slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct):
     """One try of a request, ready to be sent.
 
     ``asked`` says in words what is asked, for messages. ``upgrade`` names a protocol to change to: such a request has a connection of its
@@ -23,6 +23,9 @@ class Outgoing:
     asked: str
     upgrade: str = ""
     patience: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Outgoing({self.asked})"
 
 
 class Answer(Protocol):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 #: Their values are secrets: they are shown to hooks, as to client-go's WrapTransport, but never printed.
 SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "sec-websocket-key"))
 
 
-@dataclass(slots=True)
-class SentRequest:
+class SentRequest(msgspec.Struct):
     """One try. A hook may ``add`` headers while it is ``sending``; ``notes`` is its own, to remember something until the answer.
 
     ``path`` is below the server's own, without a query. ``verb`` is that of Kubernetes (``list``, ``watch``, ``create``), or the HTTP
@@ -26,7 +26,7 @@ class SentRequest:
     headers: list[tuple[str, str]]
     body: bytes | None = None
     attempt: int = 0
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = {}
 
     def add(self, name: str, value: str) -> None:
         """Send this header, in place of another of that name."""
@@ -41,15 +41,18 @@ class SentRequest:
         return f"SentRequest({self.method} {self.url}, attempt {self.attempt})"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What became of a try: an answer (``status``), or ``error``. ``size`` is the body's in bytes, None for a stream."""
 
     seconds: float
     status: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = {}
     size: int | None = None
     error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        # Headers may hold cookies.
+        return f"Outcome({self.status or self.error!r} after {self.seconds:.3f} s)"
 
 
 class Hook:

@@ -6,7 +6,8 @@ Source: client-go rest/with_retry.go and rest/request.go (request, Stream); beha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kubeloop.meta.errors import TransportError
 from kubeloop.transport.answer import retry_after
@@ -20,8 +21,7 @@ class IncompleteAnswerError(TransportError):
     """The connection ended before the answer was complete. Whether the server acted on the request is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """Next: another try, not before ``after`` seconds."""
 
     after: float

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kubeloop.transport.log_context import logger_with_context
 
@@ -17,8 +18,7 @@ REMEMBERED = 1000
 _WARNING = re.compile(r'299 (\S+) "((?:[^"\\]|\\.)*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class ServerWarning:
+class ServerWarning(msgspec.Struct, frozen=True):
     """One warning of one answer. ``request`` says in words what was asked (``create pods "web-0"``)."""
 
     text: str
