@@ -34,6 +34,23 @@ async def test_an_address_that_was_asked_for_is_taken_until_its_service_goes(api
     assert (await api("POST", SERVICES, _service("b", clusterIP="10.0.0.99"))).status == 201
 
 
+async def test_a_node_port_is_given_once_for_a_protocol(api: Api) -> None:
+    made = (await api("POST", SERVICES, _service("a", type="NodePort"))).body
+    port = made["spec"]["ports"][0]
+    refused = await api("PUT", f"{SERVICES}/a", {**made, "spec": {**made["spec"], "ports": [{**port, "name": "p"}, {**port, "name": "q"}]}})
+    assert (refused.status, refused.message) == (500, f"duplicate nodePort: {{TCP {port['nodePort']}}}")
+
+
+async def test_a_new_service_shares_node_ports_between_protocols_only_when_it_lets_the_server_choose(api: Api) -> None:
+    ports = [{"name": "a", "port": 1, "nodePort": 31996}, {"name": "b", "port": 1, "protocol": "UDP"}]
+    made = (await api("POST", SERVICES, _service("a", type="NodePort", ports=ports))).body
+    assert [port["nodePort"] for port in made["spec"]["ports"]] == [31996, 31996]
+    ports = [{"name": "a", "port": 1, "nodePort": 31990}, {"name": "b", "port": 2, "protocol": "UDP", "nodePort": 31990}]
+    refused = await api("POST", SERVICES, _service("b", type="NodePort", ports=ports))
+    assert refused.status == 422
+    assert "spec.ports[1].nodePort: Invalid value: 31990: provided port is already allocated" in refused.message
+
+
 async def test_a_refused_service_keeps_no_address(api: Api) -> None:
     refused = await api("POST", SERVICES, _service("a", clusterIP="10.0.0.99", sessionAffinity="Odd"))
     assert refused.status == 422

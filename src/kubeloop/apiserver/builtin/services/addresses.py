@@ -34,6 +34,8 @@ JSONObject = dict[str, Any]
 
 SERVICES = GroupResource("", "services")
 
+_TAKEN_PORT = "provided port is already allocated"
+
 
 class ServiceAddresses:
     """Gives services what they ask for or something free.
@@ -188,7 +190,10 @@ class _Request:
     def _give_ports(self) -> None:
         spec = self.obj["spec"]
         if kind_of(self.obj) in ("NodePort", "LoadBalancer"):
-            self._give_node_ports(spec.get("ports") or [])
+            if self.old is None:
+                self._give_node_ports(spec.get("ports") or [])
+            else:
+                self._change_node_ports(spec.get("ports") or [], self.old)
         if needs_health_check(self.obj) and not (self.old is not None and needs_health_check(self.old)):
             asked = spec.get("healthCheckNodePort")
             if asked:
@@ -199,25 +204,46 @@ class _Request:
                 spec["healthCheckNodePort"] = self._next_port()
 
     def _give_node_ports(self, ports: list[JSONObject]) -> None:
-        known = set(node_ports(self.old)) if self.old is not None else set()
+        """Two protocols on one port share a node port, unless they ask for different ones."""
         given: dict[int, int] = {}
+        taken: set[int] = set()
         for at, port in enumerate(ports):
             asked, number = port.get("nodePort", 0), port.get("port", 0)
             if not asked and not needs_node_port(self.obj):
                 continue
-            if not asked and self.old is None:
-                # Two protocols on one port share a node port.
-                asked = given.get(number) or next(
-                    (one["nodePort"] for one in ports if one.get("port") == number and one.get("nodePort")), 0
-                )
-                port["nodePort"] = asked or self._next_port()
+            if number not in given:
+                wanted = next((one["nodePort"] for one in ports if one.get("port") == number and one.get("nodePort")), 0)
+                if wanted:
+                    self._take_node_port(at, wanted, taken)
+                given[number] = port["nodePort"] = wanted or self._next_port()
             elif not asked:
+                port["nodePort"] = given[number]
+            elif asked != given[number]:
+                self._take_node_port(at, asked, taken)
+
+    def _change_node_ports(self, ports: list[JSONObject], old: JSONObject) -> None:
+        taken = set(node_ports(old))
+        seen: set[tuple[str, int]] = set()
+        for at, port in enumerate(ports):
+            asked = port.get("nodePort", 0)
+            if not asked and not needs_node_port(self.obj):
+                continue
+            if not asked:
                 port["nodePort"] = self._next_port()
-            if asked and asked not in known and asked not in given.values():
-                if fault := self._port_fault(asked):
-                    raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", asked, fault)])
-                self._take(asked)
-            given.setdefault(number, port["nodePort"])
+            elif asked not in taken:
+                self._take_node_port(at, asked, taken)
+            key = port.get("protocol", ""), port["nodePort"]
+            if key in seen:
+                raise refusals.internal(f"duplicate nodePort: {{{key[0]} {key[1]}}}")
+            seen.add(key)
+
+    def _take_node_port(self, at: int, number: int, taken: set[int]) -> None:
+        """``taken``: what the service has already; grows."""
+        fault = _TAKEN_PORT if number in taken else self._port_fault(number)
+        if fault:
+            raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", number, fault)])
+        self._take(number)
+        taken.add(number)
 
     def _port_fault(self, port: int) -> str:
         if self.dry_run:
@@ -226,7 +252,7 @@ class _Request:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
             )
-        return "provided port is already allocated" if self.taken.get(port, self.name) != self.name else ""
+        return _TAKEN_PORT if self.taken.get(port, self.name) != self.name else ""
 
     def _next_port(self) -> int:
         if self.dry_run:
