@@ -188,7 +188,7 @@ def test_yaml_is_written_with_sorted_keys() -> None:
 
 def served(version: str = "v1", group: str = "example.com") -> ServedResource:
     gvr = GroupVersionResource(group, version, "foos")
-    return ServedResource(gvr, "Foo", "foo", True, ("get",), TypeSchema(), Strategy(), custom=True)
+    return ServedResource(gvr, "Foo", "foo", True, ("get",), TypeSchema(), Strategy, custom=True)
 
 
 def test_resources_come_and_go_and_listeners_are_told() -> None:

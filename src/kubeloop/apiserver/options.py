@@ -243,6 +243,7 @@ def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
 
 def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
     wanted = GroupVersionKind("", "v1", "DeleteOptions")
+    tree: Any
     if media_type == PROTOBUF:
         try:
             tree = read_protobuf(body, wanted)
