@@ -69,8 +69,8 @@ async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: InLoop
         faults.expire_next()
         with pytest.raises(Expired):
             await client.list(ConfigMap)
-        await client.list(ConfigMap)
-        async with client.watch(ConfigMap, resource_version="0") as events:
+        listed = await client.list(ConfigMap)
+        async with client.watch(ConfigMap, resource_version=listed.resource_version) as events:
             await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
             await anext(aiter(events))
             assert faults.cut_streams() == 1
