@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kubeloop.client.streams.forwarding import ForwardedPort, PortForward
     from kubeloop.client.streams.logs import Log, LogCall
     from kubeloop.client.streams.merged_logs import LogLine, MergedLogs
+    from kubeloop.client.streams.proxying import ProxyCall
     from kubeloop.client.streams.session import ExecResult, ExecSession, Output
 
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "Output": "session",
     "OutputTooLarge": "errors",
     "PortForward": "forwarding",
+    "ProxyCall": "proxying",
     "StreamError": "errors",
 }
 
@@ -51,6 +53,7 @@ __all__ = [
     "Output",
     "OutputTooLarge",
     "PortForward",
+    "ProxyCall",
     "StreamError",
 ]
 

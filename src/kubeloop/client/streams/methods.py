@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from kubeloop.client.streams.logs import LogCall, Since
     from kubeloop.client.streams.merged_logs import MergedLogs
     from kubeloop.client.streams.ports import PortSpec
+    from kubeloop.client.streams.proxying import ProxyCall
     from kubeloop.client.streams.session import ExecResult, ExecSession
+    from kubeloop.transport import Query
 
 Target: TypeAlias = str | Resource
 """A pod by name, anything with pods as kubectl spells it (``svc/web``, ``deploy/web``), or the object itself."""
@@ -248,3 +250,41 @@ class PodStreams:
         return await copy_from(
             cast("Client", self), target, source, Path(destination), namespace=namespace, container=container, progress=progress
         )
+
+    def proxy(
+        self,
+        target: Target,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        port: int | str | None = None,
+        https: bool = False,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+    ) -> ProxyCall:
+        """An HTTP request to a pod, or ``svc/NAME``, through the API server: ``await`` it for the answer, ``async with`` it for a stream.
+
+        ``path`` is plain text, and is escaped here. ``port`` is a number or name, by default the first; ``https``: the server there speaks
+        TLS, whose certificate the API server does not check. The request is sent once; redirects are errors.
+
+        Raises:
+            ApiError: the API server refuses, or the program there answers with 400 or above, which ``status.code`` and the message tell.
+        """
+        from kubeloop.client.streams.proxying import ProxyCall, ProxyRequest
+
+        request = ProxyRequest(
+            target=target,
+            path=path,
+            method=method,
+            port=port,
+            https=https,
+            query=query,
+            body=body,
+            content_type=content_type,
+            headers=headers,
+            namespace=namespace,
+        )
+        return ProxyCall(cast("Client", self), request)

@@ -46,7 +46,7 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
     """
     from kubeloop.api.core.v1 import Pod, Service
 
-    found = target if isinstance(target, Resource) else await client.get(*_named(target), namespace=namespace)
+    found = target if isinstance(target, Resource) else await client.get(*named(target), namespace=namespace)
     if isinstance(found, Pod):
         return Found(found)
     pods = await _pods_of(client, found, namespace) or [await _first_of(client, found, namespace, timeout)]
@@ -65,7 +65,7 @@ async def find_pods(client: Client, targets: Sequence[Target], labels: Labels | 
         raise ValueError("give targets, or labels; labels={} selects all pods of a namespace")
     found: dict[tuple[str, str], Pod] = {}
     for target in targets:
-        one = target if isinstance(target, Resource) else await client.get(*_named(target), namespace=namespace)
+        one = target if isinstance(target, Resource) else await client.get(*named(target), namespace=namespace)
         pods = [one] if isinstance(one, Pod) else await _pods_of(client, one, namespace)
         found.update({(pod.metadata.namespace, pod.metadata.name): pod for pod in pods})
     if labels is not None:
@@ -124,7 +124,7 @@ def check_running(pod: Pod, what: str) -> None:
         raise StreamError(f"{what} is not possible in {_shown(pod)}: it has completed (phase {pod.status.phase})")
 
 
-def _named(target: str) -> tuple[type[Resource], str]:
+def named(target: str) -> tuple[type[Resource], str]:
     from kubeloop.api.apps.v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
     from kubeloop.api.batch.v1 import Job
     from kubeloop.api.core.v1 import Pod, ReplicationController, Service

@@ -5,6 +5,7 @@ Source: kubectl pkg/cmd/portforward and pkg/util (service_port.go, pod_port.go).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +19,8 @@ PortSpec: TypeAlias = int | str
 """``8080``, ``"8080:80"``, ``":80"`` (any free local port), ``"8080:http"``."""
 
 _LARGEST = 65535
+# Names of a service's ports are labels of DNS; those of a container's are shorter (apimachinery pkg/util/validation).
+_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ def parse_port(spec: PortSpec) -> Wanted:
         raise ValueError(f'{spec!r} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     if remote.isascii() and remote.isdecimal() and not 1 <= _number(remote) <= _LARGEST:
         raise ValueError(f"{spec!r}: the remote port must be between 1 and {_LARGEST}")
+    if not remote.isdecimal() and _NAME.fullmatch(remote) is None:
+        raise ValueError(f'{spec!r}: "{remote}" is neither the number nor the name of a port')
     if not colon and not remote.isdecimal():
         return Wanted(-1, remote)  # the number behind the name, once it is known
     if local and not (local.isascii() and local.isdecimal() and _number(local) <= _LARGEST):

@@ -1,0 +1,121 @@
+"""HTTP requests to pods and services through the API server, for programs that cannot reach them themselves.
+
+Source: https://kubernetes.io/docs/tasks/access-application-cluster/access-cluster-services/ (manually constructing proxy URLs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from kubeloop.client.mapping import segment
+from kubeloop.client.streams.errors import OutputTooLarge, StreamError
+from kubeloop.client.streams.pods import Target, named
+from kubeloop.meta.resource import Resource
+from kubeloop.transport import Query, Response, Stream
+
+if TYPE_CHECKING:
+    from kubeloop.client.client import Client
+
+#: Bytes of an answer that are held in memory when it is awaited.
+MAX_BODY = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyRequest:
+    """What is asked; see ``PodStreams.proxy``."""
+
+    target: Target
+    path: str
+    method: str = "GET"
+    port: int | str | None = None
+    https: bool = False
+    query: Query | None = None
+    body: bytes | None = None
+    content_type: str = "application/octet-stream"
+    headers: Mapping[str, str] | None = None
+    namespace: str | None = None
+
+
+class ProxyCall:
+    """A request to be made in one of two ways; nothing is sent before.
+
+    ``await`` it
+        The whole answer as a ``Response``.
+    ``async with`` it
+        The answer's head and, by ``chunks()``, its body as it comes. Leaving the block frees the socket at once.
+    """
+
+    def __init__(self, client: Client, request: ProxyRequest) -> None:
+        self._client = client
+        self._request = request
+        self._stack = AsyncExitStack()
+
+    def __await__(self) -> Generator[Any, None, Response]:
+        return self._whole().__await__()
+
+    async def __aenter__(self) -> Stream:
+        request = self._request
+        # The first answer counts: whether a request of somebody else's program may be made twice is not known here.
+        stream = self._client.transport.stream(
+            request.method,
+            proxy_path(request, self._client.namespace),
+            query=request.query,
+            body=request.body,
+            content_type=request.content_type,
+            accept="*/*",
+            headers=request.headers,
+            retry=False,
+        )
+        return await self._stack.enter_async_context(stream)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _whole(self) -> Response:
+        parts: list[bytes] = []
+        size = 0
+        async with self as stream:
+            async for chunk in stream.chunks():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > MAX_BODY:
+                    raise OutputTooLarge(
+                        f"{self._request.method} {self._request.path} through the API server: the answer is larger than {MAX_BODY} bytes; "
+                        "read it as it comes: async with client.proxy(...) as answer"
+                    )
+            return Response(stream.status, stream.headers, b"".join(parts))
+
+
+def proxy_path(request: ProxyRequest, default_namespace: str) -> str:
+    """The path of the proxy subresource.
+
+    Raises:
+        ValueError: a name, port or path that would lead elsewhere.
+    """
+    resource, name, namespace = _of(request.target)
+    namespace = namespace or request.namespace or default_namespace
+    port = "" if request.port is None else segment(str(request.port), "port")
+    if ":" in name + port:
+        raise ValueError(f'"{name}" with port "{port}": give the port by port=, and https=True for TLS')
+    # A scheme is understood only together with a port, though that may be empty.
+    reference = f"https:{name}:{port}" if request.https else f"{name}:{port}" if port else name
+    parts = request.path.lstrip("/").split("/")
+    if any(part in (".", "..") for part in parts):
+        raise ValueError(f'"{request.path}": "." and ".." are resolved on the way, so that the request would arrive elsewhere')
+    if "?" in request.path or "#" in request.path:
+        raise ValueError(f'"{request.path}": give what follows "?" by query=')
+    rest = "/".join(quote(part, safe="!$&'()*+,;=:@~") for part in parts)
+    return f"/api/v1/namespaces/{segment(namespace, 'namespace')}/{resource}/{segment(reference, 'name')}/proxy/{rest}"
+
+
+def _of(target: Target) -> tuple[str, str, str]:
+    kind, name = (type(target), target.metadata.name) if isinstance(target, Resource) else named(target)
+    namespace = target.metadata.namespace if isinstance(target, Resource) else ""
+    plural = kind.__kind_info__.plural
+    if kind.__kind_info__.gvk.group or plural not in ("pods", "services"):
+        raise StreamError(f"{kind.kind}: only pods and services can be reached through the API server; give svc/NAME or a pod's name")
+    return plural, name, namespace
