@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections import defaultdict
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,8 @@ class TlsSource:
         self._content: tuple[bytes, ...] = ()
         self._checked = 0.0
         self._told = ""
+        self.reloads: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """Looks at the files, by result and reason, where the authority is one of them (client-go's metric of CA reloads)."""
 
     def current(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
         """The context. ``certificate`` (PEM chain, PEM key) takes the place of the configured client certificate.
@@ -66,17 +69,24 @@ class TlsSource:
     def _renew(self) -> None:
         seen = self._signature()
         if seen == self._seen:
+            self._count("success", "unchanged")
             return
         try:
             pinned, content = self._pinned()
             if content != self._content:
                 self._context = pinned.ssl_context(self._certificate)
                 _logger.info("%s: the certificate files changed; new connections use them", self._config.source)
+            self._count("success", "unchanged" if content == self._content else "updated")
             self._seen, self._content, self._told = seen, content, ""
         except ConfigError as error:
+            self._count("failure", "read_error" if isinstance(seen[0], int) else "ca_parse_error")
             if str(error) != self._told:
                 self._told = str(error)
                 _logger.warning("certificates stay as they were: %s", error)
+
+    def _count(self, result: str, reason: str) -> None:
+        if self._config.ca is not None and not self._config.ca.data:
+            self.reloads[result, reason] += 1
 
     def _signature(self) -> tuple[object, ...]:
         """Changes whenever a file is written or replaced, also through the links that the kubelet uses."""

@@ -118,6 +118,7 @@ class Connections:
         self._idle: list[Wire] = []
         self._tls: ssl.SSLContext | None = None
         self._source = TlsSource(config, clock)
+        figures.ca_reloads = self._source.reloads
         self._closed = False
         # asyncio reads into 256 KiB at a time and gives most of them back. glibc maps and unmaps pages for each such read (12 us
         # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.

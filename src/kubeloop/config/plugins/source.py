@@ -16,6 +16,7 @@ import msgspec
 from kubeloop.config.cluster import ClusterConfig
 from kubeloop.config.credentials import ExecPlugin
 from kubeloop.config.plugins.credential import ExecCredential, cluster_info, exec_info, read_credential
+from kubeloop.config.plugins.figures import NO_STATUS, figures
 from kubeloop.config.plugins.process import MOST_OUTPUT, TooMuchOutputError, run
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
@@ -35,6 +36,7 @@ class PluginSource:
     def __init__(self) -> None:
         self._credential: ExecCredential | None = None
         self._obtained = 0.0
+        self._chain: bytes | None = None
         self._runs = 0
         self._failure = ""
         # A lock belongs to an event loop; the credential belongs to the process.
@@ -61,6 +63,10 @@ class PluginSource:
             except ConfigError as error:
                 self._runs, self._failure = self._runs + 1, str(error)
                 raise
+            chain = made.certificate[0] if made.certificate is not None else None
+            if chain != self._chain:
+                self._chain = chain
+                figures.certificate(self, chain, clock.wall())
             self._credential, self._obtained = made, clock.now()
             self._runs, self._failure = self._runs + 1, ""
             return made
@@ -84,21 +90,30 @@ class PluginSource:
         interactive = plugin.interactive != "Never" and _has_terminal()
         if plugin.interactive == "Always" and not interactive:
             raise ConfigError(f"{at}: interactiveMode is Always, and there is no terminal here; run it once at a terminal")
-        plugin.policy.check(plugin.command, plugin.owner)
+        try:
+            plugin.policy.check(plugin.command, plugin.owner)
+        except ConfigError:
+            figures.policy["denied"] += 1
+            raise
+        figures.policy["allowed"] += 1
         info = exec_info(plugin, config, interactive=interactive).decode()
         environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info}
         seconds = max(plugin.timeout, INTERACTIVE_TIMEOUT) if interactive else plugin.timeout
         try:
             ended = await run(plugin.command, plugin.args, environment, interactive=interactive, timeout=seconds)
         except TimeoutError as error:
+            figures.calls[NO_STATUS, "client_internal_error"] += 1
             raise ConfigError(f"{at}: did not end within {seconds:g} s and was killed; run it by hand to see what it waits for") from error
         except TooMuchOutputError as error:
+            figures.calls[NO_STATUS, "client_internal_error"] += 1
             raise ConfigError(
                 f"{at}: printed more than {MOST_OUTPUT >> 20} MiB; it must print an ExecCredential and nothing else"
             ) from error
         except (OSError, ValueError) as error:
+            figures.calls[NO_STATUS, "plugin_not_found_error"] += 1
             fault = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"{at}: cannot be run ({fault}){self._hint(plugin, clock)}") from error
+        figures.calls[ended.status, "plugin_execution_error" if ended.status else "no_error"] += 1
         if ended.status:
             said = f': it said "{ended.complaint}"' if ended.complaint else "; run it by hand to see why"
             raise ConfigError(f"{at}: ended with exit status {ended.status}{said}")

@@ -6,8 +6,11 @@ component-base metrics/prometheus/restclient.
 
 from __future__ import annotations
 
+import math
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -17,6 +20,7 @@ from prometheus_client.registry import Collector
 from kubeloop.transport.observing.figures import Figures, Histogram
 
 if TYPE_CHECKING:
+    from kubeloop.config.plugins.figures import PluginFigures
     from kubeloop.transport.transport import Transport
 
 _Hosts = Mapping[str, Figures]
@@ -111,6 +115,34 @@ def _families(hosts: _Hosts, transports: list[tuple[Transport, str]]) -> Iterato
         waiting.add_metric((host,), sum(one.waiting for one in places))
     yield window
     yield waiting
+    yield from _plugins()
+
+
+def _plugins() -> Iterator[Metric]:
+    """Credential plugins belong to the process, not to a host."""
+    prefix = "rest_client_exec_plugin_"
+    calls = CounterMetricFamily(prefix + "call", "Runs of credential plugins.", labels=("code", "call_status"))
+    policy = CounterMetricFamily(prefix + "policy_call", "Verdicts on plugins.", labels=("status",))
+    ages = HistogramMetricFamily(prefix + "certificate_rotation_age", "Seconds that plugins' certificates were valid for when replaced.")
+    ttl = math.inf
+    # Who has no plugin has not loaded what runs them.
+    module = sys.modules.get("kubeloop.config.plugins.figures")
+    if module is not None:
+        figures: PluginFigures = module.figures
+        for (code, status), number in list(figures.calls.items()):
+            calls.add_metric((str(code), status), number)
+        for status, number in list(figures.policy.items()):
+            policy.add_metric((status,), number)
+        histogram = Histogram(module.AGES)
+        histogram.counts, histogram.total = list(figures.ages), figures.total_age
+        if sum(histogram.counts):
+            _add(ages, (), histogram)
+        if (soonest := figures.soonest_expiry()) is not None:
+            ttl = (soonest - datetime.now(UTC)).total_seconds()
+    yield calls
+    yield policy
+    yield ages
+    yield GaugeMetricFamily(prefix + "ttl_seconds", "Until the first of the plugins' certificates expires; +Inf: there is none.", value=ttl)
 
 
 def _by_verb(name: str, text: str, hosts: _Hosts, attribute: str) -> Metric:
