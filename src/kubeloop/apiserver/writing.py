@@ -23,7 +23,7 @@ from kubeloop.apiserver.ownership import Owners, keep_readable, keep_times
 from kubeloop.apiserver.quoted_values import as_quoted
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.meta.errors import AlreadyExists
+from kubeloop.meta.errors import AlreadyExists, ApiError
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema.validation import same
@@ -300,7 +300,11 @@ class Writer:
         scope = self.owners.scope(call.resource, call.subresource)
         live = scope.empty if old is None else old
         with as_sent(obj, call.context.sent):
-            await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
+            try:
+                await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
+            except ApiError:
+                # A webhook did not convert what others own in another version: upstream writes all the same, and forgets who owned what.
+                metadata_of(obj).pop("managedFields", None)
 
     async def _replace(self, call: Call, obj: JSONObject, current: StoredObject) -> Outcome:
         resource = call.resource

@@ -13,7 +13,7 @@ from kubeloop.meta.field_error import FieldError, invalid, required
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.meta.names import dns1035_label
 from kubeloop.schema.node import TypeSchema
-from kubeloop.schema.object_metadata import conform_metadata
+from kubeloop.schema.object_metadata import by_name, conform_metadata
 
 #: What is wrong with an ObjectMeta that stands at a path.
 MetadataRules: TypeAlias = Callable[[dict[str, Any], str], Iterable[FieldError]]
@@ -61,7 +61,7 @@ def _coerce_resource(value: dict[str, Any], dot: str, unknown: list[str], drop: 
     except DecodeError as exc:
         if drop:
             return
-        raise DecodeError(str(invalid(f"{dot}metadata", value["metadata"], str(exc)))) from None
+        raise DecodeError(str(invalid(f"{dot}metadata", by_name(value["metadata"]), str(exc)))) from None
     value["metadata"] = conformed.metadata
     unknown.extend(dot + path for path in conformed.unknown)
 
@@ -113,7 +113,7 @@ def _metadata(given: Any, rules: MetadataRules, path: str) -> Iterator[FieldErro
     try:
         metadata = conform_metadata(given).metadata
     except DecodeError as exc:
-        yield invalid(path, given, str(exc))
+        yield invalid(path, by_name(given), str(exc))
         return
     # A template's object has no name yet, and what has no namespace is not in one.
     yield from rules(metadata if metadata.get("name") else {**metadata, "name": "fakename"}, path)

@@ -11,6 +11,7 @@ from typing import Any
 
 from kubeloop.meta.field_error import FieldError, duplicate, invalid
 from kubeloop.schema.node import TypeSchema
+from kubeloop.schema.object_metadata import by_name
 
 
 def check_lists(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:
@@ -28,7 +29,7 @@ def _value(value: Any, schema: TypeSchema, path: str) -> Iterator[FieldError]:
                 yield from _value(value[name], schema.values, f"{path}[{name}]")
     elif isinstance(value, list):
         if schema.list_type == "set":
-            yield from (duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value))
+            yield from (duplicate(f"{path}[{index}]", by_name(_comparable(value[index]))) for index in _repeated(value))
         elif schema.list_type == "map":
             yield from _map(value, schema, path)
         if schema.items is not None:
@@ -42,13 +43,22 @@ def _map(value: list[Any], schema: TypeSchema, path: str) -> Iterator[FieldError
             yield invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")
             return
     keys = [{name: item[name] for name in sorted(schema.list_map_keys) if item and name in item} for item in value]
-    yield from (duplicate(f"{path}[{index}]", keys[index]) for index in _repeated(keys))
+    yield from (duplicate(f"{path}[{index}]", _comparable(keys[index])) for index in _repeated(keys))
 
 
 def _repeated(values: list[Any]) -> Iterator[int]:
     times: dict[str, int] = {}
     for index, one in enumerate(values):
-        text = json.dumps(one, sort_keys=True)
+        text = json.dumps(_comparable(one), sort_keys=True)
         times[text] = times.get(text, 0) + 1
         if times[text] == 2:
             yield index
+
+
+def _comparable(value: Any) -> Any:
+    """Numbers are equal by value: 1.0 is 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _comparable(one) for name, one in value.items()}
+    return [_comparable(one) for one in value] if isinstance(value, list) else value

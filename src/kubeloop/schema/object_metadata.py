@@ -55,7 +55,7 @@ def _is_readable(metadata: dict[str, Any]) -> bool:
 
 def _conform(metadata: Any) -> ConformedMetadata:
     try:
-        conformed = strict.conform({"metadata": _ordered(metadata)}, _ANY_KIND)
+        conformed = strict.conform({"metadata": by_name(metadata)}, _ANY_KIND)
     except DecodeError as exc:
         why = str(exc).replace(_WHOLE, "Go value of type")
         raise DecodeError(_BELOW.sub(r"\1.", why)) from None
@@ -63,7 +63,8 @@ def _conform(metadata: Any) -> ConformedMetadata:
     return ConformedMetadata(conformed.obj["metadata"], unknown)
 
 
-def _ordered(value: Any) -> Any:
+def by_name(value: Any) -> Any:
+    """The same tree with the names of each map in order, as Go writes maps."""
     if isinstance(value, dict):
-        return {name: _ordered(one) for name, one in sorted(value.items())}
-    return [_ordered(one) for one in value] if isinstance(value, list) else value
+        return {name: by_name(one) for name, one in sorted(value.items())}
+    return [by_name(one) for one in value] if isinstance(value, list) else value

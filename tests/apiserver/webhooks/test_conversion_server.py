@@ -315,6 +315,25 @@ async def test_a_conversion_that_fails_refuses_the_request_and_says_why(things: 
     assert (met.value.status.code, met.value.status.reason, met.value.status.message) == (500, "", shown)
 
 
+async def test_a_conversion_that_fails_refuses_updates_of_a_version_that_is_not_stored(things: Things, world: World) -> None:
+    made = await things.create("v2", "b", 4)
+    made["spec"]["count"] = 5
+    world.hook.on("/convert", bent(lambda one: one["response"].update(result={"status": "Failure", "message": "cannot do"})))
+    for method, body, kind in (("PUT", made, "application/json"), ("PATCH", {"spec": {"count": 5}}, "application/merge-patch+json")):
+        refused = await world.refused(method, things.path("v2", "b"), body, kind)
+        assert (refused.status.code, refused.status.message.endswith(", Kind=Thing failed: cannot do")) == (500, True)
+    world.hook.on("/convert", convert)
+    assert (await world("GET", things.path("v2", "b")))["spec"]["count"] == 4
+
+
+async def test_a_conversion_that_fails_takes_away_owners_in_another_version_and_refuses_nothing(things: Things, world: World) -> None:
+    """Of the stored version nothing must be converted but what is owned in another: upstream forgets that."""
+    await things.create("v2", "b", 4)
+    world.hook.on("/convert", bent(lambda one: one["response"].update(result={"status": "Failure", "message": "cannot do"})))
+    patched = await world("PATCH", things.path("v1", "b"), {"spec": {"size": 5}}, "application/merge-patch+json")
+    assert (patched["spec"]["size"], "managedFields" in patched["metadata"]) == (5, False)
+
+
 async def test_labels_and_annotations_are_the_webhooks_and_no_other_metadata(things: Things, world: World) -> None:
     change = {"labels": {"converted": "yes"}, "annotations": {"by": "hook"}, "finalizers": ["x/y"], "generation": 77}
     world.hook.on("/convert", bent(lambda one: _first(one)["metadata"].update(change)))
