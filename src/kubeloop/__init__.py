@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Unauthorized,
         UnknownKind,
         Unstructured,
+        WaitFailed,
         custom_resource,
     )
 
@@ -47,7 +48,7 @@ _HOMES = {
     "meta": (
         "AlreadyExists", "ApiError", "ConfigError", "Conflict", "DeadlineError", "DecodeError", "Expired", "Forbidden", "IncompleteObject",
         "Invalid", "KubeloopError", "Model", "NotFound", "ObjectKey", "ObjectMeta", "PartialObject", "Resource", "TransportError",
-        "Unauthorized", "UnknownKind", "Unstructured", "custom_resource",
+        "Unauthorized", "UnknownKind", "Unstructured", "WaitFailed", "custom_resource",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -83,6 +84,7 @@ __all__ = [
     "Unauthorized",
     "UnknownKind",
     "Unstructured",
+    "WaitFailed",
     "__version__",
     "custom_resource",
 ]

@@ -76,7 +76,8 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
     def in_namespace(self, namespace: str) -> Self:
         """A client of one namespace: lists and watches are of it too, and another one is refused before anything is sent.
 
-        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before.
+        It shares connections, discovery and listeners with this one, which closes them. Cluster-scoped kinds are as before. Informers are
+        told their namespace themselves.
 
         Raises:
             ValueError: that cannot be a namespace.

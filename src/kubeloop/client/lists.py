@@ -78,10 +78,12 @@ class ListCall(Generic[R]):
             async with aclosing(self._fetched()) as pages:
                 async for page in pages:
                     yield page
+                    del page  # or it would be kept until the next one has come
             return
         async with aclosing(self._prefetched(prefetch)) as pages:
             async for page in pages:
                 yield page
+                del page
 
     async def _fetched(self) -> AsyncGenerator[ObjectList[R], None]:
         options = self._options
@@ -94,10 +96,12 @@ class ListCall(Generic[R]):
                     raise
                 # The server hands out a token for the rest at its newest version (KEP-365, "inconsistent continue").
                 page = await self._fetch(msgspec.structs.replace(options, continue_token=token))
+            token = page.continue_token
             yield page
-            if not page.continue_token:
+            del page
+            if not token:
                 return
-            options = msgspec.structs.replace(options, continue_token=page.continue_token)
+            options = msgspec.structs.replace(options, continue_token=token)
 
     async def _prefetched(self, count: int) -> AsyncGenerator[ObjectList[R], None]:
         free = asyncio.Semaphore(count)
@@ -132,6 +136,7 @@ class ListCall(Generic[R]):
             async for page in pages:
                 for item in page:
                     yield item
+                del page
 
     async def _whole(self) -> ObjectList[R]:
         options = self._options

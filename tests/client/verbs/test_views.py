@@ -66,6 +66,9 @@ class TestWithOptions:
         await dry.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), field_manager="ops")
         await dry.delete(ConfigMap, "a", options=DeleteOptions(propagation="Background"))
         await dry.delete_collection(ConfigMap, labels="app=web")
+        moved = await dry.upgrade_ownership(ConfigMap, "a", updaters=[created.metadata.managed_fields[0].manager], field_manager="ops")
+        assert moved.metadata.managed_fields[0].operation == "Apply"
+        assert (await client.get(ConfigMap, "a")).metadata.managed_fields[0].operation == "Update"
         assert (await client.get(ConfigMap, "a")).data == {}
 
     async def test_one_field_manager_for_all(self, client: Client, namespace: str) -> None:

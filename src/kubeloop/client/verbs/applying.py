@@ -90,7 +90,8 @@ class Applying(Verbs):
             patch = upgrade_patch(found, updaters, field_manager)
             if not patch:
                 return found
-            answer = await self.transport.request("PATCH", path, body=msgspec.json.encode(patch), content_type=PATCH_TYPES["json"])
+            body = msgspec.json.encode(patch)
+            answer = await self.transport.request("PATCH", path, query=self._query(None), body=body, content_type=PATCH_TYPES["json"])
             return await self._stored("patch", decode(kind, answer.body), None)
 
         return await retry_on_conflict(attempt, clock=self.clock)
