@@ -99,3 +99,12 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert result.exit_code == 1
     assert message in result.output
     assert not (tmp_path / "models.py").exists()
+
+
+def test_a_schema_without_end_is_refused(tmp_path: Path) -> None:
+    deep = '{"type":"array","items":' * 400 + '{"type":"string"}' + "}" * 400
+    head = '{"swagger":"2.0","definitions":{"com.example.v1.Deep":{"type":"object","properties":{"a":'
+    (tmp_path / "deep.json").write_text(f"{head}{deep}}}}}}}}}")
+    result = run("--openapi", str(tmp_path / "deep.json"), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "nested too deeply" in result.output

@@ -74,5 +74,5 @@ async def test_a_clusters_kinds_are_read_and_used(client: Client, installed: Kub
 
 
 def test_a_server_accepts_the_corpus(kubectl: Kubectl) -> None:
-    said = kubectl("create", "--dry-run=server", "-f", str(CORPUS))
-    assert said.count("created (server dry run)") >= 12
+    said = kubectl("apply", "--server-side", "--dry-run=server", "-f", str(CORPUS))
+    assert said.count("serverside-applied (server dry run)") >= 12

@@ -42,7 +42,10 @@ def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: 
         if verbose:
             click.echo(line, err=True)
 
-    files, folder = _render(given, out, tell)
+    try:
+        files, folder = _render(given, out, tell)
+    except RecursionError:
+        raise ConfigError("a schema is nested too deeply to be read; -v shows in which file or definition") from None
     if only_check:
         lines = differences(files, folder, same, only=out.suffix == ".py")
         if lines:

@@ -31,7 +31,7 @@ def read_json(path: Path) -> JSONObject:
     try:
         data = path.read_bytes()
         tree = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected a JSON object, found {type(tree).__name__}")

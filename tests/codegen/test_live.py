@@ -1,0 +1,60 @@
+"""A live cluster that does not say everything: custom kinds come from OpenAPI v3 where definitions may not be listed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kubeloop.apiserver import refusals
+from kubeloop.client import Client
+from kubeloop.codec.yaml import read_yaml
+from kubeloop.codegen.sources import read_cluster
+from kubeloop.codegen.typed import render_package
+from kubeloop.meta import Forbidden, GroupVersionKind, Unstructured
+from kubeloop.testing import InLoopServer
+
+pytestmark = pytest.mark.embedded
+
+CORPUS = Path(__file__).with_name("corpus")
+ROUTE = GroupVersionKind("corpus-c.example.com", "v1", "Route")
+
+
+@pytest.fixture
+async def kubeconfig(in_loop_server: InLoopServer, tmp_path: Path) -> Path:
+    """Of a server that holds a custom kind, published."""
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(in_loop_server.kubeconfig)
+    (crd,) = read_yaml((CORPUS / "gateways.yaml").read_text())
+    async with Client.from_config(path) as client:
+        await client.create(Unstructured.from_dict(crd))
+        async with asyncio.timeout(30):
+            while b"corpus-c.example.com/v1beta1" not in (await client.transport.request("GET", "/openapi/v3")).body:
+                await asyncio.sleep(0.02)
+    return path
+
+
+async def test_definitions_are_taken_from_openapi_where_they_may_not_be_listed(in_loop_server: InLoopServer, kubeconfig: Path) -> None:
+    told: list[str] = []
+    in_loop_server.faults.refuse(refusals.forbidden_path("no"), matching=lambda request: "customresourcedefinitions" in request.path)
+    source = await read_cluster(kubeconfig, None, told.append)
+    assert any("cannot be listed" in line for line in told)
+    assert source.resources[ROUTE].namespaced
+    assert source.resources[ROUTE].gvr.resource == "routes"
+    assert source.strict >= {"com.example.corpus-c.v1.Route", "com.example.corpus-c.v1.RouteSpecRule"}
+    files = render_package(source)
+    assert 'declare.Default([{"matches": [{"path": {"type": "PathPrefix", "value": "/"}}]}])' in files["corpus_c/v1.py"]
+    assert "class Route(Resource):" in files["corpus_c/v1.py"]
+
+
+async def test_a_cluster_without_custom_kinds_gives_nothing(in_loop_server: InLoopServer, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_bytes(in_loop_server.kubeconfig)
+    assert (await read_cluster(tmp_path / "kubeconfig", None)).ours() == []
+
+
+async def test_a_refusal_of_discovery_is_the_servers_own_error(in_loop_server: InLoopServer, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_bytes(in_loop_server.kubeconfig)
+    in_loop_server.faults.refuse(refusals.forbidden_path("no"), times=9, matching=lambda request: request.path.startswith("/openapi"))
+    with pytest.raises(Forbidden):
+        await read_cluster(tmp_path / "kubeconfig", None)
