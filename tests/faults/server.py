@@ -121,14 +121,15 @@ class FaultServer:
         self._tls = tls
         self._certificate = certificate
         self._early = early_answer
+        self._context: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        context = server_context(self._certificate or loopback_certificate()) if self._tls else None
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context, backlog=500)
+        self._context = server_context(self._certificate or loopback_certificate()) if self._tls else None
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context, backlog=500)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -138,6 +139,11 @@ class FaultServer:
         for writer in self._writers:
             writer.transport.abort()
         await asyncio.gather(*self._tasks)
+
+    def rotate(self, certificate: IssuedCertificate) -> None:
+        """Show this certificate to new connections."""
+        assert self._context is not None
+        load(self._context, certificate)
 
     def config(self, **changes: Any) -> ClusterConfig:
         settings: dict[str, Any] = {
@@ -243,8 +249,12 @@ async def _read(reader: asyncio.StreamReader, *, with_body: bool = True) -> Rece
 
 def server_context(certificate: IssuedCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load(context, certificate)
+    return context
+
+
+def load(context: ssl.SSLContext, certificate: IssuedCertificate) -> None:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "server.pem"
         file.write_bytes(certificate.certificate + certificate.key)
         context.load_cert_chain(file)
-    return context
