@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kubeloop.config import load_config
 
@@ -82,3 +84,13 @@ def test_a_flag_that_makes_no_sense_is_named(flag: str, message: str) -> None:
     assert done.returncode != 0
     assert done.stdout == ""
     assert message in done.stderr
+
+
+def test_the_issuer_of_tokens_is_told_with_its_keys(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "sa.pub").write_bytes(public)
+    url = "https://kubernetes.default.svc.cluster.local"
+    with running(tmp_path, "--service-account-issuer", url, "--service-account-key-file", str(tmp_path / "sa.pub")) as server:
+        assert json.loads(server("GET", "/.well-known/openid-configuration"))["issuer"] == url
+        assert [one["kty"] for one in json.loads(server("GET", "/openid/v1/jwks"))["keys"]] == ["EC"]

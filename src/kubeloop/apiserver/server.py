@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
 from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
@@ -43,6 +44,9 @@ from kubeloop.schema import builtin
 from kubeloop.serving.listener import Handler, Listener, server_context
 from kubeloop.timing import Clock, SystemClock
 
+if TYPE_CHECKING:
+    from kubeloop.apiserver.issuer import Issuer
+
 _LOG = logging.getLogger(__name__)
 
 #: Seconds that a watch without timeoutSeconds lasts at least; at most twice that (kube-apiserver --min-request-timeout).
@@ -58,6 +62,7 @@ class ServerOptions:
     ``history`` (seconds) and ``history_revisions`` (a number, 0: any) say what watches and lists can go back to; beyond it is 410.
     ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
     ``resume``: watches may go on from before the start, as far as the storage's history reaches; a kube-apiserver answers those with 410.
+    ``issuer``: whose tokens verifiers are told of; None: of nobody's.
     ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names.
     """
 
@@ -73,6 +78,7 @@ class ServerOptions:
     event_ttl: float = EVENT_TTL
     min_request_timeout: float = MIN_REQUEST_TIMEOUT
     kubelets: KubeletCredentials = field(default_factory=KubeletCredentials)
+    issuer: Issuer | None = None
 
 
 class ApiServer:
@@ -140,7 +146,12 @@ class ApiServer:
         await bootstrap(self.registry, self.writer, self.options.services, HOST, self._listener.port)
         await self._definitions.start()
         self.compactor.start()
-        discovery = Discovery(self.registry, f"{HOST}:{self._listener.port}")
+        address = f"{HOST}:{self._listener.port}"
+        discovery = Discovery(self.registry, address)
+        if self.options.issuer is not None:
+            from kubeloop.apiserver.issuer import IssuerDocuments
+
+            self._pipeline.documents.append(IssuerDocuments(self.options.issuer, address))
         self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock)]
         await self._listener.serve()
         _LOG.info("serving at %s", self.url)

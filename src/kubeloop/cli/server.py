@@ -24,6 +24,7 @@ from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
+    from kubeloop.apiserver.issuer import Issuer
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.apiserver.storage import Storage
 
@@ -82,6 +83,19 @@ _SWITCH_INTERVAL = 0.0005
 @click.option("--kubelet-client-certificate", type=_FILE, help="Certificate for calls of kubelets (logs, exec ...), PEM.")
 @click.option("--kubelet-client-key", type=_FILE, help="Its key, PEM.")
 @click.option("--kubelet-certificate-authority", type=_FILE, help="Who signs kubelets' certificates, PEM. Default: they are not verified.")
+@click.option(
+    "--service-account-issuer",
+    default="",
+    metavar="URL",
+    help="Who issues tokens of service accounts: told, with the keys below, at /openid/v1/jwks.",
+)
+@click.option("--service-account-key-file", type=_FILE, multiple=True, help="Keys that verify such tokens, PEM; may be repeated.")
+@click.option(
+    "--service-account-signing-key-file",
+    type=_FILE,
+    help="The key that signs them, PEM. It is read, and signs nothing yet: serviceaccounts/token is answered with 501.",
+)
+@click.option("--service-account-jwks-uri", default="", metavar="URL", help="Where verifiers find the keys. Default: at this server.")
 @click.option("--event-ttl", type=Duration(), default=3600.0, show_default=True, help="Seconds (or as in 1h) that Events are kept.")
 @click.option(
     "--min-request-timeout",
@@ -107,6 +121,10 @@ def server(
     history_revisions: int,
     event_ttl: float,
     min_request_timeout: float,
+    service_account_issuer: str,
+    service_account_key_file: tuple[Path, ...],
+    service_account_signing_key_file: Path | None,
+    service_account_jwks_uri: str,
     kubelet_client_certificate: Path | None,
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
@@ -146,6 +164,7 @@ def server(
             history_revisions=history_revisions,
             event_ttl=event_ttl,
             min_request_timeout=min_request_timeout,
+            issuer=(service_account_issuer, service_account_key_file, service_account_signing_key_file, service_account_jwks_uri),
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
         )
@@ -189,6 +208,7 @@ class _Settings:
     history_revisions: int
     event_ttl: float
     min_request_timeout: float
+    issuer: tuple[str, tuple[Path, ...], Path | None, str]
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
 
@@ -205,6 +225,7 @@ async def _run(settings: _Settings) -> int:
     from kubeloop.pki.files import kept_authority, write_secret
 
     services = ServiceRanges.parse(*settings.services)
+    issuer = _issuer(*settings.issuer)
     kubeconfig = settings.kubeconfig
     target = writable_target(kubeconfig)
     if settings.data:
@@ -226,6 +247,7 @@ async def _run(settings: _Settings) -> int:
         resume=storage is not None,
         services=services,
         kubelets=KubeletCredentials(*settings.kubelets),
+        issuer=issuer,
     )
     api = ApiServer(options, storage)
     try:
@@ -241,6 +263,17 @@ async def _run(settings: _Settings) -> int:
         return await _until(ending, _controllers(api) if settings.controllers else None)
     finally:
         await api.stop()
+
+
+def _issuer(url: str, files: tuple[Path, ...], signing: Path | None, keys_at: str) -> Issuer | None:
+    """None: nothing was said of one."""
+    if not url:
+        if files or signing or keys_at:
+            raise ConfigError("keys of service accounts' tokens and their address belong to an issuer: name it by --service-account-issuer")
+        return None
+    from kubeloop.apiserver.issuer import Issuer
+
+    return Issuer.read(url, files, keys_at, signing=signing)
 
 
 async def _storage(data: Path | None) -> Storage | None:
