@@ -433,3 +433,16 @@ async def _outcome(call: Call, outcome: bytes, *, accept: bool = True) -> None:
     call.send(b"\x03" + outcome)
     call.end()
     await call.message()
+
+
+async def test_what_goes_through_a_socket_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def serve(call: Call) -> None:
+        call.accept(V5)
+        await call.message()
+        await _outcome(call, SUCCESS, accept=False)
+
+    with caplog.at_level("DEBUG"):
+        async with Peer(serve) as peer:
+            await peer.client.exec(POD, ["login"], stdin=b"my-password")
+    ours = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+    assert not [message for message in ours if "my-password" in message]

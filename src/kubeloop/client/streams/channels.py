@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from kubeloop.client.streams.errors import StreamError
-from kubeloop.client.streams.spdy_wire import run_spdy
+from kubeloop.client.streams.spdy_wire import OPEN_TIME, run_spdy
 from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, TransportError
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, Stream, StreamReset
@@ -193,9 +193,12 @@ async def _by_spdy(
 async def _open_streams(connection: Connection, wanted: Sequence[Channel], where: str) -> dict[Channel, Stream]:
     streams: dict[Channel, Stream] = {}
     try:
-        # The outcome's stream is opened first: what fails from then on can be told.
-        for channel in (Channel.ERROR, *wanted):
-            streams[channel] = await connection.open({"streamtype": _NAMES[channel]})
+        async with asyncio.timeout(OPEN_TIME):
+            # The outcome's stream is opened first: what fails from then on can be told.
+            for channel in (Channel.ERROR, *wanted):
+                streams[channel] = await connection.open({"streamtype": _NAMES[channel]})
+    except TimeoutError as error:
+        raise TransportError(f"{where}: the server did not take the streams within {OPEN_TIME:g} s") from error
     except (StreamReset, OSError) as error:
         raise TransportError(f"{where}: the connection ended while its streams were opened ({error})") from error
     return streams

@@ -48,6 +48,8 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
 
     found = target if isinstance(target, Resource) else await client.get(*named(target), namespace=namespace)
     if isinstance(found, Pod):
+        if not found.metadata.namespace or not found.metadata.name:
+            raise ValueError(f"{_shown(found)} is no pod that was read from a server: it has no name, or no namespace")
         return Found(found)
     pods = await _pods_of(client, found, namespace) or [await _first_of(client, found, namespace, timeout)]
     return Found(pods[0], found if isinstance(found, Service) else None)

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 
 from kubeloop.client.streams.errors import ForwardingError
-from kubeloop.client.streams.spdy_wire import Running
+from kubeloop.client.streams.spdy_wire import OPEN_TIME, Running
 from kubeloop.meta.errors import KubeloopError, TransportError
 from kubeloop.serving.spdy import Stream, StreamReset
 
@@ -100,9 +100,12 @@ async def open_port(running: Running, numbers: itertools.count[int], port: int, 
     # The error stream comes first: it says what is wrong with the data stream.
     names = {"port": str(port), "requestid": str(next(numbers))}
     try:
-        errors = await running.connection.open({"streamtype": "error", **names})
-        await errors.close()
-        data = await running.connection.open({"streamtype": "data", **names})
+        async with asyncio.timeout(OPEN_TIME):
+            errors = await running.connection.open({"streamtype": "error", **names})
+            await errors.close()
+            data = await running.connection.open({"streamtype": "data", **names})
+    except TimeoutError as error:
+        raise TransportError(f"{where}: the pod's node did not take the connection within {OPEN_TIME:g} s") from error
     except (StreamReset, OSError, KubeloopError) as error:
         raise running.fault or TransportError(f"{where}: the connection ended while a stream was opened ({error})") from error
     return PortStream(running, data, errors, where)

@@ -15,6 +15,8 @@ from kubeloop.timing import Clock
 
 # kubectl pings port-forwards as often; it keeps what stands between from taking a silent connection for dead.
 PING_PERIOD = 10.0
+#: Seconds in which a peer must have taken a stream (apimachinery pkg/util/remotecommand: DefaultStreamCreationTimeout).
+OPEN_TIME = 30.0
 
 
 class Running:

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +31,9 @@ MAX_MESSAGE = 4 << 20
 # RFC 6455, section 1.3.
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
+# The library would write what frames hold into debug logs, and that may be anybody's secret.
+_SILENT = logging.getLogger("kubeloop.client.streams.frames")
+_SILENT.disabled = True
 
 
 class WebSocket:
@@ -51,7 +55,7 @@ class WebSocket:
         self._wire = wire
         self._clock = clock
         self._where = where
-        self._frames = Protocol(Side.CLIENT, max_size=MAX_MESSAGE)
+        self._frames = Protocol(Side.CLIENT, max_size=MAX_MESSAGE, logger=_SILENT)
         self._messages: list[bytes] = []
         self._parts: list[bytes] = []
         self._ended = False
