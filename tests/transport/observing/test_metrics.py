@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,7 +14,15 @@ from kubeloop.meta import NotFound, TooManyRequests, TransportError
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import Transport
 from kubeloop.transport.observing.figures import BYTES, SECONDS, Figures
+from kubeloop.transport.observing.metrics import TransportMetrics
 from tests.faults import DROP, FaultServer, Reply
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "transport.md"
+
+
+def test_the_document_names_every_metric_and_no_other() -> None:
+    shown = {family.name + ("_total" if family.type == "counter" else "") for family in TransportMetrics(CollectorRegistry()).describe()}
+    assert set(re.findall(r"`((?:rest|kubeloop)_client_\w+)`", DOCUMENT.read_text())) == shown
 
 
 @pytest.fixture
