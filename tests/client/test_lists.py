@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client, ListOptions
-from kubeloop.meta import NOTHING, Expired, ObjectMeta, parse_field_selector, parse_label_selector
+from kubeloop.meta import NOTHING, BadRequest, Expired, Invalid, ObjectMeta, PartialObject, parse_field_selector, parse_label_selector
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, status
 
@@ -74,6 +74,31 @@ class TestAgainstAServer:
     )
     async def test_selectors(self, client: Client, namespace: str, selection: dict[str, Any]) -> None:
         assert await names(client.list(ConfigMap, namespace=namespace, **selection)) == ["m1", "m2"]
+
+    async def test_a_version_is_asked_for_exactly_or_at_least(self, client: Client, namespace: str) -> None:
+        before = await client.list(ConfigMap, namespace=namespace, labels="app")
+        await client.create(config_map("zzz-later", app="web"))
+        exact = client.list(ConfigMap, namespace=namespace, labels="app", resource_version=before.resource_version, match="Exact", limit=2)
+        assert await names(exact) == [one.metadata.name for one in before]
+        later = client.list(ConfigMap, namespace=namespace, labels="app", resource_version=before.resource_version, match="NotOlderThan")
+        found = await later
+        assert int(found.resource_version) >= int(before.resource_version)
+        assert {one.metadata.name for one in before} <= {one.metadata.name for one in found}
+        assert (await client.list(ConfigMap, namespace=namespace, resource_version="0")).resource_version
+
+    async def test_a_match_without_a_version_is_refused(self, client: Client, namespace: str) -> None:
+        with pytest.raises((Invalid, BadRequest), match="resourceVersionMatch"):
+            await client.list(ConfigMap, namespace=namespace, match="Exact")
+
+    async def test_metadata_alone_is_listed_in_pages_too(self, client: Client, namespace: str) -> None:
+        found = client.list_metadata(ConfigMap, namespace=namespace, labels="app=web", limit=2)
+        assert [len(page) async for page in found.pages()] == [2, 2, 1]
+        assert {type(one) for one in await found} == {PartialObject}
+
+    async def test_an_object_can_be_read_at_least_as_new_as_a_version(self, client: Client, namespace: str) -> None:
+        [item] = await client.list(ConfigMap, namespace=namespace, labels="app=db")
+        for version in ("0", item.metadata.resource_version):
+            assert (await client.get(ConfigMap, "other", resource_version=version)).metadata.uid == item.metadata.uid
 
     async def test_without_a_namespace_all_are_listed(self, client: Client, namespace: str) -> None:
         found = await client.list(ConfigMap, field_selector={"metadata.name": "other"})

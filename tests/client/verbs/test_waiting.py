@@ -14,7 +14,7 @@ from kubeloop.api.autoscaling.v2 import CrossVersionObjectReference, HorizontalP
 from kubeloop.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec, PodTemplateSpec
 from kubeloop.client import Client, Event
 from kubeloop.meta import DeadlineError, Forbidden, LabelSelector, ObjectMeta, Unstructured, WaitFailed
-from kubeloop.timing import FakeClock
+from kubeloop.timing import FakeClock, SystemClock
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, frames, status
 from tests.kubectl.runner import Kubectl
@@ -269,5 +269,12 @@ class TestFaults:
             body = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "3"}, "items": [entry]}
             return Reply(body=body)
 
-        async with FaultServer(answer=answer) as server, Client(Transport(server.config())) as client:
+        async with FaultServer(answer=answer) as server, Client(Transport(server.config()), clock=Impatient()) as client:
             assert (await client.wait_created(ConfigMap, "a", timeout=30)).metadata.name == "a"
+
+
+class Impatient(SystemClock):
+    """Pauses take no time; deadlines do."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
