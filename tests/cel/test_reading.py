@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from kubeloop.cel import CompileError, Environment, compile_expression, types
+from kubeloop.cel.faults import render
 from kubeloop.cel.parsing import parse
+from kubeloop.cel.reading import read
 from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
+from kubeloop.cel.unexpected import NotCel
 
 
 def shown(node: Node) -> str:
@@ -117,6 +120,47 @@ def test_what_the_grammar_allows_and_is_wrong_all_the_same(text: str, fault: str
     with pytest.raises(CompileError) as caught:
         parse(text)
     assert str(caught.value).startswith(fault)
+
+
+OPERAND = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        pytest.param("1 +", [f"1:4: Syntax error: mismatched input '<EOF>' expecting {OPERAND}"], id="an operand lacks"),
+        pytest.param("== a", [f"1:1: Syntax error: extraneous input '==' expecting {OPERAND}"], id="an operator too many"),
+        pytest.param("(1", ["1:3: Syntax error: missing ')' at '<EOF>'"], id="a bracket lacks"),
+        pytest.param("1)", ["1:2: Syntax error: extraneous input ')' expecting <EOF>"], id="a bracket too many"),
+        pytest.param("a b c", ["1:3: Syntax error: mismatched input 'b' expecting <EOF>"], id="words that follow each other"),
+        pytest.param("a.", ["1:3: Syntax error: no viable alternative at input '.'"], id="a field lacks"),
+        pytest.param("a.true", ["1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER"], id="a field that is a constant"),
+        pytest.param("[1", ["1:3: Syntax error: mismatched input '<EOF>' expecting {']', ','}"], id="the end of a list lacks"),
+        pytest.param("[1,", ["1:4: Syntax error: missing ']' at '<EOF>'"], id="the end of a list lacks behind a comma"),
+        pytest.param("{'a' 1}", ["1:6: Syntax error: missing ':' at '1'"], id="a colon lacks"),
+        pytest.param("a ? b", ["1:6: Syntax error: mismatched input '<EOF>' expecting ':'"], id="half a ternary"),
+        pytest.param("f(1,)", [f"1:5: Syntax error: mismatched input ')' expecting {OPERAND}"], id="an argument lacks"),
+        pytest.param(
+            "a = b",
+            ["1:3: Syntax error: token recognition error at: '= '", "1:5: Syntax error: extraneous input 'b' expecting <EOF>"],
+            id="what is no word is left out",
+        ),
+        pytest.param(
+            "'a",
+            ["1:1: Syntax error: token recognition error at: ''a'", f"1:3: Syntax error: mismatched input '<EOF>' expecting {OPERAND}"],
+            id="a text without its end",
+        ),
+        pytest.param("a & b || c", ["1:3: Syntax error: token recognition error at: '& '", "1:5: Syntax error: "], id="half a sign"),
+    ],
+)
+def test_usual_mistakes_read_as_kubernetes_tells_them(text: str, faults: list[str]) -> None:
+    try:
+        issues = read(text)[1]
+    except NotCel as fault:
+        issues = fault.issues
+    told = [line.removeprefix("ERROR: <input>:") for line in render(text, issues).split("\n") if line.startswith("ERROR")]
+    assert len(told) == len(faults)
+    assert all(one.startswith(fault) for one, fault in zip(told, faults, strict=True)), told
 
 
 @pytest.mark.parametrize("text", ["", "1 +", "(1", "1)", "a b", "a.", "[1", "{1}", "a ? b", "f(1,)", "'a", "a ? b ? c : d : e", "a#b"])

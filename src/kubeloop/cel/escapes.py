@@ -1,4 +1,4 @@
-"""What a literal text or byte string says. Source: the CEL specification, "String and Bytes Values"; messages are cel-go's."""
+"""What a literal says: numbers, texts and byte strings. Source: the CEL specification, "Values"; messages are cel-go's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ _ESCAPE: Final = re.compile(
     r"\\(?:(?P<plain>[abfnrtv\\'\"`?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<byte>[0-9a-fA-F]{2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8}))"
 )
 _PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+#: Python reads no number of more; none of more is an integer.
+_MOST_DIGITS: Final = 4000
 _LAST_POINT: Final = 0x10FFFF
 
 
@@ -66,3 +68,29 @@ def _number(found: re.Match[str]) -> int:
     if found["octal"]:
         return int(found["octal"], 8)
     return int(found["byte"] or found["u4"] or found["u8"], 16)
+
+
+def integer_of(text: str, least: int, most: int) -> int:
+    """
+    Raises:
+        ValueError: it is not between ``least`` and ``most``.
+    """
+    sign = -1 if text.startswith("-") else 1
+    digits = text.removeprefix("-")
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(text)
+    number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
+    if not least <= number <= most:
+        raise ValueError(text)
+    return number
+
+
+def double_of(text: str) -> float:
+    """
+    Raises:
+        ValueError: it is too large.
+    """
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubeloop.cel.depth import MOST_LEVELS, is_too_deep
 from kubeloop.cel.faults import CompileError, Issue, render
 from kubeloop.cel.macros import expand
-from kubeloop.cel.reading import MOST_LEVELS, TooDeep, is_too_deep, read
+from kubeloop.cel.reading import TooDeep, read
 from kubeloop.cel.syntax import Parsed
 from kubeloop.cel.syntax_words import syntax_words
-from kubeloop.cel.tokens import NotCel
+from kubeloop.cel.unexpected import NotCel
 
 _MOST_CHARACTERS: Final = 100_000
 _NOWHERE: Final = "ERROR: <input>:-1:0: "
@@ -29,11 +30,17 @@ def parse(source: str, *, bindings: bool = False) -> Parsed:
     except TooDeep:
         raise CompileError(f"{_NOWHERE}expression recursion limit exceeded: {MOST_LEVELS}") from None
     except NotCel as fault:
-        raise CompileError(syntax_words(text) or render(text, [Issue(fault.at, fault.text)])) from None
+        raise CompileError(syntax_words(text) or _rendered(text, fault.issues)) from None
     if is_too_deep(parsed.root):
         raise CompileError(f"{_NOWHERE}max recursion depth exceeded")
     expand(parsed, issues, bindings=bindings)
     return parsed
+
+
+def _rendered(text: str, issues: list[Issue]) -> str:
+    shown = render(text, issues)
+    # Where cel-go sees the end of nothing.
+    return shown if text else shown.replace("<input>:1:1:", "<input>:1:0:")
 
 
 def _clean(source: str) -> str:

@@ -8,16 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubeloop.cel.escapes import bytes_of, text_of
+from kubeloop.cel.depth import MOST_LEVELS
+from kubeloop.cel.escapes import bytes_of, double_of, integer_of, text_of
 from kubeloop.cel.faults import Issue
-from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral, children
-from kubeloop.cel.tokens import NotCel, Token, tokens
+from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.tokens import Token, escaped, tokens
+from kubeloop.cel.unexpected import OPERANDS, NotCel, too_much, unexpected
 from kubeloop.cel.values import UInt
 
-#: Levels of one rule of the grammar within itself.
-MOST_LEVELS: Final = 250
-#: Python reads no number of more; none of more is an integer.
-_MOST_DIGITS: Final = 4000
 #: What is reserved and no sign of the grammar.
 _RESERVED: Final = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
@@ -32,7 +30,8 @@ _BINARY: Final = {
 }  # fmt: skip
 _RULES: Final = ("", "", "", "relation", "sum", "sum")
 _PREFIX: Final = {"!": "!_", "-": "-_"}
-_COUNTED: Final = frozenset({"_?_:_", "_[_]", "_[?_]", "_?._"} | {function for rank, function in _BINARY.values() if rank >= _RELATION})
+_SIGNED: Final = (*(kind for kind in OPERANDS if kind not in ("-", "!")),)
+_CLOSED_AT_ONCE: Final = ("paren", "call", "index")
 _CLOSES: Final = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -79,17 +78,17 @@ def read(source: str) -> tuple[Parsed, list[Issue]]:
         NotCel: a syntax error.
         TooDeep
     """
-    reader = _Reader(tokens(source))
+    reader = _Reader(source)
     root = reader.run()
     return Parsed(source, root, reader.positions), reader.issues
 
 
 class _Reader:
-    def __init__(self, words: list[Token]) -> None:
-        self.words = words
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.words, self.issues = tokens(source)
         self.index = 0
         self.positions: dict[int, int] = {}
-        self.issues: list[Issue] = []
         self.frames = [_Frame("start", 0, "end")]
         self.next = 1
         #: How often each rule of the grammar stands within itself right now; "level" counts for all of them.
@@ -110,15 +109,40 @@ class _Reader:
     def issue(self, at: int, text: str) -> None:
         self.issues.append(Issue(at, text))
 
-    def fail(self) -> NotCel:
+    def fail(self, *expected: str) -> NotCel:
+        return NotCel([*self.issues, Issue(self.word.at, unexpected(self.word, self.ahead(1), expected, completes=self._completes()))])
+
+    def no_way(self, begin: Token) -> NotCel:
+        """Nothing begins with the words from ``begin`` on."""
         word = self.word
-        shown = "'\\n'" if word.text == "\n" else f"'{word.text}'"
-        return NotCel(word.at, f"Syntax error: unexpected {shown}")
+        text = self.source[begin.at : word.at + len(word.text) if word.kind != "end" else None]
+        said = f"no viable alternative at input '{escaped(text)}'"
+        if word.kind in ("true", "false", "null") and len(text) == len(word.text) + 1:
+            said = f"mismatched input '{word.text}' expecting IDENTIFIER"
+        return NotCel([*self.issues, Issue(word.at, f"Syntax error: {said}")])
+
+    def skip(self, *expected: str) -> None:
+        """Leave out a word that is one too many.
+
+        Raises:
+            NotCel: leaving it out does not help.
+        """
+        fault = self.fail(*expected)
+        if self.word.kind == "end" or self.ahead(1) not in expected:
+            raise fault
+        self.issues.append(fault.issues[-1])
+        self.index += 1
+
+    def _completes(self) -> bool:
+        """Whether nothing but the closing bracket of what is open lacks at the end of the text."""
+        if self.word.kind != "end" or [one.kind for one in self.frames[:-1]] != ["start"]:
+            return False
+        return self.frames[-1].kind in _CLOSED_AT_ONCE or self.words[self.index - 1].kind == ","
 
     def take(self, kind: str) -> Token:
+        if self.word.kind != kind:
+            self.skip(kind)
         word = self.word
-        if word.kind != kind:
-            raise self.fail()
         self.index += 1
         return word
 
@@ -169,24 +193,15 @@ class _Reader:
             self.index += 1
             count += 1
         frame.prefix = sign, count, first
-        if sign == "-" and self.word.kind not in (
-            "(",
-            "[",
-            "{",
-            "name",
-            ".",
-            "int",
-            "float",
-            "uint",
-            "string",
-            "bytes",
-            "true",
-            "false",
-            "null",
-        ):
-            raise self.fail()
+        if sign == "-" and self.word.kind not in _SIGNED:
+            fault = self.no_way(self.words[self.index - 1])
+            raise NotCel([*fault.issues, self.fail(*OPERANDS).issues[-1]])
+        if sign == "!" and self.word.kind not in OPERANDS:
+            raise NotCel([*self.issues, Issue(self.word.at, too_much(self.word, OPERANDS))])
         if sign == "!" and self.word.kind == "-" and self.ahead(1) not in ("int", "float"):
-            raise self.fail()
+            minus = self.word
+            self.index += 1
+            raise self.no_way(minus)
 
     def _begin(self, frame: _Frame) -> Node | None:
         """At the begin of a bracket, element or entry: an empty bracket, an ``?``, a field's name."""
@@ -202,7 +217,12 @@ class _Reader:
         elif word.kind == "?" and frame.kind == "index":
             self.index += 1
             frame.name = "_[?_]"
+        elif frame.kind in ("list", "map") and not self._is_empty(frame) and self.word.kind not in OPERANDS:
+            self.skip(frame.closes)
+            return self._close()
         if frame.kind == "message" and frame.key is None:
+            if self._is_empty(frame) and self.word.kind not in ("name", "quoted"):
+                self.skip("}", ",", "?", "name", "quoted")
             name = self.word if self.word.kind == "quoted" else self.take("name")
             self.index += name.kind == "quoted"
             frame.key = self._quoted(name)
@@ -235,6 +255,8 @@ class _Reader:
         if start.kind == ".":
             self.index += 1
             dot = "."
+            if self.word.kind != "name":
+                raise self.no_way(start)
         if self._is_message():
             names = [self.take("name").text]
             while self.word.kind == ".":
@@ -260,7 +282,8 @@ class _Reader:
             steps += 2
         return False
 
-    def _literal(self) -> Node:
+    def _literal(self) -> Node | None:
+        """None where a word too many was left out: the operand is still to be read."""
         start = self.word
         if start.kind == "-":
             self.index += 1
@@ -271,11 +294,11 @@ class _Reader:
         try:
             match word.kind:
                 case "int":
-                    value = _integer(text, -(2**63), 2**63 - 1)
+                    value = integer_of(text, -(2**63), 2**63 - 1)
                 case "uint":
-                    value = UInt(_integer(text[:-1], 0, 2**64 - 1))
+                    value = UInt(integer_of(text[:-1], 0, 2**64 - 1))
                 case "float":
-                    value = _double(text)
+                    value = double_of(text)
                 case "string":
                     value = text_of(text)
                 case "bytes":
@@ -286,11 +309,19 @@ class _Reader:
                     pass
                 case _:
                     self.index -= 1
-                    raise self.fail()
+                    self.skip(*OPERANDS, *self._instead())
+                    return None
         except ValueError as exc:
             numbers = {"int": "invalid int literal", "uint": "invalid uint literal", "float": "invalid double literal"}
             self.issue(start.at, numbers.get(word.kind, str(exc)))
         return Const(self.id(start.at), value)
+
+    def _instead(self) -> tuple[str, ...]:
+        """What else may stand where an operand is read: the end of an empty bracket, the mark of an optional one."""
+        frame = self.frames[-1]
+        if self.words[self.index - 1].kind not in ("(", "[") or not self._is_empty(frame) or frame.operators:
+            return ()
+        return {"call": (")",), "index": ("?",), "list": ("]", ",", "?")}.get(frame.kind, ())
 
     # -- what follows an operand
 
@@ -313,7 +344,7 @@ class _Reader:
             return None
         if word.kind == "?":
             if frame.lacks_colon:
-                raise self.fail()
+                raise self.fail(":")
             self._push(frame, operand, _TERNARY, "?", word)
             frame.lacks_colon = True
             return None
@@ -333,13 +364,17 @@ class _Reader:
             self.index += 1
             name = self.word
             if name.kind not in ("name", "quoted"):
-                raise self.fail()
+                raise self.fail("name", "quoted")
             self.index += 1
             field_name = Const(self.id(name.at), self._quoted(name))
             return Call(self.id(dot.at), "_?._", [operand, field_name])
         name = self.word
         if name.kind not in ("name", "quoted"):
-            raise self.fail()
+            fault = self.no_way(dot)
+            if name.kind not in _BINARY or name.kind == "-":
+                raise fault
+            self.issues.append(fault.issues[-1])  # it goes on as if there were no dot
+            return operand
         self.index += 1
         if name.kind == "name" and self.word.kind == "(":
             self._open("call", name=name.text, target=operand)
@@ -390,7 +425,7 @@ class _Reader:
     def _end(self, frame: _Frame, operand: Node) -> Node | None:
         """At a comma, a colon or a closing bracket."""
         if frame.lacks_colon:
-            raise self.fail()
+            raise self.fail(":")
         operand = self._reduce(frame, operand, _TERNARY)
         word = self.word
         if word.kind == ":" and frame.kind == "map" and frame.key is None:
@@ -399,7 +434,8 @@ class _Reader:
             return None
         if frame.kind in ("map", "message"):
             if frame.key is None:
-                raise self.fail()
+                self._missing_colon(frame, operand)
+                return None
             frame.entries.append(Entry(self.id(frame.colon), frame.key, operand, frame.key_optional))
             frame.key, frame.key_optional = None, False
         elif frame.kind in ("list", "call"):
@@ -413,8 +449,26 @@ class _Reader:
                 frame.fresh = frame.kind != "call"
                 return None
         if self.word.kind != frame.closes:
-            raise self.fail()
+            more = (",",) if frame.kind in ("list", "map", "message") and self.word is word else ()
+            self.skip(frame.closes, *more)
+            if self.word.kind == ",":
+                return self._end_again(frame)
         return operand if frame.kind == "start" else self._close(operand)
+
+    def _missing_colon(self, frame: _Frame, key: Node) -> None:
+        word = self.word
+        if word.kind not in OPERANDS or self.ahead(1) == ":":
+            self.skip(":")
+            self.take(":")
+        else:
+            self.issues.append(Issue(word.at, f"Syntax error: missing ':' at '{escaped(word.text)}'"))
+        frame.key, frame.colon = key, word.at
+
+    def _end_again(self, frame: _Frame) -> Node | None:
+        """At the comma behind an element and a word that was left out."""
+        self.index += 1
+        frame.fresh = True
+        return None
 
     def _close(self, operand: Node | None = None) -> Node:
         frame = self.frames.pop()
@@ -436,33 +490,3 @@ class _Reader:
                 return StructLiteral(self.id(frame.at), frame.name, frame.entries)
             case _:
                 return Call(self.id(frame.at), frame.name, frame.elements, frame.target)
-
-
-def is_too_deep(root: Node) -> bool:
-    """Whether more than 250 operators, selections and calls of members stand within each other."""
-    left = [(root, 0)]
-    while left:
-        node, depth = left.pop()
-        depth += isinstance(node, Select) or (isinstance(node, Call) and (node.target is not None or node.function in _COUNTED))
-        if depth > MOST_LEVELS:
-            return True
-        left += [(one, depth) for one in children(node)]
-    return False
-
-
-def _integer(text: str, least: int, most: int) -> int:
-    sign = -1 if text.startswith("-") else 1
-    digits = text.removeprefix("-")
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(text)
-    number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
-    if not least <= number <= most:
-        raise ValueError(text)
-    return number
-
-
-def _double(text: str) -> float:
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise ValueError(text)
-    return number

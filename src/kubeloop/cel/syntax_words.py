@@ -1,6 +1,6 @@
 """Syntax errors in cel-go's words, where the library ``cel-expr-python`` is installed, which has its grammar from the same source.
 
-Nothing else depends on it: without it, a syntax error says the same place and what is not expected there.
+Nothing else depends on it: usual mistakes read the same without it, of a text with several some may go unmentioned.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _WORDS: Final = (
     (re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
     (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
     (re.compile(r"'\\u003F'"), "'?'"),
+    (re.compile(r"no viable alternative at input '.(true|false|null)'"), r"mismatched input '\1' expecting IDENTIFIER"),
 )
 
 

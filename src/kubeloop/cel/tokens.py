@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kubeloop.cel.faults import Issue
+
 #: A line of the grammar for each; of two that begin at the same place the longer counts, and of equally long ones the first.
 _ESCAPE: Final = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
+_HALF_ESCAPE: Final = r"""\\(?:[0-3][0-7]?|[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?"""
 _TEXT: Final = "|".join([
     rf'"""(?:{_ESCAPE}|[^\\])*?"""',
     rf"'''(?:{_ESCAPE}|[^\\])*?'''",
@@ -32,6 +35,8 @@ _WORDS: Final = re.compile(
     """,
     re.VERBOSE,
 )
+#: What may become a word, and did not: the character after it belongs to what is not recognised.
+_BEGUN: Final = re.compile(rf"""(?:'(?:{_ESCAPE}|[^\\'\n\r])*|"(?:{_ESCAPE}|[^\\"\n\r])*)(?:{_HALF_ESCAPE})?|[&|=]|`[A-Za-z0-9_./\- ]*""")
 _WORD_SIGNS: Final = frozenset({"in", "true", "false", "null"})
 
 
@@ -44,26 +49,19 @@ class Token:
     at: int
 
 
-class NotCel(Exception):
-    """The text is no expression; ``at`` is where that shows, in code points."""
-
-    def __init__(self, at: int, text: str) -> None:
-        super().__init__(text)
-        self.at = at
-        self.text = text
-
-
-def tokens(source: str) -> list[Token]:
-    """
-    Raises:
-        NotCel: some part of the text is no word.
-    """
+def tokens(source: str) -> tuple[list[Token], list[Issue]]:
+    """The words of a text, and what in it is none."""
     found: list[Token] = []
+    issues: list[Issue] = []
     at = 0
     while at < len(source):
         match = _WORDS.match(source, at)
         if match is None:
-            raise NotCel(at, f"Syntax error: token recognition error at: '{source[at]}'")
+            begun = _BEGUN.match(source, at)
+            end = (begun.end() if begun is not None else at) + 1
+            issues.append(Issue(at, f"Syntax error: token recognition error at: '{escaped(source[at:end])}'"))
+            at = end
+            continue
         kind = match.lastgroup or ""
         text = match[0]
         if kind == "sign" or (kind == "name" and text in _WORD_SIGNS):
@@ -72,4 +70,9 @@ def tokens(source: str) -> list[Token]:
             found.append(Token(kind, text, at))
         at = match.end()
     found.append(Token("end", "<EOF>", len(source)))
-    return found
+    return found, issues
+
+
+def escaped(text: str) -> str:
+    """As it stands in messages."""
+    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
