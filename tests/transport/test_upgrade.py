@@ -35,7 +35,7 @@ async def wire_to(serve: Serve) -> AsyncIterator[Wire]:
     server = await asyncio.start_server(one, "127.0.0.1", 0)
     wire = await open_wire("127.0.0.1", server.sockets[0].getsockname()[1], None, "")
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             yield wire
     finally:
         wire.abort()

@@ -6,11 +6,14 @@ import asyncio
 import gzip
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 
 from kubeloop.meta import DeadlineError, TransportError
 from kubeloop.transport import Transport
+from kubeloop.transport.connection import Connections
+from kubeloop.transport.transport import REQUEST_TIMEOUT
 from tests.faults import SILENCE, FaultServer, Reply
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -64,44 +67,68 @@ async def test_a_line_of_a_megabyte_comes_through_a_stream_whole() -> None:
         assert b"".join([chunk async for chunk in stream.chunks()]) == line * 2
 
 
-async def test_a_server_that_takes_the_request_and_says_nothing_is_left_after_the_time_that_is_named() -> None:
-    async with FaultServer(SILENCE) as server, Transport(server.config(), patience=0.05) as transport:
-        with pytest.raises(TransportError, match=r"no answer within 0\.05 s; is the server, .*overloaded\? \(list pods\)"):
-            await transport.request("GET", "/api/v1/pods")
-        async with asyncio.timeout(5):
-            await server.gone.wait()
+Later = Callable[[float], None]
 
 
-async def test_an_answer_that_stops_in_the_middle_is_left_after_the_time_that_is_named() -> None:
+async def until_it_waits_for_more(transport: Transport) -> None:
+    """Return when the head of an answer is there and its body is waited for."""
+    while True:
+        pool = transport._sender
+        if isinstance(pool, Connections) and any(wire._head_ready and wire._waiter is not None for wire in pool._all):
+            return
+        await asyncio.sleep(0.001)
+
+
+async def test_a_server_that_takes_the_request_and_says_nothing_is_left_after_the_time_that_is_named(later: Later) -> None:
+    async with FaultServer(SILENCE) as server, Transport(server.config(), patience=7) as transport:
+        call = asyncio.create_task(transport.request("GET", "/api/v1/pods"))
+        await server.waiting.wait()
+        later(7)
+        with pytest.raises(TransportError, match=r"no answer within 7 s; is the server, .*overloaded\? \(list pods\)"):
+            await call
+        await server.gone.wait()
+
+
+async def test_an_answer_that_stops_in_the_middle_is_left_after_the_time_that_is_named(later: Later) -> None:
     half = Reply(raw=OK + b"Content-Length: 9\r\n\r\nhalf", end="hang")
-    async with FaultServer(half) as server, Transport(server.config(), patience=0.05) as transport:
-        with pytest.raises(TransportError, match=r"the answer broke off: nothing more of it came within 0\.05 s"):
-            await transport.request("GET", "/x")
-        async with asyncio.timeout(5):
-            await server.gone.wait()
+    async with FaultServer(half) as server, Transport(server.config(), patience=7) as transport:
+        call = asyncio.create_task(transport.request("GET", "/x"))
+        await until_it_waits_for_more(transport)
+        later(7)
+        with pytest.raises(TransportError, match=r"the answer broke off: nothing more of it came within 7 s"):
+            await call
+        await server.gone.wait()
 
 
-async def test_a_stream_may_be_silent_for_ever_unless_its_reader_says_how_long() -> None:
+async def test_a_stream_may_be_silent_for_ever_unless_its_reader_says_how_long(later: Later) -> None:
     silent = Reply(chunks=[b"first"], end="hang")
-    async with FaultServer(silent) as server, Transport(server.config(), patience=0.05) as transport:
+    async with FaultServer(silent) as server, Transport(server.config()) as transport:
         async with transport.stream("GET", "/x") as stream:
             chunks = stream.chunks()
             assert await anext(chunks) == b"first"
             waiting = asyncio.ensure_future(anext(chunks))
-            done, _ = await asyncio.wait([waiting], timeout=0.2)
-            assert not done
+            await asyncio.sleep(0)
+            later(1_000_000)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not waiting.done()
             waiting.cancel()
             await asyncio.wait([waiting])
-        async with transport.stream("GET", "/x", silence=0.05) as stream:
+        async with transport.stream("GET", "/x", silence=7) as stream:
             chunks = stream.chunks()
             assert await anext(chunks) == b"first"
-            with pytest.raises(TransportError, match=r"nothing more of it came within 0\.05 s"):
-                await anext(chunks)
+            waiting = asyncio.ensure_future(anext(chunks))
+            await asyncio.sleep(0)
+            later(7)
+            with pytest.raises(TransportError, match=r"nothing more of it came within 7 s"):
+                await waiting
 
 
-async def test_an_answer_that_does_not_end_is_left_at_the_deadline_of_the_whole() -> None:
-    async with FaultServer(Reply(chunks=[b"x"], end="hang")) as server, Transport(server.config(), timeout=0.1) as transport:
-        with pytest.raises(DeadlineError, match=r"no answer within 0\.1 s \(list pods\)"):
-            await transport.request("GET", "/api/v1/pods")
-        async with asyncio.timeout(5):
-            await server.gone.wait()
+async def test_an_answer_that_does_not_end_is_left_at_the_deadline_of_the_whole(later: Later) -> None:
+    async with FaultServer(Reply(chunks=[b"x"], end="hang")) as server, Transport(server.config(), patience=10_000) as transport:
+        call = asyncio.create_task(transport.request("GET", "/api/v1/pods"))
+        await server.waiting.wait()
+        later(REQUEST_TIMEOUT)
+        with pytest.raises(DeadlineError, match=r"no answer within 900 s \(list pods\)"):
+            await call
+        await server.gone.wait()
