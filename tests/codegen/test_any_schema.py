@@ -31,7 +31,7 @@ def thing_of(source: ModelSource) -> type[Resource]:
     return found
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, nodes)
 def test_a_definition_comes_back_from_its_classes(spec: dict[str, Any], status: dict[str, Any]) -> None:
     crd = crd_of(spec, status)

@@ -11,6 +11,11 @@ JSONObject = dict[str, Any]
 
 #: What stays with the field that a struct was lifted from; everything else is said of its class.
 _OF_THE_FIELD: Final = ("default", "nullable")
+#: From the definition's name to where a struct stands.
+Way = tuple[str, ...]
+#: Characters of a class name; of a longer one these last steps are kept.
+_LONGEST: Final = 60
+_LAST: Final = 3
 _PLURAL_ES: Final = re.compile(r"(ss|x|z|ch|sh)es$")
 _NO_PLURAL: Final = re.compile(r"(ss|us|is|as)$|^s$")
 
@@ -22,36 +27,43 @@ def lift(definitions: dict[str, JSONObject], stays: Callable[[JSONObject], bool]
     """
     lifted: dict[str, JSONObject] = {}
 
-    def visit(node: JSONObject, name: str) -> JSONObject:
+    def visit(node: JSONObject, way: Way) -> JSONObject:
         result = dict(node)
         if "properties" in node:
-            result["properties"] = {wire: place(child, name + _title(wire)) for wire, child in node["properties"].items()}
-        if isinstance(node.get("items"), dict):
-            result["items"] = place(node["items"], _item(name))
-        if isinstance(node.get("additionalProperties"), dict):
-            result["additionalProperties"] = place(node["additionalProperties"], _item(name))
+            result["properties"] = {wire: place(child, (*way, _title(wire))) for wire, child in node["properties"].items()}
+        for key in ("items", "additionalProperties"):
+            if isinstance(node.get(key), dict):
+                result[key] = place(node[key], (*way[:-1], _item(way[-1])))
         return result
 
-    def place(node: JSONObject, name: str) -> JSONObject:
+    def place(node: JSONObject, way: Way) -> JSONObject:
         if stays(node):
             return node
         if not node.get("properties"):
-            return visit(node, name)
-        name = _free(name, definitions, lifted)
+            return visit(node, way)
+        name = _free(_name(way), definitions, lifted)
         lifted[name] = {}
         said = {key: value for key, value in node.items() if key not in _OF_THE_FIELD}
-        lifted[name] = visit(said, name)
+        lifted[name] = visit(said, way)
         return {"$ref": name} | {key: node[key] for key in _OF_THE_FIELD if key in node}
 
     own: dict[str, JSONObject] = {}
     for name, definition in definitions.items():
         properties = dict(definition.get("properties") or {})
         # What a kind says of its metadata stays in place: there is a class for that.
-        metadata = properties.pop("metadata", None)
-        own[name] = visit({**definition, "properties": properties}, name) if properties else visit(definition, name)
-        if metadata is not None:
-            own[name]["properties"] = {**(own[name].get("properties") or {}), "metadata": metadata}
+        metadata = {"metadata": properties.pop("metadata")} if "metadata" in properties else {}
+        own[name] = visit({**definition, "properties": properties} if metadata else definition, (name,))
+        if metadata:
+            own[name]["properties"] |= metadata
     return own | lifted
+
+
+def _name(way: Way) -> str:
+    """The kind and the whole way; of a long one only its last steps."""
+    whole = "".join(way)
+    if len(whole.rpartition(".")[2]) <= _LONGEST:
+        return whole
+    return way[0] + "".join(way[-_LAST:])
 
 
 def _free(name: str, *taken: Container[str]) -> str:
