@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import kubeloop.api
 from kubeloop.cache import Informers
 from kubeloop.cli.generate import generate
 from kubeloop.client import Client
+from kubeloop.codegen.models import render
+from kubeloop.codegen.sources import read_builtins
 from kubeloop.meta import GroupVersionKind, ObjectMeta
 from tests.kubectl.conftest import kubectl as kubectl
 from tests.kubectl.conftest import kubectl_home as kubectl_home
 from tests.kubectl.runner import Kubectl
+from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.server
 
@@ -41,6 +45,11 @@ def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     yield tmp_path / "models_of_a_cluster"
     for name in [name for name in sys.modules if name.startswith("models_of_a_cluster")]:
         del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def builtin_models(server: ServerUnderTest) -> dict[str, str]:
+    return render(asyncio.run(read_builtins(server.kubeconfig, None)))
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -76,3 +85,8 @@ async def test_a_clusters_kinds_are_read_and_used(client: Client, installed: Kub
 def test_a_server_accepts_the_corpus(kubectl: Kubectl) -> None:
     said = kubectl("apply", "--server-side", "--dry-run=server", "-f", str(CORPUS))
     assert said.count("serverside-applied (server dry run)") >= 12
+
+
+@pytest.mark.parametrize("module", ["core/v1.py", "apps/v1.py", "batch/v1.py", "networking/v1.py", "admissionregistration/v1.py"])
+def test_built_in_models_of_a_server_are_those_that_ship(module: str, builtin_models: dict[str, str]) -> None:
+    assert builtin_models[module] == (Path(kubeloop.api.__file__).parent / module).read_text()

@@ -10,11 +10,11 @@ import click
 
 from kubeloop.codegen.document import schemas_from
 from kubeloop.codegen.models import render
-from kubeloop.codegen.sources import Tell, read_cluster, read_files
+from kubeloop.codegen.sources import Tell, read_builtins, read_cluster, read_files
 from kubeloop.codegen.typed import Docs, ModelSource, render_module, render_package, same
 from kubeloop.codegen.write import differences, write_modules
 from kubeloop.meta.errors import ConfigError
-from kubeloop.schema import builtin
+from kubeloop.schema import Schemas, builtin
 
 _MOST_SHOWN = 200
 
@@ -61,10 +61,7 @@ def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: 
 
 def _render(given: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], Path]:
     if given.builtins or not (given.sources or given.cluster):
-        if given.groups or given.cluster or out.suffix == ".py" or len(given.sources) > 1:
-            raise ConfigError("--builtins writes Kubernetes' own kinds, all of them, as a package, from at most one --openapi")
-        schemas = schemas_from(given.sources[0]) if given.sources else builtin()
-        return render(schemas), out
+        return render(_builtins(given, out, tell)), out
     source = ModelSource()
     if given.cluster is not None:
         source.add(asyncio.run(read_cluster(*given.cluster, tell)))
@@ -78,3 +75,11 @@ def _render(given: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], P
     if out.suffix == ".py":
         return {out.name: render_module(source, out.stem, docs=given.docs)}, out.parent
     return render_package(source, docs=given.docs), out
+
+
+def _builtins(given: ModelInput, out: Path, tell: Tell) -> Schemas:
+    if given.groups or out.suffix == ".py" or len(given.sources) + bool(given.cluster) > 1:
+        raise ConfigError("--builtins writes Kubernetes' own kinds, all of them, as a package, from one --openapi or one cluster")
+    if given.cluster is not None:
+        return asyncio.run(read_builtins(*given.cluster, tell))
+    return schemas_from(given.sources[0]) if given.sources else builtin()

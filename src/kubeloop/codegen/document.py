@@ -78,9 +78,18 @@ def schemas_from(path: Path) -> Schemas:
         newer.update(openapi.definitions_v3(documents))
         for each in documents.values():
             paths.update(each.get("paths", {}))
+    return schemas_of(older, newer, paths, str(path))
+
+
+def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths: JSONObject, where: str) -> Schemas:
+    """Schemas from normal definitions of version 2 and 3 and from the paths of the same documents; ``where`` names them in errors.
+
+    Raises:
+        ConfigError: there is no definition.
+    """
     definitions = openapi.merge(older, newer)
     if not definitions:
-        raise ConfigError(f"{path}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
+        raise ConfigError(f"{where}: no OpenAPI document in it; save one with: kubectl get --raw /openapi/v2")
     definitions = openapi.hoist(definitions)
     document = Document(
         version="",

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubeloop.codegen import discovery, openapi
+from kubeloop.codegen.document import schemas_of
 from kubeloop.codegen.sources.files import Tell
 from kubeloop.codegen.typed import ModelSource, source_of_crd, source_of_definitions
 from kubeloop.config import load_config
 from kubeloop.meta.errors import ConfigError, Forbidden, NotFound
 from kubeloop.meta.kinds import GroupVersion
-from kubeloop.schema import builtin
+from kubeloop.schema import Schemas, builtin
 from kubeloop.transport import Transport
 
 JSONObject = dict[str, Any]
@@ -40,6 +41,23 @@ async def read_cluster(kubeconfig: Path | None, context: str | None, tell: Tell 
     return others
 
 
+async def read_builtins(kubeconfig: Path | None, context: str | None, tell: Tell = lambda _: None) -> Schemas:
+    """The schemas of all of a cluster's kinds, Kubernetes' own among them.
+
+    Raises:
+        ConfigError, ApiError, TransportError: as ``read_cluster``.
+    """
+    config = load_config(kubeconfig, context)
+    async with Transport(config) as transport:
+        tell(f"{config.server}: asking for OpenAPI v2 and v3")
+        older = await _get(transport, "/openapi/v2")
+        newer = await _documents(transport, set(), tell)
+    paths: JSONObject = dict(older.get("paths", {}))
+    for document in newer.values():
+        paths |= document.get("paths", {})
+    return schemas_of(openapi.definitions_v2(older, "/openapi/v2"), openapi.definitions_v3(newer), paths, config.server)
+
+
 async def _definitions(transport: Transport, tell: Tell) -> ModelSource:
     source = ModelSource()
     token = ""
@@ -58,20 +76,36 @@ async def _definitions(transport: Transport, tell: Tell) -> ModelSource:
 
 
 async def _others(transport: Transport, known: set[GroupVersion], tell: Tell) -> ModelSource:
-    index = (await _get(transport, "/openapi/v3")).get("paths") or {}
-    documents: JSONObject = {}
-    for path, entry in sorted(index.items()):
-        parts = path.split("/")
-        if len(parts) != 3 or parts[0] != "apis" or GroupVersion(parts[1], parts[2]) in known:
-            continue
-        url = str(entry["serverRelativeURL"]).partition("?")[0]
-        documents[path] = await _get(transport, url)
-        tell(f"{url}: read")
+    documents = await _documents(transport, known, tell)
     if not documents:
         return ModelSource()
     aggregated = (await _get(transport, "/apis", accept=_AGGREGATED)).get("items") or []
     resources = [info for info in discovery.served_resources(aggregated, {}, {}) if info.gvr.group_version not in known]
     return source_of_definitions(openapi.definitions_v3(documents, descriptions=True), resources)
+
+
+async def _documents(transport: Transport, known: set[GroupVersion], tell: Tell) -> JSONObject:
+    """OpenAPI v3 documents of all group versions but ``known``, by path."""
+    index = (await _get(transport, "/openapi/v3")).get("paths") or {}
+    documents: JSONObject = {}
+    for path, entry in sorted(index.items()):
+        place = _group_version(path)
+        if place is None or place in known:
+            continue
+        url = str(entry["serverRelativeURL"]).partition("?")[0]
+        documents[path] = await _get(transport, url)
+        tell(f"{url}: read")
+    return documents
+
+
+def _group_version(path: str) -> GroupVersion | None:
+    """Of ``apis/apps/v1`` and ``api/v1``; None for documents of anything else (``version``, ``apis``)."""
+    match path.split("/"):
+        case ["apis", group, version]:
+            return GroupVersion(group, version)
+        case ["api", version]:
+            return GroupVersion("", version)
+    return None
 
 
 async def _get(transport: Transport, path: str, query: dict[str, str] | None = None, accept: str = "application/json") -> JSONObject:
