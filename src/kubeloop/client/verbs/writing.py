@@ -52,7 +52,7 @@ class Writing(Verbs):
         return await self._put(obj, namespace, options, "status")
 
     async def _put(self, obj: R, namespace: str | None, options: WriteOptions | None, subresource: str | None) -> R:
+        body = checked(obj, require_document)  # before anything else: what is only metadata has no kind to find a path by
         path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
-        body = checked(obj, require_document)
         answer = await self.transport.request("PUT", path, query=self._query(options), body=body)
         return await self._stored("update", decode(type(obj), answer.body), options)
