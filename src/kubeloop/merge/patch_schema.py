@@ -49,6 +49,11 @@ class PatchSchema:
         strategy = ",".join(part for part in child.patch_strategy.split(",") if part != "retainKeys")
         return FieldMerge(PatchSchema(child, self._schemas), strategy, child.patch_merge_key)
 
+    def retains(self, key: str) -> bool:
+        """Whether a patch of the field ``key`` says which fields it keeps (patch strategy retainKeys: one of several alternatives)."""
+        child = self._node.properties.get(key)
+        return child is not None and "retainKeys" in child.patch_strategy.split(",")
+
     def list_field(self, key: str) -> FieldMerge:
         """How the list ``key`` merges; ``schema`` is that of its elements.
 

@@ -8,7 +8,17 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.autoscaling.v2 import CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
-from kubeloop.api.core.v1 import ConfigMap, Container, EnvVar, Pod, PodSpec, PodTemplateSpec
+from kubeloop.api.core.v1 import (
+    ConfigMap,
+    ConfigMapVolumeSource,
+    Container,
+    EmptyDirVolumeSource,
+    EnvVar,
+    Pod,
+    PodSpec,
+    PodTemplateSpec,
+    Volume,
+)
 from kubeloop.client import Client, WriteOptions
 from kubeloop.client.verbs.patching import changes_of
 from kubeloop.codec import decode
@@ -40,16 +50,44 @@ class TestChangesOfAnObject:
         assert patched.data == {"x": "2", "theirs": "1"}
         assert patched.metadata.labels == {"app": "web", "tier": "back"}
 
-    async def test_a_list_is_replaced_whole_so_the_version_must_be_the_one_that_was_read(self, client: Client, namespace: str) -> None:
+    async def test_lists_with_keys_are_patched_item_by_item_so_that_others_may_add_theirs(self, client: Client, namespace: str) -> None:
+        mine = await client.create(deployment())
+        sidecar = PodTemplateSpec(spec=PodSpec(containers=[Container(name="side", image="busybox")]))
+        await client.patch(Deployment, "web", Deployment(spec=DeploymentSpec(template=sidecar)), type="strategic")
+        assert mine.spec.template.spec is not None
+        mine.spec.template.spec.containers[0].image = "nginx:2"
+        mine.spec.template.spec.containers[0].env.append(EnvVar(name="Y", value="2"))
+        del mine.spec.template.spec.containers[0].env[0]
+        mine.spec.template.spec.volumes.append(Volume(name="v", empty_dir=EmptyDirVolumeSource()))
+        patched = await client.patch(mine)
+        assert patched.spec.template.spec is not None
+        found = {one.name: one for one in patched.spec.template.spec.containers}
+        assert {name: one.image for name, one in found.items()} == {"c": "nginx:2", "side": "busybox"}
+        assert found["c"].env == [EnvVar(name="Y", value="2")]
+
+    async def test_one_of_several_alternatives_pushes_out_the_other(self, client: Client, namespace: str) -> None:
+        made = deployment()
+        assert made.spec.template.spec is not None
+        made.spec.template.spec.volumes = [Volume(name="v", empty_dir=EmptyDirVolumeSource())]
+        mine = await client.create(made)
+        assert mine.spec.template.spec is not None
+        mine.spec.template.spec.volumes[0].empty_dir = None
+        mine.spec.template.spec.volumes[0].config_map = ConfigMapVolumeSource(name="settings")
+        patched = await client.patch(mine)
+        assert patched.spec.template.spec is not None
+        [volume] = patched.spec.template.spec.volumes
+        assert (volume.empty_dir, volume.config_map and volume.config_map.name) == (None, "settings")
+
+    async def test_a_list_that_is_replaced_whole_is_bound_to_the_version_that_was_read(self, client: Client, namespace: str) -> None:
         mine = await client.create(deployment())
         await client.patch(Deployment, "web", {"metadata": {"labels": {"theirs": "1"}}})
         assert mine.spec.template.spec is not None
-        mine.spec.template.spec.containers[0].image = "nginx:2"
+        mine.spec.template.spec.containers[0].command = ["sh"]
         with pytest.raises(Conflict):
             await client.patch(mine)
         patched = await client.patch(mine, lock=False)
         assert patched.spec.template.spec is not None
-        assert (patched.spec.template.spec.containers[0].image, patched.metadata.labels) == ("nginx:2", {"theirs": "1"})
+        assert (patched.spec.template.spec.containers[0].command, patched.metadata.labels) == (["sh"], {"theirs": "1"})
 
     async def test_the_version_can_be_demanded_always(self, client: Client, namespace: str) -> None:
         mine = await client.create(config_map(x="1"))
@@ -77,7 +115,7 @@ class TestChangesOfAnObject:
     async def test_of_nothing_changed_nothing_is_sent(self, client: Client, namespace: str) -> None:
         mine = await client.create(deployment())
         assert await client.patch(mine) is mine
-        assert changes_of(copy.deepcopy(mine)) == {}
+        assert changes_of(copy.deepcopy(mine)).patch == {}
 
     async def test_status_is_patched_apart(self, client: Client, namespace: str) -> None:
         target = CrossVersionObjectReference(api_version="apps/v1", kind="Deployment", name="web")
@@ -120,9 +158,9 @@ class TestChangesOfAnObject:
 def test_explicit_nulls_that_nobody_touched_are_no_changes() -> None:
     document = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","creationTimestamp":null,"uid":"u"},"spec":{"containers":null}}'
     pod = decode(Pod, document)
-    assert changes_of(pod) == {}
+    assert changes_of(pod).patch == {}
     pod.metadata.labels["a"] = "b"
-    assert changes_of(pod) == {"metadata": {"labels": {"a": "b"}, "uid": "u"}}
+    assert changes_of(pod).patch == {"metadata": {"labels": {"a": "b"}, "uid": "u"}}
 
 
 class TestTypedParts:

@@ -90,7 +90,7 @@ class Changing(Writing):
         except NotFound:
             return await self._created(obj, mutate, options)
         _mutate(found, mutate)
-        changes = changes_of(found)
+        changes = changes_of(found, merge=True).patch
         if not changes:
             return Changed(found, "unchanged")
         metadata, status = changes.pop("metadata", {}), changes.pop("status", None)

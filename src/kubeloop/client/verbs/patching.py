@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -14,8 +14,11 @@ from kubeloop.client.verbs.reading import JSON, PARTIAL
 from kubeloop.codec import decode, encode
 from kubeloop.codec.applied import document_changes, fresh_tree
 from kubeloop.codec.checking import checked
-from kubeloop.meta import IncompleteObject, PartialObject, Resource
+from kubeloop.meta import IncompleteObject, PartialObject, Resource, kind_info
 from kubeloop.meta.resource import source_of
+
+if TYPE_CHECKING:
+    from kubeloop.merge.strategic_diff import StrategicDiff
 
 R = TypeVar("R", bound=Resource)
 
@@ -74,10 +77,10 @@ class Patching(Verbs):
             A tree, for ``json`` a list of operations, or the encoded bytes; or a ``Pod`` of which only the fields that were set are sent.
             ``strategic`` is for built-in kinds only; ``apply`` is server-side apply (``client.apply`` says it better).
         ``patch(pod)``
-            What was changed in ``pod`` since it was read, as a merge patch: no paths to write, and fields that nobody touched are not
-            sent; objects of which only a part was read will do. It holds for that very object only, not for a successor of its name.
-            A merge patch replaces lists whole: so if one changed, the patch is bound to the version that was read. ``lock`` True binds
-            it always, False never. Nothing is sent if nothing was changed.
+            What was changed in ``pod`` since it was read: no paths to write, and fields that nobody touched are not sent; objects of
+            which only a part was read will do. It holds for that very object only, not for a successor of its name. Nothing is sent if
+            nothing was changed. Lists of built-in kinds that have keys are patched item by item (strategic); any other list is replaced
+            whole, and then the patch is bound to the version that was read. ``lock`` True binds it always, False never.
 
         Raises:
             Conflict: the object is no longer at the version that the patch names, or applied fields belong to another manager.
@@ -127,9 +130,9 @@ class Patching(Verbs):
         """
         if isinstance(target, PartialObject):
             changes = changes_of(target, lock)
-            if not changes:
+            if not changes.patch:
                 return target
-            name, namespace, body = target.metadata.name, target.metadata.namespace, msgspec.json.encode(changes)
+            name, namespace, body = target.metadata.name, target.metadata.namespace, msgspec.json.encode(changes.patch)
         else:
             assert patch is not None
             name, body = target, patch_body(kind, patch, type)
@@ -141,20 +144,25 @@ class Patching(Verbs):
 
     async def _patch_changes(self, obj: R, lock: bool | None, subresource: str | None, options: WriteOptions | None) -> R:
         changes = changes_of(obj, lock)
-        if not changes:
+        if not changes.patch:
             return obj
         path = await self._path(type(obj), obj.metadata.name, obj.metadata.namespace, subresource)
-        body = msgspec.json.encode(changes)
-        answer = await self.transport.request(
-            "PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES["merge"], accept=JSON
-        )
+        body, media_type = msgspec.json.encode(changes.patch), PATCH_TYPES[changes.type]
+        answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=media_type, accept=JSON)
         return await self._stored("patch", decode(type(obj), answer.body), options)
 
 
-def changes_of(obj: Resource, lock: bool | None = None) -> dict[str, Any]:
-    """What was changed in ``obj`` since it was read, as a merge patch for that very object; empty if nothing was.
+class Changes(NamedTuple):
+    """A patch that says what was changed in an object; empty if nothing was."""
 
-    ``lock``: whether it is bound to the version that was read; None: if it replaces a list.
+    type: PatchType
+    patch: dict[str, Any]
+
+
+def changes_of(obj: Resource, lock: bool | None = None, *, merge: bool = False) -> Changes:
+    """What was changed in ``obj`` since it was read, as a patch for that very object.
+
+    ``lock``: whether it is bound to the version that was read; None: if it replaces a list. ``merge``: as a merge patch in any case.
 
     Raises:
         IncompleteObject: it was made here. ValueError: name or namespace were changed, or a field is not of its type.
@@ -176,17 +184,37 @@ def changes_of(obj: Resource, lock: bool | None = None) -> dict[str, Any]:
 
     checked(obj, write)
     old, new = trees[0]
+    form: PatchType = "merge"
     patch = create_merge_patch(old, new)
+    replaces = _replaces_a_list(patch)
+    if replaces and not merge and (strategic := _item_by_item(obj, old, new)) is not None:
+        form, (patch, replaces) = "strategic", strategic
     if not patch:
-        return {}
+        return Changes(form, {})
     before: dict[str, Any] = old.get("metadata") or {}
     metadata: dict[str, Any] = patch.setdefault("metadata", {})
     for name in ("name", "namespace"):
         if name in metadata:
             raise ValueError(f'metadata.{name}: changed from "{before.get(name, "")}"; an object keeps it for life')
-    bound = ["uid"] + (["resourceVersion"] if lock or (lock is None and _replaces_a_list(patch)) else [])
+    bound = ["uid"] + (["resourceVersion"] if lock or (lock is None and replaces) else [])
     metadata.update({name: before[name] for name in bound if before.get(name)})
-    return patch
+    return Changes(form, patch)
+
+
+def _item_by_item(obj: Resource, old: dict[str, Any], new: dict[str, Any]) -> StrategicDiff | None:
+    """As a strategic merge patch, which knows the keys of lists; None for kinds and fields of which no schema is known here."""
+    from kubeloop.merge import PatchError
+    from kubeloop.merge.strategic_diff import create_strategic_patch
+    from kubeloop.schema import builtin
+
+    schemas = builtin()
+    schema = schemas.kind(kind_info(obj).gvk) if obj.kind else None
+    if schema is None:
+        return None
+    try:
+        return create_strategic_patch(old, new, schema, schemas)
+    except PatchError:
+        return None
 
 
 def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: PatchType) -> bytes:  # noqa: A002 - the field's own word
