@@ -19,3 +19,9 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
     """A client whose default namespace is the test's."""
     async with Client(Transport(cluster.server.config), namespace=cluster.namespace) as made:
         yield made
+
+
+@pytest.fixture
+async def one_node(cluster: Cluster, kubelet: ScriptedKubelet) -> str:
+    """A node with the scripted kubelet, for what does not depend on the kubelet's generation."""
+    return await cluster.node(kubelet)

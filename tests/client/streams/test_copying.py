@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import socket
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from kubeloop.client import Client
 from kubeloop.client.streams import CopyError, CopyProgress
 from kubeloop.meta import TransportError
 from tests.apiserver.kubelet.scripted import Terminal
+from tests.client.streams.archives import archive_of, entry
 from tests.client.streams.conftest import Cluster, ScriptedKubelet
 
 pytestmark = pytest.mark.server
@@ -140,74 +139,9 @@ async def test_tars_own_complaint_is_the_error(client: Client, pod: str, inside:
         await client.copy_to(pod, tmp_path / "none", "x")
 
 
-def _archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        for info, content in members:
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return made.getvalue()
-
-
-def _entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, link
-    return info
-
-
-_LONG = tarfile.TarInfo("././@LongLink")
-_LONG.type = tarfile.GNUTYPE_LONGNAME
-
-
-@pytest.mark.parametrize(
-    ("archive", "says"),
-    [
-        pytest.param(_archive((_entry("src/../../evil"), b"x")), "not under what was asked for", id="a way up"),
-        pytest.param(_archive((_entry("/evil"), b"x")), "not under what was asked for", id="another place"),
-        pytest.param(_archive((_entry("srcevil"), b"x")), "not under what was asked for", id="a name that only begins alike"),
-        pytest.param(
-            _archive((_entry("src/out", tarfile.SYMTYPE, ".."), b""), (_entry("src/there/evil"), b"x")),
-            "is there and no folder",
-            id="through a link that was there before",
-        ),
-        pytest.param(_archive((_entry("src/there"), b"x")), "there: Too many levels of symbolic links", id="onto a link"),
-        pytest.param(_archive((_entry("src/file"), b"x" * 5000))[:2000], "the archive", id="a file that breaks off"),
-        pytest.param(b"no archive" * 100, "the archive cannot be read", id="no archive at all"),
-        pytest.param(_archive((_LONG, b"x" * 6_000_000)), "headers of more than", id="a name without end"),
-    ],
-)
-async def test_an_archive_is_not_trusted(
-    client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path, archive: bytes, says: str
-) -> None:
-    async def command(words: list[str], terminal: Terminal) -> int:
-        for at in range(0, len(archive), 50_000):
-            await terminal.write("stdout", archive[at : at + 50_000])
-        return 0
-
-    kubelet.command = command
-    (tmp_path / "back").mkdir()
-    (tmp_path / "back" / "there").symlink_to(tmp_path)
-    with pytest.raises(CopyError, match=says):
-        await client.copy_from(pod, "src", tmp_path / "back")
-    assert not list(tmp_path.rglob("evil"))
-
-
-async def test_a_hard_link_to_elsewhere_is_left_out(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
-    archive = _archive((_entry("src/file"), b"x"), (_entry("src/link", tarfile.LNKTYPE, "src/none"), b""))
-
-    async def command(words: list[str], terminal: Terminal) -> int:
-        await terminal.write("stdout", archive)
-        return 0
-
-    kubelet.command = command
-    result = await client.copy_from(pod, "src", tmp_path / "back")
-    assert result.skipped == ("src/link: a link to src/none, which was not copied",)
-    assert _tree(tmp_path / "back") == {"file": "x"}
-
-
 async def test_a_cancelled_copy_writes_no_more(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
     begun = asyncio.Event()
-    endless = _entry("src")
+    endless = entry("src")
     endless.size = 1 << 40
 
     async def command(words: list[str], terminal: Terminal) -> int:
@@ -230,7 +164,7 @@ async def test_a_cancelled_copy_writes_no_more(client: Client, kubelet: Scripted
 
 async def test_a_connection_that_breaks_off_is_the_error(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
     async def command(words: list[str], terminal: Terminal) -> int:
-        await terminal.write("stdout", _archive((_entry("src"), b"x" * 100_000))[:50_000])
+        await terminal.write("stdout", archive_of((entry("src"), b"x" * 100_000))[:50_000])
         await client.close()
         return 0
 

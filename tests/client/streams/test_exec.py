@@ -36,8 +36,8 @@ async def test_input_is_fed_to_its_end_while_output_comes(client: Client, cluste
     assert (result.exit_code, result.stdout == text) == (0, True)
 
 
-async def test_a_command_that_does_not_read_its_input_ends_all_the_same(client: Client, cluster: Cluster, node: str) -> None:
-    await cluster.pod("web", node)
+async def test_a_command_that_does_not_read_its_input_ends_all_the_same(client: Client, cluster: Cluster, one_node: str) -> None:
+    await cluster.pod("web", one_node)
     assert (await client.exec("web", ["true"], stdin=b"x" * 4_000_000)).exit_code == 0
 
 
@@ -102,7 +102,7 @@ async def test_leaving_the_block_ends_the_command_at_the_other_end(
         await ended.wait()
 
 
-async def test_a_cancelled_exec_ends_at_the_other_end(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
+async def test_a_cancelled_exec_ends_at_the_other_end(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, one_node: str) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def command(words: list[str], terminal: Terminal) -> int:
@@ -114,7 +114,7 @@ async def test_a_cancelled_exec_ends_at_the_other_end(client: Client, cluster: C
             ended.set()
         return 0
 
-    await cluster.pod("web", node)
+    await cluster.pod("web", one_node)
     kubelet.command = command
     running = asyncio.ensure_future(client.exec("web", ["x"], stdin=b""))
     running.cancel()
@@ -131,25 +131,27 @@ async def test_a_cancelled_exec_ends_at_the_other_end(client: Client, cluster: C
         await ended.wait()
 
 
-async def test_a_deadline_ends_the_waiting_and_says_so(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
+async def test_a_deadline_ends_the_waiting_and_says_so(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, one_node: str) -> None:
     async def command(words: list[str], terminal: Terminal) -> int:
         await asyncio.Event().wait()
         return 0
 
-    await cluster.pod("web", node)
+    await cluster.pod("web", one_node)
     kubelet.command = command
     with pytest.raises(DeadlineError, match=r"exec of 'sleep' in web: not ended within 0.2 s; it may still be running"):
         await client.exec("web", ["sleep", "60"], timeout=0.2)
 
 
-async def test_output_is_bounded_and_the_error_says_the_way_out(client: Client, cluster: Cluster, node: str) -> None:
-    await cluster.pod("web", node)
+async def test_output_is_bounded_and_the_error_says_the_way_out(client: Client, cluster: Cluster, one_node: str) -> None:
+    await cluster.pod("web", one_node)
     with pytest.raises(OutputTooLarge, match=r'pod "web".* more than 1000 bytes to stdout; raise max_output='):
         await client.exec("web", ["sh", "-c", "while :; do echo yes; done"], max_output=1000)
 
 
-async def test_a_kubelets_refusal_names_pod_and_container(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
-    await cluster.pod("web", node)
+async def test_a_kubelets_refusal_names_pod_and_container(
+    client: Client, cluster: Cluster, kubelet: ScriptedKubelet, one_node: str
+) -> None:
+    await cluster.pod("web", one_node)
     kubelet.refusal = Answer(500, body=b"container not running")
     with pytest.raises(ApiError, match=r'container not running.*exec in container "main" of pod "web"'):
         await client.exec("web", ["true"])
@@ -173,10 +175,10 @@ async def test_what_cannot_be_reached_is_named(
 
 
 async def test_the_default_container_is_that_of_the_annotation_else_the_first(
-    client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str
+    client: Client, cluster: Cluster, kubelet: ScriptedKubelet, one_node: str
 ) -> None:
     containers = [{"name": "main", "image": "none"}, {"name": "side", "image": "none"}]
-    path = await cluster.pod("two", node, containers=containers)
+    path = await cluster.pod("two", one_node, containers=containers)
     await client.exec("two", ["true"])
     assert kubelet.last.path.endswith("/main")
     note = {"metadata": {"annotations": {"kubectl.kubernetes.io/default-container": "side"}}}
@@ -187,8 +189,8 @@ async def test_the_default_container_is_that_of_the_annotation_else_the_first(
     assert kubelet.last.path.endswith("/main")
 
 
-async def test_a_completed_pod_is_refused_before_anything_is_asked(client: Client, cluster: Cluster, node: str) -> None:
-    path = await cluster.pod("done", node)
+async def test_a_completed_pod_is_refused_before_anything_is_asked(client: Client, cluster: Cluster, one_node: str) -> None:
+    path = await cluster.pod("done", one_node)
     await cluster.request(
         "PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}}, headers={"Content-Type": "application/merge-patch+json"}
     )
@@ -208,8 +210,8 @@ async def test_attach_shares_the_streams_of_a_container(client: Client, cluster:
     assert (beside.code, beside.out) == (0, "attached\nHELLO\n")
 
 
-async def test_attach_asks_for_no_input_where_the_container_takes_none(client: Client, cluster: Cluster, node: str) -> None:
-    await cluster.pod("web", node)
+async def test_attach_asks_for_no_input_where_the_container_takes_none(client: Client, cluster: Cluster, one_node: str) -> None:
+    await cluster.pod("web", one_node)
     with pytest.raises(StreamError, match=r"made without stdin: true"):
         async with client.attach("web", stdin=True):
             pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kubeloop.client.streams import StreamError, log_lines
 from kubeloop.client.streams.log_lines import HandedOut, LineCutter, moment_of, without_moment
+from kubeloop.client.streams.logs import LogOptions
 
 
 @given(data=st.binary(max_size=60).map(lambda data: data.replace(b"\x00", b"\n")), cuts=st.lists(st.integers(0, 60), max_size=6))
@@ -89,3 +90,23 @@ def test_nothing_with_a_time_means_asking_as_at_first() -> None:
     handed_out = HandedOut(whole=True)
     assert handed_out.is_new(b"no time")
     assert handed_out.resume() is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"),
+    [
+        pytest.param(LogOptions(), {}, id="all of it"),
+        pytest.param(LogOptions(tail=0), {"tailLines": 0}, id="none of the lines"),
+        pytest.param(LogOptions(since=90), {"sinceSeconds": 90}, id="seconds"),
+        pytest.param(LogOptions(since=0.2), {"sinceSeconds": 1}, id="less than a second is one"),
+        pytest.param(LogOptions(since=timedelta(minutes=2)), {"sinceSeconds": 120}, id="a duration"),
+        pytest.param(LogOptions(since=datetime(2026, 1, 1, tzinfo=UTC)), {"sinceTime": "2026-01-01T00:00:00Z"}, id="a moment"),
+        pytest.param(LogOptions(previous=True, follow=True), {"previous": True, "follow": True}, id="what ended before is not resumed"),
+        pytest.param(LogOptions(follow=True, resume=False), {"follow": True}, id="followed as kubectl does"),
+        pytest.param(LogOptions(follow=True, limit_bytes=9), {"follow": True, "limitBytes": 9}, id="a limit is not resumed"),
+        pytest.param(LogOptions(follow=True), {"follow": True, "timestamps": True}, id="followed across cuts by the times of lines"),
+    ],
+)
+def test_what_of_a_log_is_wanted_is_said_in_the_query(wanted: LogOptions, asked: dict[str, object]) -> None:
+    query = wanted.query("main")
+    assert {name: value for name, value in query.items() if value is not None} == {"container": "main", **asked}

@@ -16,6 +16,7 @@ from kubeloop.serving.answer import Answer, Frames
 from tests.apiserver.kubelet.conftest import own_address
 from tests.apiserver.kubelet.test_proxies import Backend, backend
 from tests.client.streams.conftest import Cluster, ScriptedKubelet
+from tests.client.streams.peer import Call, Peer
 
 __all__ = ["backend"]
 
@@ -106,7 +107,12 @@ async def test_a_large_answer_is_bounded(client: Client, backend: Backend, web: 
     ],
 )
 async def test_what_would_arrive_elsewhere_is_refused_before_it_is_sent(
-    client: Client, target: str, path: str, port: str | None, error: type[Exception], says: str
+    target: str, path: str, port: str | None, error: type[Exception], says: str
 ) -> None:
-    with pytest.raises(error, match=says):
-        await client.proxy(target, path, port=port)
+    async def serve(call: Call) -> None:
+        call.say("200 OK")
+
+    async with Peer(serve) as peer:
+        with pytest.raises(error, match=says):
+            await peer.client.proxy(target, path, port=port)
+        assert not peer.calls

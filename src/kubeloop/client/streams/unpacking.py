@@ -167,7 +167,7 @@ class Unpacking:
     @staticmethod
     def _create(path: Path, mode: int, *, follow: bool) -> IO[bytes]:
         # Only a path that the caller named may be a link; set-user-ID and the like are not taken over.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | (0 if follow else os.O_NOFOLLOW)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | (0 if follow else getattr(os, "O_NOFOLLOW", 0))  # missing outside POSIX
         return os.fdopen(os.open(path, flags, (mode & 0o777) | 0o200), "wb")
 
     def _hard_link(self, relative: str, member: tarfile.TarInfo) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ class WebSocket:
         self._clock = clock
         self._where = where
         self._frames = Protocol(Side.CLIENT, max_size=MAX_MESSAGE, logger=_SILENT)
-        self._messages: list[bytes] = []
+        self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._ended = False
         self._fault: Exception | None = None
@@ -90,7 +91,7 @@ class WebSocket:
             if self._fault is not None:
                 raise self._fault
             await self._read()
-        return self._messages.pop(0)
+        return self._messages.popleft()
 
     async def close(self) -> None:
         """Say goodbye, without waiting for an answer. The wire is closed by whoever opened it."""
