@@ -188,3 +188,12 @@ async def test_more_than_a_user_can_be_is_refused_before_anything_is_sent() -> N
         config = ClusterConfig(server="http://10.0.0.1:6443", proxy_url=f"socks5://{'x' * 300}:p@127.0.0.1:{port}", source="here")
         with pytest.raises(TransportError, match="more than 255 bytes"):
             await version(config)
+
+
+@pytest.mark.parametrize("host", ["x" * 64 + ".example", ".".join(["x" * 60] * 5)])
+async def test_a_name_that_no_host_can_have_is_refused(host: str) -> None:
+    socks = Socks(1)
+    async with proxy(socks) as port:
+        with pytest.raises(TransportError, match="no host can have the name"):
+            await version(ClusterConfig(server=f"http://{host}:6443", proxy_url=f"socks5://127.0.0.1:{port}", source="here"))
+    assert not socks.asked

@@ -70,9 +70,12 @@ def _address(host: str) -> bytes:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        name = host.encode("idna")
-        if len(name) > _MOST:
-            raise ProxyRefusedError(f"no host has a name of more than {_MOST} bytes: {host[:40]}...") from None
+        try:
+            name = host.encode("idna")
+        except UnicodeError:  # a part that is empty or too long
+            name = b""
+        if not 0 < len(name) <= _MOST:
+            raise ProxyRefusedError(f'no host can have the name "{host[:80]}"; correct server') from None
         return bytes((_NAME, len(name))) + name
     return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
 
