@@ -10,11 +10,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.authentication.v1 import TokenRequest, TokenRequestSpec
 from kubeloop.api.autoscaling.v1 import Scale, ScaleSpec
 from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestSpec
-from kubeloop.api.core.v1 import Container, EphemeralContainer, Namespace, Pod, PodSpec, PodTemplateSpec, ResourceRequirements
+from kubeloop.api.core.v1 import (
+    Container,
+    EphemeralContainer,
+    Namespace,
+    Pod,
+    PodSpec,
+    PodTemplateSpec,
+    ReplicationController,
+    ReplicationControllerSpec,
+    ResourceRequirements,
+)
 from kubeloop.api.policy.v1 import Eviction, PodDisruptionBudget, PodDisruptionBudgetSpec
 from kubeloop.client import Client, DeleteOptions, WriteOptions
 from kubeloop.client.scales import read_scale
@@ -29,33 +38,34 @@ def pod(name: str = "p", **labels: str) -> Pod:
     return Pod(metadata=ObjectMeta(name=name, labels=labels), spec=spec)
 
 
-def deployment() -> Deployment:
+def controller() -> ReplicationController:
+    """A kind with a scale whose status no controller of the test's server writes."""
     labels = {"app": "web"}
     template = PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=PodSpec(containers=[Container(name="c", image="nginx")]))
-    spec = DeploymentSpec(replicas=1, paused=True, selector=LabelSelector(match_labels=labels), template=template)
-    return Deployment(metadata=ObjectMeta(name="web"), spec=spec)
+    spec = ReplicationControllerSpec(replicas=1, selector=labels, template=template)
+    return ReplicationController(metadata=ObjectMeta(name="web"), spec=spec)
 
 
 class TestScale:
     async def test_it_is_set_only_at_the_version_that_was_seen_if_so_asked(self, client: Client, namespace: str) -> None:
-        created = await client.create(deployment())
-        await client.set_scale(Deployment, "web", 2, resource_version=created.metadata.resource_version)
+        created = await client.create(controller())
+        await client.set_scale(ReplicationController, "web", 2, resource_version=created.metadata.resource_version)
         with pytest.raises(Conflict):
-            await client.set_scale(Deployment, "web", 3, resource_version=created.metadata.resource_version)
+            await client.set_scale(ReplicationController, "web", 3, resource_version=created.metadata.resource_version)
 
     async def test_a_negative_number_is_invalid(self, client: Client, namespace: str) -> None:
-        await client.create(deployment())
+        await client.create(controller())
         with pytest.raises(Invalid):
-            await client.set_scale(Deployment, "web", -1)
+            await client.set_scale(ReplicationController, "web", -1)
 
     async def test_a_dry_run_scales_nothing(self, client: Client, namespace: str) -> None:
-        await client.create(deployment())
-        assert (await client.set_scale(Deployment, "web", 5, options=WriteOptions(dry_run=True))).spec.replicas == 5
-        assert (await client.get_scale(Deployment, "web")).spec.replicas == 1
+        await client.create(controller())
+        assert (await client.set_scale(ReplicationController, "web", 5, options=WriteOptions(dry_run=True))).spec.replicas == 5
+        assert (await client.get_scale(ReplicationController, "web")).spec.replicas == 1
 
     async def test_192_it_is_read_updated_and_patched_as_what_it_is(self, client: Client, namespace: str) -> None:
-        await client.create(deployment())
-        scale = client.subresource(Deployment, "web", "scale")
+        await client.create(controller())
+        scale = client.subresource(ReplicationController, "web", "scale")
         read = await scale.get(Scale)
         assert (read.spec.replicas, read.status.selector) == (1, "app=web")
         read.spec.replicas = 2

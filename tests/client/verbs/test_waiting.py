@@ -158,7 +158,7 @@ class Late:
             async with asyncio.timeout(30):
                 while not waiting.done():
                     await asyncio.sleep(0.001)
-                    await self.clock.advance(0.05)
+                    await self.clock.advance(0.25)
             with pytest.raises(DeadlineError) as raised:
                 await waiting
         return str(raised.value)
@@ -253,7 +253,7 @@ class TestFaults:
             async with asyncio.timeout(30):
                 while not waiting.done():
                     await asyncio.sleep(0.001)
-                    await clock.advance(0.05)
+                    await clock.advance(0.25)
             with pytest.raises(DeadlineError, match=r"the server could not be asked: .*nothing listens there"):
                 await waiting
 
