@@ -11,7 +11,7 @@ from kubeloop.client import Client
 from kubeloop.client.streams import CommandFailed, OutputTooLarge, StreamError
 from kubeloop.meta import ApiError, BadRequest, DeadlineError, InternalError, NotFound
 from kubeloop.serving.answer import Answer
-from tests.apiserver.kubelet.scripted import Terminal
+from tests.apiserver.kubelet.scripted import WEBSOCKETS, Terminal
 from tests.client.streams.conftest import Cluster, ScriptedKubelet
 
 pytestmark = pytest.mark.server
@@ -226,3 +226,21 @@ async def test_an_internal_error_on_the_error_channel_is_an_api_error(client: Cl
     await cluster.pod("web", await cluster.node(1))
     with pytest.raises(InternalError, match=r'connection refused.*exec in container "main" of pod "web"'):
         await client.exec("web", ["true"])
+
+
+async def test_201_where_websockets_are_refused_spdy_does_all_of_it(client: Client, cluster: Cluster, kubelet: ScriptedKubelet) -> None:
+    await cluster.pod("web", await cluster.node(kubelet, features=[WEBSOCKETS]))
+    kubelet.refuses_websockets = True
+    text = b"line\n" * 100_000
+    result = await client.exec("web", ["sh", "-c", "cat; echo err >&2; exit 3"], stdin=text)
+    assert (result.exit_code, result.stdout == text, result.stderr) == (3, True, b"err\n")
+    assert {one.headers["upgrade"].lower() for one in kubelet.requests} == {"websocket", "spdy/3.1"}
+
+    async def command(words: list[str], terminal: Terminal) -> int:
+        await terminal.write("stdout", await terminal.sizes.get())
+        return 0
+
+    kubelet.command = command
+    async with client.exec_stream("web", ["x"], stdin=True, tty=True) as session:
+        await session.resize(80, 24)
+        assert json.loads(b"".join([output.data async for output in session])) == {"Width": 80, "Height": 24}

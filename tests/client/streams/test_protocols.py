@@ -340,6 +340,25 @@ async def test_a_handshake_may_not_choose_what_was_not_offered(headers: dict[str
             await peer.client.exec(POD, ["x"])
 
 
+async def test_a_reader_that_is_slow_holds_the_command_back() -> None:
+    sent = 0
+
+    async def serve(call: Call) -> None:
+        nonlocal sent
+        call.accept(V5)
+        for _ in range(10_000):
+            call.send(b"\x01" + bytes(64 * 1024))
+            await call.writer.drain()
+            sent += 64 * 1024
+
+    async with asyncio.timeout(30), Peer(serve) as peer, peer.client.exec_stream(POD, ["yes"]) as session:
+        await anext(session)
+        for _ in range(5_000):
+            await asyncio.sleep(0)
+        # What the kernel's buffers hold, and 1 MiB here.
+        assert sent < 100 << 20
+
+
 async def test_a_message_in_fragments_is_one_message() -> None:
     async def serve(call: Call) -> None:
         call.accept(V5)
