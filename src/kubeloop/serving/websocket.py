@@ -1,93 +1,149 @@
-"""Connections that become a WebSocket: messages both ways, by aiohttp, whose import waits until the first one is asked for."""
+"""Connections that become a WebSocket: the opening handshake, whole messages both ways, the closing one (RFC 6455).
+
+Frames are read and written by the ``websockets`` library's protocol without I/O. Imported when the first socket is asked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import WSMsgType, web
+from websockets.frames import Opcode
+from websockets.protocol import Protocol, Side, State
 
 from kubeloop.serving.answer import SocketTakeover
-from kubeloop.serving.http1.wire import Wire
+from kubeloop.serving.http1 import answering
+from kubeloop.serving.http1.wire import ConnectionEnded, Wire
+
+if TYPE_CHECKING:
+    from websockets.frames import Frame
 
 #: Bytes of one message that are taken from a client, as by Go's library.
 _MESSAGE = 32 << 20
+#: Seconds in which a client may answer our closing frame.
+_FAREWELL = 1.0
+_NORMAL = 1000
+# RFC 6455, section 1.3.
+_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+# The library would write what frames hold into debug logs, and that may be anybody's secret.
+_SILENT = logging.getLogger("kubeloop.serving.frames")
+_SILENT.disabled = True
 
 
 class _Messages:
-    """aiohttp's WebSocket as a ``Socket``."""
+    """A wire as a ``Socket``. Pings are answered while somebody reads."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
-
-    @property
-    def protocol(self) -> str:
-        return self._socket.ws_protocol or ""
+    def __init__(self, wire: Wire, protocol: str) -> None:
+        self.protocol = protocol
+        self._wire = wire
+        self._frames = Protocol(Side.SERVER, state=State.OPEN, max_size=_MESSAGE, logger=_SILENT)
+        self._messages: deque[bytes | str] = deque()
+        self._parts: list[bytes] = []
+        self._text = False
+        self._ended = False
+        self._writing = asyncio.Lock()
 
     async def receive(self) -> bytes | str | None:
-        message = await self._socket.receive()
-        return message.data if message.type in (WSMsgType.BINARY, WSMsgType.TEXT) else None
+        while not self._messages:
+            if self._ended:
+                return None
+            await self._read()
+        return self._messages.popleft()
 
     async def send(self, message: bytes | str) -> None:
+        if self._frames.state is not State.OPEN:
+            raise ConnectionEnded
         if isinstance(message, str):
-            await self._socket.send_str(message)
+            self._frames.send_text(message.encode())
         else:
-            await self._socket.send_bytes(message)
+            self._frames.send_binary(message)
+        await self._flush()
 
+    async def close(self) -> None:
+        """Say goodbye, and wait a moment for the client to say it too."""
+        if self._frames.state is State.OPEN:
+            self._frames.send_close(_NORMAL)
+            await self._flush()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                while not self._ended:
+                    self._messages.clear()
+                    await self._read()
 
-class _Handshake(web.RequestHandler):
-    """Tells the wire that the connection is over."""
+    async def _read(self) -> None:
+        wire = self._wire
+        if not wire.buffer:
+            try:
+                await wire.more()
+            except ConnectionEnded:
+                self._ended = True
+                return
+        self._frames.receive_data(wire.take(len(wire.buffer)))
+        for event in self._frames.events_received():
+            self._take(event)  # type: ignore[arg-type]  # requests and responses are the handshake's, which is not the library's here
+        if self._frames.parser_exc is not None:
+            self._ended = True
+        await self._flush()
 
-    __slots__ = ("wire",)
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.CLOSE:
+            self._ended = True
+        elif frame.opcode in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
+            if frame.opcode is not Opcode.CONT:
+                self._text = frame.opcode is Opcode.TEXT
+            self._parts.append(bytes(frame.data))
+            if frame.fin:
+                whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+                self._messages.append(whole.decode("utf-8", "replace") if self._text else whole)
+                self._parts = []
 
-    wire: Wire
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
-        Wire.connection_lost(self.wire, None)
-
-
-class _Server(web.Server):
-    def __call__(self) -> _Handshake:
-        return _Handshake(self, loop=self._loop, **self._kwargs)
+    async def _flush(self) -> None:
+        if data := b"".join(self._frames.data_to_send()):
+            async with self._writing:
+                await self._wire.write(data)
 
 
 async def over_socket(
-    wire: Wire, head: bytes, takeover: SocketTakeover, keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+    wire: Wire, headers: Mapping[str, str], takeover: SocketTakeover, keep: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 ) -> None:
-    """The connection is aiohttp's from here on: it reads ``head`` once more, answers it, and frames messages. ``keep`` does the work."""
-    transport = wire.transport
-    if transport is None or wire.ended.done():
+    """Answer the handshake in ``headers`` and serve messages from then on; ``keep`` does the work."""
+    fault = _fault(headers)
+    if fault:
+        fields = [("Connection", "close"), ("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(fault)))]
+        await wire.write(answering.head(1, 400, [*fields, ("Sec-WebSocket-Version", "13")]), fault.encode())
         return
+    offered = [each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    protocol = next((each for each in offered if each in takeover.protocols), "")
+    accept = hashlib.sha1((headers["Sec-WebSocket-Key"].strip() + _GUID).encode(), usedforsecurity=False).digest()
+    fields = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", base64.b64encode(accept).decode())]
+    if protocol:
+        fields.append(("Sec-WebSocket-Protocol", protocol))
+    await wire.write(answering.head(1, 101, fields))
+    await keep(_serve_messages(_Messages(wire, protocol), takeover))
 
-    async def serve(raw: web.BaseRequest) -> web.StreamResponse:
-        socket = web.WebSocketResponse(protocols=takeover.protocols, compress=False, max_msg_size=_MESSAGE, autoping=True, timeout=1.0)
-        try:
-            await socket.prepare(raw)
-        except web.HTTPException as refusal:
-            refusal.force_close()
-            raise
-        await keep(_serve_messages(socket, takeover))
-        return socket
 
-    server = _Server(serve, access_log=None, handler_cancellation=True)
-    http = server()
-    http.wire = wire
-    http.connection_made(transport)
-    transport.set_protocol(http)
-    http.data_received(head + wire.take(len(wire.buffer)))
+def _fault(headers: Mapping[str, str]) -> str:
+    """What is wrong with a handshake (RFC 6455, section 4.2.1); empty when nothing is."""
+    if headers.get("Sec-WebSocket-Version", "").strip() != "13":
+        return "the WebSocket version is not 13\n"
     try:
-        await asyncio.shield(wire.ended)
-    finally:
-        await server.shutdown(1.0)
+        key = base64.b64decode(headers.get("Sec-WebSocket-Key", "").strip(), validate=True)
+    except (ValueError, binascii.Error):
+        key = b""
+    return "" if len(key) == 16 else "the WebSocket key is not 16 bytes in base64\n"
 
 
-async def _serve_messages(socket: web.WebSocketResponse, takeover: SocketTakeover) -> None:
+async def _serve_messages(socket: _Messages, takeover: SocketTakeover) -> None:
     try:
         with contextlib.suppress(ConnectionError):
-            await takeover.serve(_Messages(socket))
+            await takeover.serve(socket)
     finally:
         with contextlib.suppress(ConnectionError):
             await socket.close()

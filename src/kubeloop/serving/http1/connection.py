@@ -206,7 +206,7 @@ class Connection(Wire):
             if isinstance(answer, SocketTakeover):
                 from kubeloop.serving.websocket import over_socket
 
-                await over_socket(self, head.raw, answer, self._keep)
+                await over_socket(self, head.headers, answer, self._keep)
             else:
                 from kubeloop.serving.takeover import over_transport
 

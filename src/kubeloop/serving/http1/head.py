@@ -46,7 +46,7 @@ TOO_LARGE = "431 Request Header Fields Too Large"
 
 @dataclass(slots=True)
 class Head:
-    """``path`` is decoded. ``length`` None: the body comes in chunks. ``minor``: of HTTP/1.x. ``raw``: all that was read."""
+    """``path`` is decoded. ``length`` None: the body comes in chunks. ``minor``: of HTTP/1.x."""
 
     method: str
     path: str
@@ -55,7 +55,6 @@ class Head:
     minor: int
     length: int | None
     keep: bool
-    raw: bytes
 
     @property
     def expects_continue(self) -> bool:
@@ -106,7 +105,7 @@ def parse_head(raw: bytes) -> Head:
         raise Refused("400 Bad Request: invalid header name")
     connection = headers.get("Connection", "")
     keep = not _has_token(connection, "close") if minor else _has_token(connection, "keep-alive")
-    return Head(method, path, query, headers, minor, length, keep, raw)
+    return Head(method, path, query, headers, minor, length, keep)
 
 
 def _request_line(line: str) -> tuple[str, str, str, str]:
