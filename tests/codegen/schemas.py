@@ -151,3 +151,51 @@ def crd_of(spec: JSONObject, status: JSONObject) -> JSONObject:
             ],
         },
     }
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2), max_leaves=3
+)
+_OF_FORMAT = {
+    "byte": st.sampled_from(["", "aGk="]),
+    "date-time": st.sampled_from(["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123+02:00"]),
+    "date": st.just("2026-01-02"),
+    "duration": st.just("1h30m"),
+    "uri": st.just("https://example.com/a?b"),
+}
+_OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
+    "integer": st.integers(-9, 9) | st.sampled_from([2**31 - 1, -(2**31)]),
+    "number": st.integers(-2, 2) | st.sampled_from([0.5, 1e3, -0.25]),
+    "boolean": st.booleans(),
+    "string": st.text(max_size=4) | st.sampled_from(["a", "xX", "Größe", 'say "it"']),
+}
+
+
+@st.composite
+def values(draw: st.DrawFn, node: JSONObject) -> Any:
+    """JSON that a schema may allow; who needs to be sure must ask the validator."""
+    if node.get("nullable") and draw(st.integers(0, 4)) == 0:
+        return None
+    if node.get("x-kubernetes-int-or-string"):
+        return draw(st.integers(0, 9) | st.sampled_from(["50%", "http"]))
+    if node.get("x-kubernetes-embedded-resource"):
+        return {"apiVersion": "v1", "kind": "Any", "metadata": {"name": "a"}}
+    if "enum" in node:
+        return draw(st.sampled_from(node["enum"]))
+    if node.get("type") == "array":
+        return draw(st.lists(values(node["items"]), max_size=2))
+    if node.get("type") == "object":
+        return draw(_objects(node))
+    if node.get("format") in _OF_FORMAT:
+        return draw(_OF_FORMAT[node["format"]])
+    return draw(_OF_TYPE.get(node.get("type", ""), _JSON))
+
+
+@st.composite
+def _objects(draw: st.DrawFn, node: JSONObject) -> JSONObject:
+    inner = node.get("additionalProperties")
+    if isinstance(inner, dict):
+        found: JSONObject = draw(st.dictionaries(st.text(max_size=3), values(inner), max_size=2))
+        return found
+    required = node.get("required", ())
+    return {name: draw(values(child)) for name, child in node.get("properties", {}).items() if name in required or draw(st.booleans())}

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from types import ModuleType
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
+from kubeloop.codec import decode, encode
+from kubeloop.codec.checking import fault_of
 from kubeloop.codegen.crd import definitions_of
 from kubeloop.codegen.naming import module_names
 from kubeloop.codegen.typed import ModelSource, source_of_crd
 from kubeloop.codegen.typed.module import ModuleWriter
 from kubeloop.meta import Resource
+from kubeloop.schema.structural import parse
+from kubeloop.schema.validation import validate
 from tests.codegen.round_trip import comparable
-from tests.codegen.schemas import crd_of, nodes
+from tests.codegen.schemas import crd_of, nodes, values
 
 NAME = "any_schema_under_test"
 
@@ -40,5 +46,24 @@ def test_a_definition_comes_back_from_its_classes(spec: dict[str, Any], status: 
         assert comparable(first.document) == comparable(crd)
         (second,) = definitions_of([thing_of(source_of_crd(first.document, "second"))])
         assert second.document == first.document
+    finally:
+        sys.modules.pop(NAME, None)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(nodes.flatmap(lambda node: st.tuples(st.just(node), values(node))))
+def test_what_a_server_may_store_is_read_kept_and_may_be_sent_again(found: tuple[dict[str, Any], Any]) -> None:
+    schema, value = found
+    assume(not validate(value, parse(schema)))
+    document = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": value}
+    body = json.dumps(document).encode()
+    try:
+        cls = thing_of(source_of_crd(crd_of(schema, {"type": "object"}), "any"))
+        obj = decode(cls, body)
+        assert fault_of(cls, body) == ""
+        obj.metadata.labels["changed"] = "here"
+        written = json.loads(encode(obj))
+        assert written["metadata"].pop("labels") == {"changed": "here"}
+        assert written == document
     finally:
         sys.modules.pop(NAME, None)

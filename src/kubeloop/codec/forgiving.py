@@ -45,6 +45,8 @@ def _within(step: str, value: Any, shape: Shape, hook: Callable[[type, Any], Any
 
 
 def _value(value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
+    if value is None and shape.none:
+        return None
     if shape.form is Form.STRUCT:
         return None if value is None else build(shape.type, value, hook)
     if shape.form is Form.LIST and shape.item is not None and isinstance(value, list):

@@ -29,7 +29,8 @@ class Form(enum.Enum):
 class Shape:
     """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
 
-    ``union``: one of several structs, which only the strict reader can tell; ``int_or_string``: an int that may be a string.
+    ``union``: one of several structs, which only the strict reader can tell; ``int_or_string``: an int that may be a string;
+    ``none``: of an item, that it may be None.
     """
 
     form: Form
@@ -39,6 +40,7 @@ class Shape:
     micro: bool = False
     union: bool = False
     int_or_string: bool = False
+    none: bool = False
 
 
 @dataclass(slots=True)
@@ -101,10 +103,10 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
             return Shape(Form.SCALAR, int, int_or_string=True), optional
         return Shape(Form.ANY, Any, loose=True, union=True), optional
     if origin is list:
-        item = _shape_of(typing.get_args(hint)[0], within)[0]
+        item, item.none = _shape_of(typing.get_args(hint)[0], within)
         return Shape(Form.LIST, list, item, item.loose, item.micro), False
     if origin is dict:
-        item = _shape_of(typing.get_args(hint)[1], within)[0]
+        item, item.none = _shape_of(typing.get_args(hint)[1], within)
         return Shape(Form.MAP, dict, item, item.loose, item.micro), False
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint in within:

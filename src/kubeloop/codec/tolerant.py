@@ -28,7 +28,7 @@ def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
 
 def _value(shape: Shape, value: Any) -> Any:
     if value is None:
-        return None if shape.form is Form.ANY else empty_value(shape)
+        return None if shape.form is Form.ANY or shape.none else empty_value(shape)
     if shape.form is Form.STRUCT:
         return normalise(shape.type, value)
     if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:

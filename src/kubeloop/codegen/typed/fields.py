@@ -40,10 +40,14 @@ class FieldWriter:
     def annotated(self, node: JSONObject) -> str:
         """Type of an element of a list or map, with its markers."""
         found = self._types.read(node)
-        extra = markers(self._seen(node), self._said(node, found), found.text)
+        seen = self._seen(node)
+        none = seen.get("nullable") is True and found.form != "any"
+        if none:
+            del seen["nullable"]
+        extra = markers(seen, self._said(node, found), found.text)
         if self._docs == "full" and node.get("description") and "$ref" not in node:
             extra.append(f"msgspec.Meta(description={literal(node['description'])})")
-        return self._with(found.text, extra)
+        return self._with(found.text, extra) + (" | None" if none else "")
 
     def field(self, name: str, wire: str, node: JSONObject, *, required: bool, strict: bool) -> list[str]:
         """Lines of a field, indented by four."""

@@ -133,7 +133,8 @@ def _meta(rest: JSONObject, type_text: str) -> str:
 def _holds(bound: Any, type_text: str) -> bool:
     if type_text == "int":
         return type(bound) is int and -_INT64 <= bound < _INT64
-    return type(bound) in (int, float)
+    # Servers compare whole numbers with fractional bounds in a way of their own: those bounds are theirs to keep.
+    return type(bound) is int or (type(bound) is float and bound.is_integer())
 
 
 def _is_limit(wire: str, value: Any) -> bool:

@@ -120,7 +120,11 @@ class _Reader:
         return dict(_OPAQUE)
 
     def node(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
-        return ordered(self._field(hint, where, within)[0])
+        """An element of a list or map; one that may be None is nullable."""
+        node = self._field(hint, where, within)[0]
+        if _may_be_none(hint):
+            node["nullable"] = True
+        return ordered(node)
 
     def _type(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
         found = scalar(hint)
