@@ -103,10 +103,10 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
             return Shape(Form.SCALAR, int, int_or_string=True), optional
         return Shape(Form.ANY, Any, loose=True, union=True), optional
     if origin is list:
-        item, item.none = _shape_of(typing.get_args(hint)[0], within)
+        item = _item_of(typing.get_args(hint)[0], within)
         return Shape(Form.LIST, list, item, item.loose, item.micro), False
     if origin is dict:
-        item, item.none = _shape_of(typing.get_args(hint)[1], within)
+        item = _item_of(typing.get_args(hint)[1], within)
         return Shape(Form.MAP, dict, item, item.loose, item.micro), False
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint in within:
@@ -119,6 +119,12 @@ def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shap
     if hint is Any or hint is object:
         return Shape(Form.ANY, hint, loose=True), True
     return Shape(Form.SCALAR, hint), hint is datetime
+
+
+def _item_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> Shape:
+    shape, optional = _shape_of(hint, within)
+    shape.none = optional
+    return shape
 
 
 def _declared_keys(hint: Any) -> tuple[str, ...]:
