@@ -10,6 +10,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, DecodeError, Expired, Forbidden, ObjectMeta, PartialObject, Unauthorized, UntrustedCertificate
+from kubeloop.testing import InLoopServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.faults import DROP, FaultServer, Received, Reply, frames, status
@@ -436,3 +437,36 @@ async def test_a_watch_with_a_timeout_ends_by_itself(answer: Reply) -> None:
         client.watch(ConfigMap, resource_version="1", timeout=0.1) as events,
     ):
         assert [event.object.metadata.name async for event in events] in ([], ["z"])
+
+
+@pytest.mark.embedded
+class TestAgainstAServerThatForgets:
+    async def test_a_watch_lists_again_and_tells_what_it_missed(self, in_loop_server: InLoopServer) -> None:
+        faults = in_loop_server.faults
+        async with Client(Transport(in_loop_server.config)) as client:
+            await client.create(config_map("a"))
+            await client.create(config_map("b"))
+            seen: list[tuple[str, str]] = []
+            async with asyncio.timeout(30), client.watch(ConfigMap, labels="app=web", expired="relist") as events:
+                async for event in events:
+                    seen.append((event.type, event.object.metadata.name))
+                    if len(seen) == 2:
+                        await client.create(config_map("c"))
+                    elif len(seen) == 3:
+                        faults.expire_next(matching=lambda request: "watch=" in request.query_string)
+                        let_go = faults.hold(matching=lambda request: request.method == "GET")
+                        faults.cut_streams()
+                        await client.delete(ConfigMap, "a")
+                        await client.patch(ConfigMap, "b", {"data": {"x": "1"}})
+                        let_go()
+                    elif len(seen) == 5:
+                        break
+        assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("MODIFIED", "b"), ("DELETED", "a")]
+
+    async def test_a_list_whose_snapshot_is_gone_is_asked_for_once_more_as_a_whole(self, in_loop_server: InLoopServer) -> None:
+        async with Client(Transport(in_loop_server.config)) as client:
+            for name in ("a", "b", "c"):
+                await client.create(config_map(name))
+            pages = client.list(ConfigMap, labels="app=web", limit=2)
+            in_loop_server.faults.expire_next(matching=lambda request: "continue" in request.query)
+            assert [one.metadata.name for one in await pages] == ["a", "b", "c"]

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubeloop.api import find
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, ContainerPort, EmptyDirVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume
 from kubeloop.codec.applied import encode_applied, read_owned, set_fields
 from kubeloop.meta import Model, ObjectMeta, Resource, Unstructured, custom_resource
+from kubeloop.schema import builtin
 
 
 class PlainSpec(msgspec.Struct):
@@ -84,6 +86,12 @@ def widget(**spec: Any) -> Widget:
 )
 def test_of_an_object_made_here_is_sent(obj: Resource, sent: dict[str, Any]) -> None:
     assert applied(obj) == sent
+
+
+def test_an_object_of_any_built_in_kind_that_sets_only_its_name_sends_only_its_name() -> None:
+    kinds = [cls for gvk, _ in builtin().kinds() if (cls := find(gvk)) is not None]
+    assert len(kinds) > 80
+    assert [applied(cls(metadata=ObjectMeta(name="x"))) for cls in kinds] == [NAMED] * len(kinds)
 
 
 def test_a_part_is_a_tree_without_its_kind() -> None:

@@ -233,6 +233,8 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
                 f'{patch.kind} "{patch.object_key()}" was read from the server: to merge it in would write all of its fields. '
                 "Send its changes, client.patch(obj), or a new object that sets only what is to be changed."
             )
+        if type == "apply":
+            raise ValueError("patch: an object is applied with client.apply, which sends what it owns")
         checked(patch, encode)
         patch = fresh_tree(patch)
     if isinstance(patch, Mapping) == (type == "json"):
