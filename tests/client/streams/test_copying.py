@@ -139,6 +139,16 @@ async def test_tars_own_complaint_is_the_error(client: Client, pod: str, inside:
         await client.copy_to(pod, tmp_path / "none", "x")
 
 
+async def test_a_file_that_changes_while_it_is_copied_is_named(client: Client, pod: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 1_000_000)
+
+    def cut(progress: CopyProgress) -> None:
+        os.truncate(tmp_path / "file", 600_000)
+
+    with pytest.raises(CopyError, match=r"file became shorter while it was copied: \d+ of 1000000 bytes"):
+        await client.copy_to(pod, tmp_path / "file", "there", progress=cut)
+
+
 async def test_a_cancelled_copy_writes_no_more(client: Client, kubelet: ScriptedKubelet, pod: str, tmp_path: Path) -> None:
     begun = asyncio.Event()
     endless = entry("src")

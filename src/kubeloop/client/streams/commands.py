@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubeloop.client.streams.channels import PIECE, Channel, open_channels
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
@@ -106,21 +106,32 @@ async def _session(client: Client, place: Place, action: str, command: list[str]
 
 
 async def _collect(session: ExecSession, stdin: bytes | None, max_output: int) -> ExecResult:
-    outputs = {"stdout": bytearray(), "stderr": bytearray()}
-    feeding = asyncio.ensure_future(_feed(session, stdin)) if stdin is not None else None
+    reading = asyncio.ensure_future(_read_all(session, max_output))
+    tasks: list[asyncio.Future[Any]] = [reading]
+    if stdin is not None:
+        tasks.append(asyncio.ensure_future(_feed(session, stdin)))
     try:
-        async for output in session:
-            kept = outputs[output.name]
-            kept += output.data
-            if len(kept) > max_output:
-                raise OutputTooLarge(
-                    f"{session.where}: the command wrote more than {max_output} bytes to {output.name}; raise max_output=, or read it as "
-                    "it comes with exec_stream"
-                )
+        # Whichever fails first ends both; a command may well end before it was fed everything.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return await reading
     finally:
-        if feeding is not None:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read_all(session: ExecSession, max_output: int) -> ExecResult:
+    outputs = {"stdout": bytearray(), "stderr": bytearray()}
+    async for output in session:
+        kept = outputs[output.name]
+        kept += output.data
+        if len(kept) > max_output:
+            raise OutputTooLarge(
+                f"{session.where}: the command wrote more than {max_output} bytes to {output.name}; raise max_output=, or read it as "
+                "it comes with exec_stream"
+            )
     return ExecResult(session.exit_code, bytes(outputs["stdout"]), bytes(outputs["stderr"]), session.where)
 
 

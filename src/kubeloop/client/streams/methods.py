@@ -117,14 +117,14 @@ class PodStreams:
         *,
         namespace: str | None = None,
         container: str | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | str | None = None,
         max_output: int = 16 << 20,
         timeout: float | None = None,
     ) -> ExecResult:
         """Run a command to its end: ``(await client.exec("web-0", ["ls"])).text``. A code other than 0 is no error (see ``check``).
 
-        ``stdin`` is all of its input; None: it has none. ``max_output`` in bytes, for stdout and stderr each. ``timeout`` in seconds
-        ends the waiting, not the command.
+        ``stdin`` is all of its input, text as UTF-8; None: it has none. ``max_output`` in bytes, for stdout and stderr each. ``timeout``
+        in seconds ends the waiting, not the command.
 
         Raises:
             OutputTooLarge, DeadlineError, and as the class says.
@@ -137,7 +137,7 @@ class PodStreams:
             command,
             namespace=namespace,
             container=container,
-            stdin=stdin,
+            stdin=stdin.encode() if isinstance(stdin, str) else stdin,
             max_output=max_output,
             timeout=timeout,
         )

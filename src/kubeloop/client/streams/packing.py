@@ -6,10 +6,10 @@ import asyncio
 import os
 import stat
 import tarfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from kubeloop.client.streams.errors import CopyError
 
@@ -37,10 +37,10 @@ class Packing:
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The archive, in order. ``path``, ``done`` and ``size`` say where it is."""
         walk = _walk(self._source, "")
-        while (found := await asyncio.to_thread(self._next, walk)) is not None:
+        while (found := await _read(next, walk, None)) is not None:
             path, relative, status = found
             self.path, self.done, self.size = relative or path.name, 0, 0
-            info = await asyncio.to_thread(_describe, path, f"{self._name}/{relative}" if relative else self._name, status)
+            info = await _read(_describe, path, f"{self._name}/{relative}" if relative else self._name, status)
             if info is None:
                 if len(self.skipped) < _NAMED:
                     self.skipped.append(f"{path}: neither file, folder nor link")
@@ -54,10 +54,10 @@ class Packing:
 
     async def _content(self, path: Path, size: int) -> AsyncGenerator[bytes, None]:
         self.size = size
-        file = await asyncio.to_thread(_open, path)
+        file = await _read(path.open, "rb")
         try:
             while self.done < size:
-                piece = await asyncio.to_thread(file.read, min(_PIECE, size - self.done))
+                piece = await _read(file.read, min(_PIECE, size - self.done))
                 if not piece:
                     raise CopyError(f"{path} became shorter while it was copied: {self.done} of {size} bytes")
                 self.done += len(piece)
@@ -68,13 +68,6 @@ class Packing:
         self.files += 1
         if size % _BLOCK:
             yield bytes(_BLOCK - size % _BLOCK)
-
-    @staticmethod
-    def _next(walk: Iterator[_Found]) -> _Found | None:
-        try:
-            return next(walk, None)
-        except OSError as error:
-            raise CopyError(f"{error.filename}: {error.strerror}") from error
 
 
 _Found = tuple[Path, str, os.stat_result]
@@ -108,8 +101,9 @@ def _describe(path: Path, name: str, status: os.stat_result) -> tarfile.TarInfo 
     return info
 
 
-def _open(path: Path) -> BinaryIO:
+async def _read(call: Callable[..., Any], *args: Any) -> Any:
+    """What the disk says, asked in a thread."""
     try:
-        return path.open("rb")
+        return await asyncio.to_thread(call, *args)
     except OSError as error:
-        raise CopyError(f"{path}: {error.strerror}") from error
+        raise CopyError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
