@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from kubeloop.api.core.v1 import ContainerPort, LocalObjectReference, PodTemplateSpec
+from kubeloop.api.core.v1 import ContainerPort, LocalObjectReference, PersistentVolumeClaim, PodTemplateSpec
 from kubeloop.declare import (
     Atomic,
     Default,
@@ -68,7 +68,6 @@ class Fields(Model):
     level: Literal[1, 2] | None = None
     phase: Phase | None = None
     inner: Inner | None = None
-    object: Unstructured | None = None
     meta: ObjectMeta | None = None
     defaulted: int = 3
     started: Phase = Phase.DONE
@@ -118,7 +117,6 @@ _NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type"
         ("level", {"type": "integer", "enum": [1, 2]}),
         ("phase", {"type": "string", "enum": ["New", "Done"]}),
         ("inner", {**_NAMED, "description": _TEXT}),
-        ("object", {**_KEEPS, "x-kubernetes-embedded-resource": True}),
         ("defaulted", {"type": "integer", "default": 3}),
         ("started", {"type": "string", "enum": ["New", "Done"], "default": "Done"}),
         ("size", {**QUANTITY, "default": "1Gi"}),
@@ -215,13 +213,22 @@ def test_a_kind_has_the_three_fields_of_all_objects() -> None:
     assert properties["metadata"] == {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}
 
 
+class Held(Model):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta | None = None
+    size: int = 0
+
+
 class Holder(Model):
-    thing: Thing | None = None
+    held: Annotated[Held, Embedded()] | None = None
+    claim: PersistentVolumeClaim | None = None
 
 
-def test_a_kind_inside_of_another_is_an_embedded_resource() -> None:
-    node = schema_of(Holder)["properties"]["thing"]
+def test_an_object_inside_of_another_is_typed_by_a_model() -> None:
+    node = schema_of(Holder)["properties"]["held"]
     assert (node["x-kubernetes-embedded-resource"], node["properties"]["kind"]) == (True, {"type": "string"})
+    assert "x-kubernetes-embedded-resource" not in schema_of(Holder)["properties"]["claim"]
 
 
 def test_kubernetes_own_structs_are_what_kubernetes_says_of_them() -> None:
@@ -244,6 +251,14 @@ class Strange(Model):
     value: int | list[str] = 0
 
 
+class Nesting(Model):
+    thing: Thing | None = None
+
+
+class Untyped(Model):
+    thing: Unstructured | None = None
+
+
 class Numbered(Model):
     by_number: dict[int, str] = msgspec.field(default_factory=dict)
 
@@ -261,6 +276,8 @@ class Foreign(Model):
     [
         (Circle, r"Circle contains itself \(Circle -> Circle\).*declare one field of the circle Opaque\(\)"),
         (Strange, r"Strange\.value: no structural schema can say .*use IntOrString"),
+        (Nesting, r"Nesting\.thing: an object inside of another is a dict or a Model, not a Thing; declare"),
+        (Untyped, r"Untyped\.thing: an object inside of another is a dict or a Model, not a Unstructured; declare"),
         (Numbered, r"Numbered\.by_number: keys of a JSON object are strings, not int"),
         (Misplaced, r"Misplaced\.name: ListMap is said of a list, not of type string"),
         (Foreign, r"Foreign\.value: no schema is known for complex"),

@@ -18,7 +18,6 @@ from kubeloop.declare import Default, Marker, Opaque, Required, constraints_of
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource
-from kubeloop.meta.unstructured import Unstructured
 from kubeloop.schema.classes.docs import class_text, field_texts
 from kubeloop.schema.classes.known import INT_OR_STRING, kubernetes_own, scalar
 from kubeloop.schema.classes.marking import apply
@@ -152,13 +151,15 @@ class _Reader:
     def _class(self, cls: type, where: str, within: tuple[type, ...]) -> JSONObject:
         if issubclass(cls, enum.Enum):
             return _choice([member.value for member in cls], where)
-        if issubclass(cls, Unstructured):
-            return {**_OPAQUE, "x-kubernetes-embedded-resource": True}
-        if issubclass(cls, Resource) and not cls.__module__.startswith("kubeloop.api."):
-            return {**self.struct(cls, within), "x-kubernetes-embedded-resource": True}
         own = kubernetes_own(cls)
         if own is not None:
             return own
+        if issubclass(cls, Resource):
+            # apiVersion and kind belong to the class, and are written at the root of a document only.
+            raise ConfigError(
+                f"{where}: an object inside of another is a dict or a Model, not a {cls.__name__}; declare Annotated[dict[str, Any], "
+                "Embedded()], or a Model with the fields api_version, kind and metadata and the marker Embedded()"
+            )
         if issubclass(cls, msgspec.Struct):
             return self.struct(cls, within)
         raise ConfigError(f"{where}: no schema is known for {cls.__name__}; use a Model, a list, a dict[str, ...] or a plain type")
