@@ -5,7 +5,7 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/ and apimach
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -17,6 +17,18 @@ Validation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
 Expiry: TypeAlias = Literal["raise", "relist"]
 
 PAGE_SIZE = 500
+
+
+def _check(options: msgspec.Struct, *numbers: str, **choices: object) -> None:
+    """A wrong value is named here, before a server has to."""
+    for name in numbers:
+        value = getattr(options, name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise ValueError(f"{name}={value!r}: must be a whole number, 0 or more")
+    for name, alias in choices.items():
+        value, known = getattr(options, name), get_args(alias)
+        if value is not None and value not in known:
+            raise ValueError(f"{name}={value!r}: must be one of {', '.join(known)}")
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +45,9 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     match: Match | None = None
     continue_token: str = ""
     timeout_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, "limit", "timeout_seconds", match=Match)
 
     def query(self) -> dict[str, str | int | bool | None]:
         # A continue token carries its own version: the server refuses both together (API concepts, "Retrieving large result sets").
@@ -86,6 +101,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     validation: Validation | None = None
     force: bool | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, validation=Validation)
+
     def query(self) -> dict[str, str | int | bool | None]:
         return {
             "dryRun": "All" if self.dry_run else None,
@@ -118,6 +136,9 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str = ""
     dry_run: bool = False
     ignore_store_read_error: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self, "grace_period", propagation=Propagation)
 
     def body(self) -> bytes:
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -53,10 +54,10 @@ class TestScale:
         with pytest.raises(Conflict):
             await client.set_scale(ReplicationController, "web", 3, resource_version=created.metadata.resource_version)
 
-    async def test_a_negative_number_is_invalid(self, client: Client, namespace: str) -> None:
-        await client.create(controller())
-        with pytest.raises(Invalid):
-            await client.set_scale(ReplicationController, "web", -1)
+    @pytest.mark.parametrize("replicas", [-1, "3", True, 1.5])
+    async def test_what_is_no_number_of_replicas_is_refused_before_it_is_sent(self, client: Client, replicas: Any) -> None:
+        with pytest.raises(ValueError, match=r"replicas=.*: must be a whole number, 0 or more"):
+            await client.set_scale(ReplicationController, "web", replicas)
 
     async def test_a_dry_run_scales_nothing(self, client: Client, namespace: str) -> None:
         await client.create(controller())

@@ -51,8 +51,10 @@ class Subresources(Verbs):
         """Ask for so many replicas, whatever was asked for before; with ``resource_version`` only if nobody wrote since.
 
         Raises:
-            NotFound: as ``get_scale``. Invalid: a negative number. Conflict: it is at another version.
+            NotFound: as ``get_scale``. ValueError: no number, or a negative one. Conflict: it is at another version.
         """
+        if type(replicas) is not int or replicas < 0:
+            raise ValueError(f"replicas={replicas!r}: must be a whole number, 0 or more")
         change: dict[str, Any] = {"spec": {"replicas": replicas}}
         if resource_version:
             change["metadata"] = {"resourceVersion": resource_version}
