@@ -16,7 +16,7 @@ from kubeloop.config import Authenticator, ClusterConfig, Credentials
 from kubeloop.config.authenticator import impersonation_headers
 from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
 from kubeloop.transport.answer import error_of
-from kubeloop.transport.describe import asked
+from kubeloop.transport.describe import asked, describe
 from kubeloop.transport.exchange import Answer, Outgoing, Sender
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest
 from kubeloop.transport.limits.places import Places
@@ -65,7 +65,6 @@ class Call(msgspec.Struct):
     path: str
     target: str
     query: Mapping[str, object] | None
-    asked: str
     body: bytes | None
     content_type: str
     accept: str
@@ -81,6 +80,11 @@ class Call(msgspec.Struct):
     def __repr__(self) -> str:
         # Headers and body may be secret.
         return f"Call({self.asked})"
+
+    @property
+    def asked(self) -> str:
+        """What is asked, in words. Made when it is needed, which is seldom."""
+        return describe(self.method, self.path, self.query)
 
     @property
     def words(self) -> str:
@@ -200,7 +204,7 @@ class Calls:
         answer: Answer | None = None
         content = b""
         try:
-            outgoing = Outgoing(call.method, call.target, sent, call.body, call.asked, call.upgrade, self._manners.patience)
+            outgoing = Outgoing(call.method, call.target, sent, call.body, call.upgrade, self._manners.patience)
             answer = await self._sender().send(outgoing)
             if call.whole or answer.status >= 300:
                 content = await answer.read(self._manners.max_answer)

@@ -31,9 +31,8 @@ _TURNS = 3
 class PooledAnswer:
     """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the connection."""
 
-    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: str, patience: float | None) -> None:
+    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: Outgoing) -> None:
         self._pool = pool
-        self._patience = patience
         self._wire: Wire | None = wire
         self._complete = False
         self._request = request
@@ -47,7 +46,7 @@ class PooledAnswer:
             TransportError: it broke off, is larger than ``limit`` bytes, or is compressed in a way that was not asked for.
         """
         coding = self.headers.get("Content-Encoding", "").strip().lower() or "identity"
-        patience = self._patience
+        patience = self._request.patience
         try:
             if coding == "identity":
                 parts: list[bytes] = []
@@ -63,28 +62,30 @@ class PooledAnswer:
                 unpacking.feed(part)
             return unpacking.finish()
         except UnpackError as error:
-            raise TransportError(f"{self._pool.config.server}: {error} ({self._request})") from error
+            raise TransportError(f"{self._pool.config.server}: {error} ({self._request.asked})") from error
 
     async def chunk(self, patience: float | None = None) -> bytes:
         """What has come since the last call, or the next piece; empty at the end."""
         if self._wire is None:
             if self._complete:
                 return b""
-            raise TransportError(f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request})")
+            raise TransportError(
+                f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request.asked})"
+            )
         self._wire.patience = patience
         try:
             return await self._wire.chunk()
         except TRANSPORT_FAULTS as error:
-            raise self._pool.failure(error, self._request) from error
+            raise self._pool.failure(error, self._request.asked) from error
 
     async def write(self, data: bytes) -> None:
         """Send to the protocol that was changed to."""
         if self._wire is None:
-            raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request})")
+            raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request.asked})")
         try:
             await self._wire.write(data)
         except TRANSPORT_FAULTS as error:
-            raise self._pool.failure(error, self._request) from error
+            raise self._pool.failure(error, self._request.asked) from error
 
     def close(self) -> None:
         """Give the connection back, or end it if the body was not read to its end: whoever leaves a watch wants its socket back now."""
@@ -152,7 +153,7 @@ class Connections:
             # A cancelled request must not leave its answer to the next one.
             self._drop(wire)
             raise
-        return PooledAnswer(self, wire, status, received, request.asked, request.patience)
+        return PooledAnswer(self, wire, status, received, request)
 
     def failure(self, error: BaseException, request: str) -> TransportError:
         """The error to raise for what a connection raised."""

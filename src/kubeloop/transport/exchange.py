@@ -6,13 +6,14 @@ from typing import Protocol
 
 import msgspec
 
+from kubeloop.transport.describe import describe
 from kubeloop.transport.headers import Headers
 
 
 class Outgoing(msgspec.Struct):
     """One try of a request, ready to be sent.
 
-    ``asked`` says in words what is asked, for messages. ``upgrade`` names a protocol to change to: such a request has a connection of its
+    ``upgrade`` names a protocol to change to: such a request has a connection of its
     own and may be answered 101. ``patience``: the longest time in seconds without any byte of the head; None: no limit.
     """
 
@@ -20,9 +21,14 @@ class Outgoing(msgspec.Struct):
     target: str
     headers: list[tuple[str, str]]
     body: bytes | None
-    asked: str
     upgrade: str = ""
     patience: float | None = None
+
+    @property
+    def asked(self) -> str:
+        """What is asked, in words, for messages."""
+        path, _, query = self.target.partition("?")
+        return describe(self.method, path, {"watch": True} if "watch=true" in query.split("&") else None)
 
     def __repr__(self) -> str:
         return f"Outgoing({self.asked})"

@@ -84,6 +84,8 @@ class Wire(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self.patience: float | None = None
         """Seconds without any byte before waiting for more is given up; None: never."""
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._lost = asyncio.get_running_loop().create_future()
 
     @property
@@ -193,20 +195,31 @@ class Wire(asyncio.Protocol):
         if self._waiter is not None:
             raise RuntimeError("two tasks read one answer; each byte comes once, so that one task has to read all")
         loop = asyncio.get_running_loop()
-        self._waiter = waiter = loop.create_future()
-        patience = self.patience
-        timer = None if patience is None else loop.call_later(patience, self._give_up, waiter, patience)
+        self._waiter = loop.create_future()
+        if self.patience is not None:
+            self._due = loop.time() + self.patience
+            if self._timer is None or self._timer.when() > self._due:
+                self._set_timer(loop)
         try:
-            await waiter
+            await self._waiter
         finally:
             self._waiter = None
-            if timer is not None:
-                timer.cancel()
 
-    def _give_up(self, waiter: asyncio.Future[None], seconds: float) -> None:
-        if not waiter.done():
-            what = "no answer" if not self._head_ready else "the answer broke off: nothing more of it came"
-            waiter.set_exception(PeerSilentError(f"{what} within {seconds:g} s"))
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._due, self._give_up, loop)
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One timer serves many waits, as most end long before: it looks how long the one that is now has waited."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done() or self.patience is None:
+            return
+        if loop.time() < self._due:
+            self._set_timer(loop)
+            return
+        what = "no answer" if not self._head_ready else "the answer broke off: nothing more of it came"
+        self._waiter.set_exception(PeerSilentError(f"{what} within {self.patience:g} s"))
 
     def _wake(self) -> None:
         for waiter in (self._waiter, self._writable):
@@ -227,6 +240,9 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
             self._failure = exc or ConnectionEndedError("connection ended")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._lost.done():
             self._lost.set_result(None)
         self._wake()

@@ -17,7 +17,6 @@ from kubeloop.meta.errors import DeadlineError, TransportError
 from kubeloop.timing import Clock, SystemClock, TokenBucket
 from kubeloop.transport.answer import Response
 from kubeloop.transport.calls import MAX_ANSWER, PATIENCE, Call, Calls, Manners
-from kubeloop.transport.describe import describe
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits.failure_backoff import FailureBackoff
 from kubeloop.transport.retry import MAX_RETRIES
@@ -342,8 +341,7 @@ class Transport:
         whole: bool,
     ) -> Call:
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
-        asked = describe(method, path, query)
-        return Call(method, path, target, query, asked, body, content_type if body is not None else "", accept, headers, whole)
+        return Call(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
 
 
 def _encode(query: Query | None) -> str:
