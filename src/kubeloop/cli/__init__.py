@@ -11,7 +11,7 @@ from kubeloop.meta.version import VERSION
 #: Subcommand to "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
-    "generate": ("kubeloop.cli.generate:generate", "Generate code and data from a server's OpenAPI documents."),
+    "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, and CustomResourceDefinitions from classes."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
     "watch": ("kubeloop.cli.watch:watch", "Show live what changes in the objects of a kind."),
 }

@@ -8,6 +8,7 @@ from typing import Final
 from kubeloop.codegen.naming import ModuleName, class_name, module_names
 from kubeloop.codegen.typed.docs import Docs
 from kubeloop.codegen.typed.formatting import formatted
+from kubeloop.codegen.typed.literals import text
 from kubeloop.codegen.typed.module import HEADER, ModuleWriter
 from kubeloop.codegen.typed.source import ModelSource
 from kubeloop.meta.errors import ConfigError
@@ -68,8 +69,8 @@ def render_module(source: ModelSource, name: str, *, docs: Docs = "short") -> st
         other = seen.setdefault(class_name(definition), definition)
         if other != definition:
             raise ConfigError(f"{other} and {definition} would be one class in one module; give --out a folder, or choose with --group")
-    text = ModuleWriter(source, module, dict.fromkeys(names, module), docs).render(names)
-    return formatted({f"{name}.py": text})[f"{name}.py"]
+    rendered = ModuleWriter(source, module, dict.fromkeys(names, module), docs).render(names)
+    return formatted({f"{name}.py": rendered})[f"{name}.py"]
 
 
 def _ours(source: ModelSource) -> list[str]:
@@ -81,4 +82,4 @@ def _ours(source: ModelSource) -> list[str]:
 
 def _rows(source: ModelSource, modules: Mapping[str, ModuleName]) -> str:
     table = {(gvk.group, gvk.version): ".".join(modules[name].parts) for name, gvk in sorted(source.kinds.items()) if name in modules}
-    return "".join(f'    ("{group}", "{version}"): "{module}",\n' for (group, version), module in sorted(table.items()))
+    return "".join(f"    ({text(group)}, {text(version)}): {text(module)},\n" for (group, version), module in sorted(table.items()))
