@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -120,6 +123,12 @@ class TestOwned:
         obj.spec.template = PodTemplateSpec(spec=PodSpec(containers=[Container(name="c", ports=[ContainerPort(container_port=80)])]))
         template = {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}}
         assert applied(obj) == {**NAMED, "spec": {"replicas": 1, "template": template}}
+
+    @pytest.mark.parametrize(
+        "twin", [copy.copy, copy.deepcopy, lambda obj: pickle.loads(pickle.dumps(obj))], ids=["copy", "deepcopy", "pickle"]
+    )
+    def test_a_copy_is_as_good(self, twin: Callable[[Deployment], Deployment]) -> None:
+        assert applied(twin(owned(replicas=1, future=2))) == {**NAMED, "spec": {"replicas": 1, "future": 2}}
 
     def test_what_became_none_is_given_up(self) -> None:
         obj = owned(replicas=1, minReadySeconds=5)

@@ -75,7 +75,7 @@ class Watch(Generic[R]):
         ApiError: it refuses (401, 403, 404 ...). UntrustedCertificate. Other failures are waited out, longer each time.
 
     Raises
-        ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in.
+        ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in; ``expired`` is neither way.
     """
 
     def __init__(
@@ -96,6 +96,8 @@ class Watch(Generic[R]):
                 f'resource_version="{options.resource_version}" names no state to go on from; leave it out to begin with what is there, '
                 "or give that of an object or a list"
             )
+        if expired not in ("raise", "relist"):
+            raise ValueError(f"expired={expired!r}: must be one of raise, relist")
         self._transport = transport
         self._locate = locate
         self._path = ""

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-_TOKEN = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
-_PLAIN = re.compile(r"[A-Za-z_$][\w$-]*")
+# Compiled when an error needs them.
+_TOKEN = r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]"
+_PLAIN = r"[A-Za-z_$][\w$-]*"
 
 
 def explain(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, tree: Any = None) -> str:
@@ -30,12 +31,12 @@ def explain(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, 
 def _with_keys(decoder: msgspec.json.Decoder[Any], tree: Any, path: str) -> str:
     named = ""
     at = tree
-    for token in _TOKEN.finditer(path):
+    for token in re.finditer(_TOKEN, path):
         if token["any"] and isinstance(at, dict):
             key = _culprit(decoder, tree, at)
             if key is None:
                 return path
-            named += f".{key}" if _PLAIN.fullmatch(key) else f'["{key}"]'
+            named += f".{key}" if re.fullmatch(_PLAIN, key) else f'["{key}"]'
             at = at[key]
             continue
         named += token[0]
