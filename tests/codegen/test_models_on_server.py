@@ -24,7 +24,7 @@ from tests.kubectl.conftest import kubectl_home as kubectl_home
 from tests.kubectl.runner import Kubectl
 from tests.servers import ServerUnderTest
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 CORPUS = Path(__file__).with_name("corpus")
 CRD = "routes.corpus-c.example.com"

@@ -8,7 +8,7 @@ from tests.kubectl.conftest import kubectl as kubectl
 from tests.kubectl.conftest import kubectl_home as kubectl_home
 from tests.kubectl.runner import Kubectl
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 CRD = """
 apiVersion: apiextensions.k8s.io/v1

@@ -16,7 +16,7 @@ from tests.kubectl.conftest import kubectl as kubectl
 from tests.kubectl.conftest import kubectl_home as kubectl_home
 from tests.kubectl.runner import Kubectl
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 NAMES = ("gadgets.kubeloop-codegen.example.com", "halls.kubeloop-codegen.example.com")
 
