@@ -212,6 +212,10 @@ class Calls:
             if answer is not None:
                 answer.close()
             self._tried(call, None)
+            if _logger.isEnabledFor(logging.DEBUG):
+                from kubeloop.transport.observing.debug_log import log_failure
+
+                log_failure(f"{self._base}{call.target}", call, error, self._clock.now() - started)
             if request is not None:
                 self._tell(hooks, request, Outcome(self._clock.now() - started, error=error))
             raise

@@ -41,7 +41,7 @@ class Unpacking:
         Raises:
             UnpackError: no gzip, or ``TooLargeError``.
         """
-        self._began = True
+        self._began = self._began or bool(data)
         while data:
             if self._unpack.eof:  # several members stand for one text (section 2.2)
                 self._unpack = zlib.decompressobj(_GZIP)

@@ -147,3 +147,20 @@ async def test_an_answer_before_the_whole_request_is_the_answer() -> None:
     async with FaultServer(early, early_answer=True) as server, Transport(server.config()) as transport:
         with pytest.raises(ApiError, match=r"RequestEntityTooLarge: .*big"):
             await transport.request("POST", "/x", body=b"x" * (8 << 20))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\none\ntwo\n", id="HTTP/1.0, until the connection ends"),
+        pytest.param(OK + b"Connection: close\r\n\r\none\ntwo\n", id="HTTP/1.1 without a length"),
+        pytest.param(CHUNKED + b"4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\n", id="chunks"),
+    ],
+)
+async def test_a_watch_is_read_with_chunks_and_without_row_59(raw: bytes) -> None:
+    async with (
+        FaultServer(Reply(raw=raw, end="leave")) as server,
+        Transport(server.config()) as transport,
+        transport.stream("GET", "/api/v1/pods", query={"watch": True}) as stream,
+    ):
+        assert b"".join([chunk async for chunk in stream.chunks()]) == b"one\ntwo\n"

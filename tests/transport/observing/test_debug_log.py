@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from kubeloop.config import Credentials
+from kubeloop.meta import TransportError
 from kubeloop.transport import Transport
 from kubeloop.transport.observing.debug_log import BODIES, HEADERS, SHOWN
-from tests.faults import FaultServer, Reply
+from tests.faults import DROP, FaultServer, Reply
 
 POD = "/api/v1/namespaces/shop/pods"
 
@@ -82,3 +83,13 @@ async def test_what_is_run_in_a_container_and_tokens_in_a_url_are_not_shown(capl
 
 async def test_protobuf_is_named_only(caplog: pytest.LogCaptureFixture) -> None:
     assert "answer body: <6 bytes of protobuf>" in await logged(caplog, BODIES, answer=b"k8s\x00\x01\x02")
+
+
+async def test_a_try_that_is_not_answered_is_a_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "kubeloop.transport")
+    async with FaultServer(DROP) as server, Transport(server.config()) as transport:
+        with pytest.raises(TransportError):
+            await transport.request("PUT", POD, query={"token": "hidden"})
+    line = next(record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG and record.name == "kubeloop.transport")
+    assert f"{POD}?token=<masked>: IncompleteAnswerError after " in line
+    assert "hidden" not in caplog.text

@@ -31,7 +31,7 @@ _SECRET_QUERY = re.compile(r"([?&](?:command|token|access_token|password)=)[^&]*
 
 def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answer, content: bytes, seconds: float) -> None:
     """One try that was answered."""
-    url = _SECRET_QUERY.sub(r"\1<masked>", url)
+    url = _shown(url)
     _logger.debug("%s %s: HTTP status %d in %.0f ms", call.method, url, answer.status, seconds * 1000)
     if not _logger.isEnabledFor(HEADERS):
         return
@@ -43,6 +43,15 @@ def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answ
             _logger.log(BODIES, "request body: %s", body_text(call, call.body))
         if content:
             _logger.log(BODIES, "answer body: %s", body_text(call, content))
+
+
+def log_failure(url: str, call: Call, error: BaseException, seconds: float) -> None:
+    """One try that was not answered, or whose answer could not be read."""
+    _logger.debug("%s %s: %s after %.0f ms: %s", call.method, _shown(url), type(error).__name__, seconds * 1000, error)
+
+
+def _shown(url: str) -> str:
+    return _SECRET_QUERY.sub(r"\1<masked>", url)
 
 
 def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: bool) -> str:
