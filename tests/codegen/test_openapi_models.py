@@ -151,3 +151,18 @@ def test_kubernetes_own_kinds_alone_give_nothing_to_write(tmp_path: Path) -> Non
     (tmp_path / "own.json").write_text(json.dumps({"swagger": "2.0", "definitions": own}))
     with pytest.raises(ConfigError, match=r"all of these kinds are in kubeloop.api already \(--builtins"):
         render_package(read_files([tmp_path / "own.json"]))
+
+
+def test_group_versions_that_refer_to_each_other_need_one_module(place: Path) -> None:
+    def of(name: str, other: str) -> dict[str, Any]:
+        return {"type": "object", "properties": {"other": {"$ref": f"#/definitions/{other}"}, "name": {"type": "string", "title": name}}}
+
+    one, two = "com.example.v1.One", "com.example.v2.Two"
+    (place / "circle.json").write_text(json.dumps({"swagger": "2.0", "definitions": {one: of("1", two), two: of("2", one)}}))
+    source = read_files([place / "circle.json"])
+    with pytest.raises(ConfigError, match=r"group versions refer to each other \(example.v1 -> example.v2 -> example.v1\); give --out one"):
+        render_package(source)
+    (place / "openapi_models.py").write_text(render_module(source, "openapi_models"))
+    module: Any = importlib.import_module("openapi_models")
+    read = msgspec.json.decode(b'{"other":{"other":{"name":"inner"}}}', type=module.One)
+    assert read.other.other.name == "inner"

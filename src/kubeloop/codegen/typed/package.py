@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from kubeloop.codegen.naming import ModuleName, class_name, module_names
@@ -10,7 +11,7 @@ from kubeloop.codegen.typed.docs import Docs
 from kubeloop.codegen.typed.formatting import formatted
 from kubeloop.codegen.typed.literals import text
 from kubeloop.codegen.typed.module import HEADER, ModuleWriter
-from kubeloop.codegen.typed.source import ModelSource
+from kubeloop.codegen.typed.source import ModelSource, references
 from kubeloop.meta.errors import ConfigError
 
 _INDEX: Final = '''
@@ -40,10 +41,11 @@ def render_package(source: ModelSource, *, docs: Docs = "short") -> dict[str, st
     """Source text by path below the package; sorted, and the same for the same source.
 
     Raises:
-        ConfigError: there is nothing to write.
+        ConfigError: there is nothing to write, or two group versions refer to each other.
     """
     names = _ours(source)
     modules = module_names(names)
+    _refuse_circles(source, modules)
     members: dict[ModuleName, list[str]] = {}
     for name in names:
         members.setdefault(modules[name], []).append(name)
@@ -78,6 +80,19 @@ def _ours(source: ModelSource) -> list[str]:
     if not names:
         raise ConfigError("nothing to generate: all of these kinds are in kubeloop.api already (--builtins generates them anyway)")
     return names
+
+
+def _refuse_circles(source: ModelSource, modules: Mapping[str, ModuleName]) -> None:
+    """Modules that import each other cannot be imported. Go's packages never do; other generators' may."""
+    graph: dict[ModuleName, set[ModuleName]] = {}
+    for name, module in modules.items():
+        others = {modules[ref] for ref in references(source.definitions[name]) if ref in modules}
+        graph.setdefault(module, set()).update(others - {module})
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = " -> ".join(".".join(module.parts) for module in error.args[1])
+        raise ConfigError(f"group versions refer to each other ({circle}); give --out one module (NAME.py)") from None
 
 
 def _rows(source: ModelSource, modules: Mapping[str, ModuleName]) -> str:
