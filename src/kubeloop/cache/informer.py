@@ -52,11 +52,11 @@ class Informer(Generic[R]):
     def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around, what: str) -> None:
         """``sources``: one for each of ``scope.feeds``, in their order. ``what``: the objects in words, unlike any other informer's."""
         self.scope = scope
-        self.kind = scope.kind
+        self.kind: type[R] = scope.kind
         #: The objects in words, ``pods in namespace "shop"``; unique among the informers of a factory.
         self.what = what
         #: Period in seconds of handlers that name none; 0 is never.
-        self.resync = around.resync
+        self.resync: float = around.resync
         self.stopped = False
         self._around = around
         self._pipeline: Pipeline[R] = Pipeline(scope, sources, around, what)

@@ -1,0 +1,160 @@
+"""One event loop in a thread of its own, which all blocking objects of a process share. Starts when the first one is made, ends with
+the interpreter. After a fork the child begins a new one; what was made before belongs to the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import TypeVar
+
+from kubeloop.blocking.call import Call, Work
+
+_logger = logging.getLogger("kubeloop.blocking")
+
+T = TypeVar("T")
+
+#: Seconds that the end of the interpreter waits for connections to close.
+_PATIENCE = 5.0
+
+
+class LoopThread:
+    """Runs coroutines for threads that wait. Made by ``shared_loop``.
+
+    Guarantees
+        Any thread may call, any number at a time. Who is interrupted (Ctrl-C) has the work cancelled, and waits until it has cleaned up; a
+        second interrupt does not wait.
+        At the end of the interpreter what is still open is closed, for at most 5 s.
+
+    Raises
+        RuntimeError: from this loop's own thread, which would wait for itself for ever; after a fork; after the end.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._ending = self._ended = False
+        self._loop = asyncio.new_event_loop()
+        self._closers: set[weakref.finalize[[Callable[[], Awaitable[object]]], object]] = set()
+        self._thread = threading.Thread(target=self._run, name="kubeloop.blocking", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def call(self, work: Work[T], context: Context | None = None) -> T:
+        """Run a coroutine and wait for it; what it raises is raised here. ``context``: what its context variables are, if not a copy."""
+        __tracebackhide__ = True
+        self.check()
+        call = Call(self._loop, work, context)
+        error = call.wait()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error, call
+        return call.value
+
+    def post(self, job: Callable[[], object]) -> None:
+        """Call something in the loop's thread, soon; nobody waits for it. Does nothing where there is no loop any more."""
+        if self._pid == os.getpid() and not self._ended:
+            with contextlib.suppress(RuntimeError):  # it ended in this moment
+                self._loop.call_soon_threadsafe(job)
+
+    def close_with(self, owner: object, close: Callable[[], Awaitable[object]]) -> None:
+        """Close something when nobody has ``owner`` any more, or at the end. ``close`` must not refer to ``owner``."""
+        self._closers = {one for one in self._closers if one.alive}
+        closer = weakref.finalize(owner, self._close_later, close)
+        closer.atexit = False
+        self._closers.add(closer)
+
+    def check(self) -> None:
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                f"made in process {self._pid}, before a fork, and its connections belong to that process: make a new client in this one"
+            )
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a blocking call from the thread of kubeloop's own event loop would wait for itself for ever: predicates, mutate and "
+                "progress functions run there and must only compute; only event handlers may call"
+            )
+        if self._ending:
+            raise RuntimeError("the interpreter is ending, and kubeloop.blocking has ended with it")
+
+    def stop(self) -> None:
+        """Close all that is open and end the thread. For ever. In a forked child it does nothing."""
+        if self._pid != os.getpid() or self._ending:
+            return
+        self._ending = True
+        self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
+        self._thread.join(_PATIENCE * 2)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while not self._ended:
+            # A function of the caller's that runs here may raise these. They end its task, not the loop that all others share.
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):
+                self._loop.run_forever()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                # Blocks first, as if they were left; then the clients that they used.
+                others = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in others:
+                    task.cancel()
+                await asyncio.gather(*others, return_exceptions=True)
+                await self._loop.shutdown_asyncgens()
+                for closer in self._closers:
+                    found = closer.detach()
+                    if found is not None:
+                        await _quietly(found[2][0])
+        except TimeoutError:
+            _logger.warning("not all connections could be closed within %g s", _PATIENCE)
+        finally:
+            self._ended = True
+            self._loop.stop()
+
+    def _close_later(self, close: Callable[[], Awaitable[object]]) -> None:
+        self.post(lambda: self._loop.create_task(_quietly(close)))
+
+
+async def _quietly(close: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await close()
+    except Exception:
+        _logger.debug("closing what nobody needs any more failed", exc_info=True)
+
+
+class _Shared:
+    """The loop of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: LoopThread | None = None
+        #: Of the processes before forks. Never collected, as that would close sockets that are the parent's.
+        self.inherited: list[LoopThread] = []
+
+    def forked(self) -> None:
+        self.lock = threading.Lock()  # the thread that held it may not be here
+        if self.loop is not None:
+            self.inherited.append(self.loop)
+            self.loop = None
+
+
+_shared = _Shared()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.forked)
+
+
+def shared_loop() -> LoopThread:
+    """The loop that all blocking objects of this process share; started if it is not running yet."""
+    with _shared.lock:
+        if _shared.loop is None:
+            _shared.loop = LoopThread()
+        return _shared.loop

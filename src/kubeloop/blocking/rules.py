@@ -1,0 +1,77 @@
+"""What becomes of a class of the asynchronous interface, decided in one place for the facades and for their stub."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import msgspec
+
+#: Methods whose result may be awaited, or else opened or iterated. NAME waits for it; NAME_stream gives it, to be opened or iterated.
+EITHER = frozenset({"ListCall", "LogCall", "ProxyCall"})
+STREAM = "_stream"
+
+#: What callers make themselves; all else comes from a method.
+CONSTRUCTED = frozenset({"Client", "Informers", "LocalCluster", "Transport"})
+
+#: Their plain methods may be called from any thread, and are called in the caller's.
+DIRECT = frozenset({"Lister", "LocalCluster"})
+
+#: What is left out: it belongs to programs that have an event loop of their own, or to the insides.
+WITHOUT: dict[str, frozenset[str]] = {
+    "Informer": frozenset({"check", "feeds", "forsake", "close", "reader", "scope", "snapshot", "start", "wrote"}),
+    "Informers": frozenset({"dump_on_signal", "spawn"}),
+    "LocalCluster": frozenset({"closing"}),
+    "Log": frozenset({"open"}),
+    "PortForward": frozenset({"close", "create_connection", "listen"}),
+    "Registration": frozenset({"check", "initial_end", "meter", "offer", "oldest", "replay", "resync", "run", "timer", "waiting_for"}),
+    "StreamReader": frozenset({"exception", "feed_data", "feed_eof", "set_exception", "set_transport"}),
+    "StreamWriter": frozenset({"get_extra_info", "start_tls", "transport"}),
+    "Transport": frozenset({"figures", "places", "upgrade"}),
+}
+
+#: Parameters of these types take functions that may be slow and may call: they run in a thread of their own, one event at a time.
+HANDLER = "Handler"
+
+_ASYNC_METHODS = ("__aenter__", "__aiter__", "__anext__", "__await__")
+_known: dict[type, bool] = {}
+
+
+def is_async(cls: type[Any]) -> bool:
+    """Whether objects of this class get a facade: classes of the interface with anything to await."""
+    found = _known.get(cls)
+    if found is None:
+        found = _known[cls] = _is_async(cls)
+    return found
+
+
+def _is_async(cls: type[Any]) -> bool:
+    if cls in (asyncio.StreamReader, asyncio.StreamWriter):
+        return True
+    module = cls.__module__
+    # Clocks and their like are given by callers, who write them for the loop.
+    if not module.startswith("kubeloop.") or module.startswith(("kubeloop.timing", "kubeloop.blocking")):
+        return False
+    if issubclass(cls, msgspec.Struct | BaseException) or getattr(cls, "_is_protocol", False):
+        return False
+    if any(hasattr(cls, name) for name in _ASYNC_METHODS):
+        return True
+    return any(
+        inspect.iscoroutinefunction(raw) or inspect.isasyncgenfunction(raw)
+        for name, raw in inspect.getmembers_static(cls)
+        if not name.startswith("_")
+    )
+
+
+def returned_name(function: Any) -> str:
+    """The class that a function says that it returns, by its bare name: ``ListCall`` of ``ListCall[R]``."""
+    said = inspect.get_annotations(function).get("return", "")
+    text = said if isinstance(said, str) else getattr(said, "__name__", "")
+    return text.partition("[")[0].strip("\"'").rpartition(".")[2]
+
+
+def public(cls: type[Any]) -> dict[str, Any]:
+    """The names of a class that its facade has, with what is behind each (functions unbound, properties as such)."""
+    without = WITHOUT.get(cls.__name__, frozenset())
+    return {name: raw for name, raw in inspect.getmembers_static(cls) if not name.startswith("_") and name not in without}

@@ -1,0 +1,122 @@
+"""Results on their way out, arguments on their way in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any
+
+from kubeloop.blocking.call import Call, tell
+from kubeloop.blocking.contexts import BlockingContext
+from kubeloop.blocking.iterators import BlockingIterator
+from kubeloop.blocking.loop import LoopThread
+from kubeloop.blocking.rules import HANDLER, is_async
+
+
+def wrap(value: Any, loop: LoopThread, keep: object = None) -> Any:
+    """A result as a caller may use it: what has to be awaited as a facade, iterator or context manager; all else as it is.
+
+    ``keep`` is what must stay open as long as the result is used.
+    """
+    kind = type(value)
+    if kind in (list, tuple):
+        # Lists are of one type; an object list is none of these.
+        if not any(map(_must_wrap, value if kind is tuple else value[:1])):
+            return value
+        return kind(wrap(one, loop, keep) for one in value)
+    if is_async(kind):
+        from kubeloop.blocking.facade import facade_of
+
+        return facade_of(kind)._adopt(value, loop, keep)
+    if hasattr(kind, "__anext__"):
+        return BlockingIterator(loop, value, keep)
+    if hasattr(kind, "__aenter__"):
+        return BlockingContext(loop, value, keep)
+    return value
+
+
+def _must_wrap(value: object) -> bool:
+    kind = type(value)
+    return is_async(kind) or hasattr(kind, "__anext__") or hasattr(kind, "__aenter__")
+
+
+def unwrap(value: Any) -> Any:
+    """An argument as the asynchronous interface takes it."""
+    from kubeloop.blocking.facade import Facade
+
+    if isinstance(value, Facade):
+        return value._wrapped
+    if type(value) in (list, tuple) and any(isinstance(one, Facade) for one in value):
+        return type(value)(map(unwrap, value))
+    return value
+
+
+class Parameters:
+    """Which parameters of a function take functions that are awaited, and how those are given to it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        annotations = {name: str(said) for name, said in inspect.get_annotations(function).items() if name != "return"}
+        self._handlers = {name for name, said in annotations.items() if said.startswith(f"{HANDLER}[")}
+        self._awaited = {name for name, said in annotations.items() if "Awaitable[" in said}
+        self._names = list(inspect.signature(function).parameters) if self._handlers or self._awaited else []
+
+    def adapt(self, call: Call[Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """``args`` without the object itself."""
+        if not self._names:
+            return list(map(unwrap, args)), {name: unwrap(value) for name, value in kwargs.items()}
+        names = self._names[1:] if self._names[0] == "self" else self._names
+        given = [self._adapted(name, value, call) for name, value in zip(names, args, strict=False)]
+        given += map(unwrap, args[len(names) :])
+        return given, {name: self._adapted(name, value, call) for name, value in kwargs.items()}
+
+    def _adapted(self, name: str, value: Any, call: Call[Any] | None) -> Any:
+        if not callable(value) or inspect.iscoroutinefunction(value):
+            return unwrap(value)
+        if name in self._handlers:
+            return in_own_thread(value)
+        if name in self._awaited and call is not None:
+            return call.here(value)
+        return value
+
+
+def in_own_thread(function: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, object]]:
+    """``function`` as something to await; its calls run in one thread of their own, which ends when nobody can call it any more.
+
+    Not in the loop's executor: the end of the interpreter would wait for a handler that does not return.
+    """
+    jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    started: list[threading.Thread] = []
+
+    async def ask(*args: object) -> object:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[object] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def job() -> None:
+            try:
+                value = context.run(function, *args)
+            except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+                fault = error if isinstance(error, Exception) else RuntimeError(f"the handler ended with {type(error).__name__}")
+                tell(loop, answer, None, fault)
+            else:
+                tell(loop, answer, value)
+
+        if not started:
+            started.append(threading.Thread(target=_work, args=(jobs,), name="kubeloop.blocking handler", daemon=True))
+            started[0].start()
+        jobs.put(job)
+        return await answer
+
+    weakref.finalize(ask, jobs.put, None).atexit = False
+    return ask
+
+
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job

@@ -1,0 +1,188 @@
+"""What only a process of its own shows: Ctrl-C, forks, the end of the interpreter. Each script runs with warnings as errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from tests.servers import ServerUnderTest
+
+# A server that takes requests and never answers. ``told`` is called when a whole request has come; ``gone`` holds what came of a
+# connection's end.
+SILENT = """
+import atexit, os, queue, signal, socket, sys, threading
+from kubeloop.blocking import Client, Transport
+from kubeloop.config import ClusterConfig
+from kubeloop.api.core.v1 import ConfigMap
+
+listener = socket.create_server(("127.0.0.1", 0))
+atexit.register(listener.close)
+gone = queue.SimpleQueue()
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def serve(told, answer=b""):
+    connection, _ = listener.accept()
+    with connection:
+        head = b""
+        while b"\\r\\n\\r\\n" not in head:
+            head += connection.recv(65536)
+        connection.sendall(answer)
+        told()
+        gone.put(connection.recv(65536))
+
+def start(told, answer=b""):
+    threading.Thread(target=serve, args=(told, answer)).start()
+
+def silent_client():
+    return Client(Transport(ClusterConfig(server=f"http://127.0.0.1:{listener.getsockname()[1]}")), namespace="default")
+
+WATCHING = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n"
+"""
+FEW = 30
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+def run(script: str, *arguments: str) -> Ended:
+    command = [sys.executable, "-W", "error", "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+INTERRUPTED = [
+    pytest.param(
+        "start(interrupt)\nwith silent_client() as client:\n    client.get(ConfigMap, 'a')",
+        id="a request",
+    ),
+    pytest.param(
+        "start(interrupt)\nwith silent_client() as client:\n    next(iter(client.list_stream(ConfigMap)))",
+        id="a page of a list",
+    ),
+    pytest.param(
+        "start(interrupt, WATCHING)\n"
+        "with silent_client() as client, client.watch(ConfigMap, resource_version='7') as events:\n    next(iter(events))",
+        id="a watch",
+    ),
+    pytest.param(
+        "start(interrupt)\nwith silent_client() as client, client.transport.stream('GET', '/') as opened:\n    pass",
+        id="a block that is being entered",
+    ),
+    pytest.param(
+        "start(interrupt, WATCHING)\n"
+        "with silent_client() as client, client.transport.stream('GET', '/') as opened:\n    threading.Event().wait()",
+        id="the body of a block",
+    ),
+]
+
+
+@pytest.mark.parametrize("body", INTERRUPTED)
+def test_ctrl_c_ends_the_request_and_nothing_is_left(body: str) -> None:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    script = f"{SILENT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted', gone.get(timeout={FEW}))\n"
+    assert run(script) == Ended(0, "interrupted b''\n", "")
+
+
+def test_a_client_goes_on_after_ctrl_c() -> None:
+    answer = 'b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok"'
+    script = f"""{SILENT}
+with silent_client() as client:
+    start(interrupt)
+    try:
+        client.get(ConfigMap, "a")
+    except KeyboardInterrupt:
+        gone.get(timeout={FEW})
+    start(lambda: None, {answer})
+    print(client.transport.request("GET", "/").body)
+"""
+    assert run(script) == Ended(0, "b'ok'\n", "")
+
+
+def test_a_function_that_exits_ends_its_call_and_not_the_loop() -> None:
+    script = f"""{SILENT}
+from kubeloop.blocking import retry_on_error
+def refuse(error):
+    raise SystemExit(3)
+def attempt():
+    raise LookupError
+try:
+    retry_on_error(attempt, refuse)
+except SystemExit as error:
+    print("exit", error.code)
+with silent_client() as client:
+    print(client.namespace)
+"""
+    assert run(script) == Ended(0, "exit 3\ndefault\n", "")
+
+
+SAMPLE = """
+import sys
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.blocking import Client, Informers
+"""
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("client.list(ConfigMap)", id="a client that nobody closed"),
+        pytest.param("del client", id="a client that nobody has any more"),
+        pytest.param("watch = client.watch(ConfigMap).__enter__(); next(iter(watch))", id="a watch that goes on"),
+        pytest.param("stream = iter(client.list_stream(ConfigMap, limit=1)); next(stream)", id="a list that was left in the middle"),
+        pytest.param(
+            "informers = Informers(client).__enter__(); informers.of(ConfigMap).on_event(added=print); del informers",
+            id="informers that run",
+        ),
+        pytest.param("raise SystemExit", id="an exit"),
+    ],
+)
+def test_the_interpreter_ends_without_a_word(server: ServerUnderTest, body: str) -> None:
+    made = "client = Client.from_config(sys.argv[1]); client.list(ConfigMap)"
+    ended = run(f"{SAMPLE}\n{made}\n{body}", str(server.kubeconfig))
+    assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.embedded
+def test_a_client_that_nobody_has_any_more_closes_its_connections() -> None:
+    answer = 'b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok"'
+    script = f"""{SILENT}
+client = silent_client()
+start(lambda: None, {answer})
+client.transport.request("GET", "/")
+del client
+print(gone.get(timeout={FEW}))
+"""
+    assert run(script) == Ended(0, "b''\n", "")
+
+
+@pytest.mark.embedded
+def test_after_a_fork_a_new_client_works_and_an_old_one_says_why_it_does_not(server: ServerUnderTest) -> None:
+    script = f"""{SAMPLE}
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+old = Client.from_config(sys.argv[1])
+old.list(ConfigMap)
+child = os.fork()
+if child == 0:
+    try:
+        old.list(ConfigMap)
+    except RuntimeError as error:
+        print(str(error).replace(str(os.getppid()), "PARENT"))
+    with Client.from_config(sys.argv[1]) as new:
+        print(len(new.list(ConfigMap, labels="none=none")))
+    sys.exit(0)
+print(os.waitpid(child, 0)[1], len(old.list(ConfigMap, labels="none=none")))
+"""
+    ended = run(script, str(server.kubeconfig))
+    said = "made in process PARENT, before a fork, and its connections belong to that process: make a new client in this one"
+    assert (ended.err, ended.code, ended.out) == ("", 0, f"{said}\n0\n0 0\n")
