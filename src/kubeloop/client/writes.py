@@ -29,7 +29,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 
     Not guaranteed
         That it is still so: somebody else may have written since. That the object exists: see ``gone``.
-        Writes that answer something else than the object are not told: scale, eviction, binding, deletion of a collection.
+        Writes that answer something else than the object are not told: scale, eviction, binding, patches of which only the metadata
+        is read, deletion of a collection. An apply is told as a patch.
     """
 
     mapping: ResourceMapping

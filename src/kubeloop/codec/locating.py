@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 # Compiled when an error needs them.
-_TOKEN = r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]"
+_STEP = r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]"
 _PLAIN = r"[A-Za-z_$][\w$-]*"
 
 
@@ -31,7 +31,7 @@ def explain(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, 
 def _with_keys(decoder: msgspec.json.Decoder[Any], tree: Any, path: str) -> str:
     named = ""
     at = tree
-    for token in re.finditer(_TOKEN, path):
+    for token in re.finditer(_STEP, path):
         if token["any"] and isinstance(at, dict):
             key = _culprit(decoder, tree, at)
             if key is None:

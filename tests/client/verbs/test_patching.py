@@ -17,6 +17,9 @@ from kubeloop.api.core.v1 import (
     Pod,
     PodSpec,
     PodTemplateSpec,
+    Service,
+    ServicePort,
+    ServiceSpec,
     Volume,
 )
 from kubeloop.client import Client, WriteOptions
@@ -88,6 +91,16 @@ class TestChangesOfAnObject:
         patched = await client.patch(mine, lock=False)
         assert patched.spec.template.spec is not None
         assert (patched.spec.template.spec.containers[0].command, patched.metadata.labels) == (["sh"], {"theirs": "1"})
+
+    async def test_items_that_their_key_does_not_tell_apart_are_replaced_together(self, client: Client, namespace: str) -> None:
+        ports = [ServicePort(name="tcp", port=53, protocol="TCP"), ServicePort(name="udp", port=53, protocol="UDP")]
+        made = Service(metadata=ObjectMeta(name="dns"), spec=ServiceSpec(selector={"app": "dns"}, ports=ports))
+        mine = await client.create(made)
+        assert mine.spec is not None
+        mine.spec.ports[1].target_port = 5353
+        patched = await client.patch(mine)
+        assert patched.spec is not None
+        assert [(one.name, one.protocol, one.target_port) for one in patched.spec.ports] == [("tcp", "TCP", 53), ("udp", "UDP", 5353)]
 
     async def test_the_version_can_be_demanded_always(self, client: Client, namespace: str) -> None:
         mine = await client.create(config_map(x="1"))
