@@ -81,6 +81,30 @@ async def test_a_connection_within_the_process_needs_no_socket(client: Client, c
         assert await first[0].readexactly(3) == b"ONE"
 
 
+async def test_connections_that_are_left_unread_hold_nobody_back(client: Client, cluster: Cluster, kubelet: ScriptedKubelet) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            writer.write(b"x" * 2_000_000)
+            await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.transport.abort()
+
+    await cluster.pod("web", await cluster.node(kubelet))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        async with client.port_forward("web") as forward, echo_server() as port, asyncio.timeout(30):
+            for _ in range(5):
+                reader, writer = await forward.connect(server.sockets[0].getsockname()[1])
+                await reader.readexactly(1)
+                writer.close()
+            assert await _echoed(*await forward.connect(port)) == SENT.upper()
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
 @asynccontextmanager
 async def _https(authority: CertificateAuthority) -> AsyncIterator[int]:
     """A server that answers one request; its port."""

@@ -203,3 +203,17 @@ async def test_a_stream_that_is_over_before_its_opener_runs_again_was_no_refusal
         stream = await opening
         assert [await stream.read(), await stream.read()] == [b"all of it", b""]
         await running
+
+
+async def test_what_a_stream_left_unread_when_it_was_given_up_holds_nobody_back() -> None:
+    async with connected() as ends:
+        for _ in range(3):
+            mine, theirs = await ends.both()
+            for _ in range(20):
+                await theirs.write(b"x" * 32_000)
+            await theirs.close()
+            assert await mine.read()
+            await mine.reset()
+        mine, theirs = await ends.both()
+        await theirs.write(b"arrives")
+        assert await mine.read() == b"arrives"

@@ -78,7 +78,10 @@ class Stream:
         self._connection.forget(self)
 
     async def reset(self) -> None:
-        """Give both halves up."""
+        """Give both halves up, and what was not read."""
+        unread = sum(map(len, self._parts))
+        self._parts.clear()
+        self._connection.was_read(unread)
         if self._fault is None and not (self._finished and self._ended):
             self.break_off(StreamReset("given up here"))
             await self._connection.send_reset(self.number)
