@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kubeloop.codec.collecting import uncollected
 from kubeloop.codec.locating import explain
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.errors import DecodeError
@@ -115,8 +116,18 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     document = data if type(data) is bytes else bytes(data)
     what = f"{cls.kind or 'Partial'}List"
     page = _read(_PAGE, document, what)
-    items = [decode(cls, bytes(raw), checked=True) for raw in page.items or ()]
+    read = _read_later if cls.kind and issubclass(cls, Unstructured) else functools.partial(decode, checked=True)
+    with uncollected():
+        items: list[R] = [read(cls, bytes(raw)) for raw in page.items or ()]
     return items, decode_struct(ListMeta, bytes(page.metadata), what)
+
+
+def _read_later(cls: type[R], document: bytes) -> R:
+    """A tree, which is made when somebody looks into the object."""
+    assert issubclass(cls, Unstructured)
+    obj = cls.from_text(document)
+    set_source(obj, Source(cls, document))
+    return obj
 
 
 def decode_bookmark(data: Buffer) -> Bookmark:

@@ -67,6 +67,10 @@ class Resource(Documented, Model):
     def object_key(self, cluster: str = "") -> ObjectKey:
         return ObjectKey(cluster, self.metadata.namespace, self.metadata.name)
 
+    def _held_metadata(self) -> ObjectMeta:
+        """The metadata as they are held: where they are a view, without bringing it up to date."""
+        return self.metadata
+
     def __copy__(self) -> Self:
         twin: Self = msgspec.structs.replace(self)
         carry_source(self, twin)
@@ -103,7 +107,7 @@ def source_parts(obj: Resource) -> tuple[bytes, str] | None:
 def set_source(obj: Resource, source: Source) -> None:
     """Remember where ``obj`` was read from, beside it and beside its metadata (which ``msgspec.structs.replace`` hands on)."""
     obj._source = source
-    obj.metadata._source = source
+    obj._held_metadata()._source = source
 
 
 def carry_source(obj: Resource, twin: Resource) -> None:

@@ -31,6 +31,10 @@ class Unstructured(Resource):
     content: dict[str, Any] = msgspec.field(default_factory=dict)
     _seen_typed: bytes = b"{}"
     _seen_tree: bytes = b""
+    #: The typed view while it has not been made: nobody has seen it, so the tree alone counts. Most trees are read without it.
+    _unread: ObjectMeta | None = None
+    #: The object's text while nobody has looked into it: a tree takes several times its memory, and much that is listed is never read.
+    _text: bytes = b""
 
     __plain__: ClassVar[tuple[str, str, str | None, bool | None]]
 
@@ -68,24 +72,75 @@ class Unstructured(Resource):
                 raise DecodeError(str(error)) from None
         elif (api_version or cls.api_version, kind or cls.kind) != (cls.api_version, cls.kind):
             raise DecodeError(f"the object is {api_version}, Kind={kind}, not {cls.api_version}, Kind={cls.kind}")
+        if not isinstance(content.get("metadata") or {}, dict):
+            raise DecodeError(f"{target.kind}: metadata is not an object")
         obj: Self = target(content=content)
-        obj._pull()
+        obj._unread = obj._typed
         return obj
+
+    @classmethod
+    def from_text(cls, text: bytes) -> Self:
+        """An object of a kind that is known, as JSON; the tree is made when somebody first looks into the object.
+
+        Raises:
+            DecodeError: not an object, metadata that are no object, or another kind. What only a whole reading finds (text that is no
+                UTF-8) is raised by the first look.
+        """
+        try:
+            head = _HEAD.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return cls.from_dict(_read_tree(text, cls.kind))  # says what is wrong
+        if (head.api_version or cls.api_version, head.kind or cls.kind) != (cls.api_version, cls.kind):
+            return cls.from_dict(_read_tree(text, cls.kind))
+        obj = cls()
+        obj._unread = obj._typed
+        obj._text = text
+        return obj
+
+    def _get_content(self) -> dict[str, Any]:
+        if self._text:
+            _CONTENT.__set__(self, _read_tree(self._text, self.kind))
+            self._text = b""
+        content: dict[str, Any] = _CONTENT.__get__(self)
+        return content
+
+    def _set_content(self, value: dict[str, Any]) -> None:
+        _CONTENT.__set__(self, value)
+        self._text = b""
 
     @property
     def _typed(self) -> ObjectMeta:
         typed: ObjectMeta = _METADATA.__get__(self)
         return typed
 
+    def _held_metadata(self) -> ObjectMeta:
+        return self._typed
+
     def _get_metadata(self) -> ObjectMeta:
+        self._read()
         self.synchronize()
         return self._typed
 
     def _set_metadata(self, value: ObjectMeta) -> None:
+        self._read()
         _METADATA.__set__(self, value)
+
+    def _read(self) -> None:
+        """Make the typed view, unless it is there."""
+        if self._unread is None:
+            return
+        if self._unread is self._typed:
+            self._pull()
+        else:  # a copy with other metadata: they are a change of what the tree says
+            self._seen_typed = msgspec.json.encode(_read_metadata(self.content.get("metadata"), self.kind))
+        self._unread = None
 
     def synchronize(self) -> None:
         """Bring typed metadata and tree together (done by every access; call it before reading ``content`` directly)."""
+        if self._unread is not None:
+            if self._unread is self._typed:
+                return
+            self._read()
         typed = msgspec.json.encode(self._typed)
         if typed != self._seen_typed:
             self._push(typed)
@@ -173,12 +228,22 @@ class Unstructured(Resource):
     def __repr__(self) -> str:
         return f"{self.kind}({self.to_dict()!r})"
 
+    def __copy__(self) -> Self:
+        self._read()  # twins share the view
+        return super().__copy__()
+
+    def __replace__(self, **changes: Any) -> Self:
+        self._read()
+        return super().__replace__(**changes)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.__plain__, self.to_dict(), source_parts(self))
 
 
 _METADATA: Any = Resource.__dict__["metadata"]
+_CONTENT: Any = Unstructured.__dict__["content"]
 Unstructured.metadata = property(Unstructured._get_metadata, Unstructured._set_metadata)  # type: ignore[assignment]  # mypy sees the field
+Unstructured.content = property(Unstructured._get_content, Unstructured._set_content)  # type: ignore[assignment]  # as above
 
 
 def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str, Any], source: tuple[bytes, str] | None) -> Unstructured:
@@ -187,6 +252,27 @@ def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str,
     if source is not None:
         set_source(obj, Source(type(obj), *source))
     return obj
+
+
+class _AnyObject(msgspec.Struct):
+    """Whatever an object holds."""
+
+
+class _Head(msgspec.Struct):
+    api_version: str | None = msgspec.field(default=None, name="apiVersion")
+    kind: str | None = None
+    metadata: _AnyObject | None = None
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_TREE = msgspec.json.Decoder(dict[str, Any])
+
+
+def _read_tree(text: bytes, kind: str) -> dict[str, Any]:
+    try:
+        return _TREE.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"{kind}: the body is no JSON object: {error}") from None
 
 
 _METADATA_READER = msgspec.json.Decoder(ObjectMeta)
