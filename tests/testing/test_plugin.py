@@ -28,6 +28,12 @@ async def test_it(kube_client, turn):
     assert (await kube_client.get(ConfigMap, "a")).data == {"turn": str(turn)}
 
 
+@pytest.mark.asyncio
+async def test_without_a_socket(in_process_server):
+    await in_process_server.client().create(ConfigMap(metadata=ObjectMeta(name="a")))
+    assert [call.verb for call in in_process_server.faults.calls] == ["create"]
+
+
 def test_in_step(kubeloop_cluster):
     assert kubeloop_cluster.kubeconfig.exists()
 """,
@@ -42,4 +48,4 @@ def test_a_project_gets_one_cluster_and_a_namespace_for_each_test(tmp_path: Path
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout

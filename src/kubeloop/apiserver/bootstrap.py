@@ -35,9 +35,10 @@ _MOVABLE = "Used for system critical pods that must run in the cluster, but can 
 _FIXED = "Used for system critical pods that must not be moved from their current node."
 
 
-async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, host: str, port: int) -> None:
-    """Create what is missing; what is there already stays as it is."""
-    await provide(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
+async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, host: str, port: int, *, provision: bool = True) -> None:
+    """Create what is missing; what is there already stays as it is. ``provision`` False: without what ``provisioning`` brings."""
+    if provision:
+        await provide(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
     for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):

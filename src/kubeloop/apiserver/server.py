@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
@@ -53,6 +54,8 @@ _LOG = logging.getLogger(__name__)
 MIN_REQUEST_TIMEOUT = 1800.0
 
 HOST = "127.0.0.1"
+#: What a server says of itself that does not listen.
+HTTPS_PORT = 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class ServerOptions:
     ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
     ``resume``: watches may go on from before the start, as far as the storage's history reaches; a kube-apiserver answers those with 410.
     ``issuer``: whose tokens verifiers are told of; None: of nobody's.
-    ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names.
+    ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names. ``listen`` False: requests come to
+    ``ApiServer.handler`` alone. ``provision`` False: without the objects of Kubernetes' own components (see ``provisioning``).
     """
 
     port: int = 0
@@ -79,6 +83,8 @@ class ServerOptions:
     min_request_timeout: float = MIN_REQUEST_TIMEOUT
     kubelets: KubeletCredentials = field(default_factory=KubeletCredentials)
     issuer: Issuer | None = None
+    listen: bool = True
+    provision: bool = True
 
 
 class ApiServer:
@@ -119,7 +125,6 @@ class ApiServer:
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         self._health = Health()
         self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
-        self._authority = self.options.authority or CertificateAuthority.create("kubeloop-ca")
         parts = Parts(
             schemas=schemas,
             registry=self.registry,
@@ -136,28 +141,31 @@ class ApiServer:
         )
         self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer})
         wrap = self.options.wrap
-        handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle
-        self._listener = Listener(handler, self._context(), host=HOST, port=self.options.port)
+        self.handler: Handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle
+        self._listener = Listener(self.handler, self._context(), host=HOST, port=self.options.port) if self.options.listen else None
 
     async def start(self) -> None:
         self.options.kubelets.check()
-        await self._listener.bind()
+        if self._listener is not None:
+            await self._listener.bind()
         await self.cache.start(history=self.options.resume)
-        await bootstrap(self.registry, self.writer, self.options.services, HOST, self._listener.port)
+        await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
         await self._definitions.start()
         self.compactor.start()
-        address = f"{HOST}:{self._listener.port}"
+        address = f"{HOST}:{self._port}"
         discovery = Discovery(self.registry, address)
         if self.options.issuer is not None:
             from kubeloop.apiserver.issuer import IssuerDocuments
 
             self._pipeline.documents.append(IssuerDocuments(self.options.issuer, address))
         self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock)]
-        await self._listener.serve()
-        _LOG.info("serving at %s", self.url)
+        if self._listener is not None:
+            await self._listener.serve()
+            _LOG.info("serving at %s", self.url)
 
     async def stop(self) -> None:
-        await self._listener.close()
+        if self._listener is not None:
+            await self._listener.close()
         await self._definitions.stop()
         await self._webhooks.stop()
         await self.compactor.stop()
@@ -166,11 +174,13 @@ class ApiServer:
 
     def break_off(self) -> None:
         """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""
-        self._listener.abort()
+        if self._listener is not None:
+            self._listener.abort()
 
     @property
     def url(self) -> str:
-        return self._listener.url
+        """Where it listens, or, without a listener, would."""
+        return self._listener.url if self._listener is not None else f"https://{HOST}:{self._port}"
 
     @property
     def authority(self) -> bytes:
@@ -188,6 +198,14 @@ class ApiServer:
     def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
         """A client certificate for anybody; with 0 days it is expired."""
         return self._authority.issue(user, groups, client=True, days=days)
+
+    @cached_property
+    def _authority(self) -> CertificateAuthority:
+        return self.options.authority or CertificateAuthority.create("kubeloop-ca")
+
+    @property
+    def _port(self) -> int:
+        return self._listener.port if self._listener is not None else self.options.port or HTTPS_PORT
 
     def _context(self) -> ssl.SSLContext:
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")

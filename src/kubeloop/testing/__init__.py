@@ -6,13 +6,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kubeloop.testing.calls import Call, on
     from kubeloop.testing.faults import Faults
     from kubeloop.testing.in_loop import InLoopServer
+    from kubeloop.testing.in_process import InProcessServer
     from kubeloop.testing.local_cluster import LocalCluster
 
-_HOMES = {"LocalCluster": "local_cluster", "InLoopServer": "in_loop", "Faults": "faults"}
+_HOMES = {
+    "LocalCluster": "local_cluster",
+    "InLoopServer": "in_loop",
+    "InProcessServer": "in_process",
+    "Faults": "faults",
+    "Call": "calls",
+    "on": "calls",
+}
 
-__all__ = ["Faults", "InLoopServer", "LocalCluster"]
+__all__ = ["Call", "Faults", "InLoopServer", "InProcessServer", "LocalCluster", "on"]
 
 
 if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any

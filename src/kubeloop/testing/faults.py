@@ -1,35 +1,74 @@
-"""Faults that a test commands of a server in its own event loop: streams cut, versions expired, answers delayed or refused."""
+"""Faults that a test commands of a server in its own event loop, each in one line, and a record of what the server was asked.
+
+The same words for ``InLoopServer`` (over TLS) and ``InProcessServer`` (without a socket).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import inspect
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Frames, Reply, status_answer
-from kubeloop.apiserver.encoding import encode, event_frame
+from kubeloop.apiserver.answers import Answer, Frames, Reply, status_answer
+from kubeloop.apiserver.encoding import encode
+from kubeloop.codec import to_dict
 from kubeloop.meta.errors import ApiError
+from kubeloop.meta.resource import Resource
+from kubeloop.meta.status import Status, StatusDetails
+from kubeloop.serving.answer import BrokenOff
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
+from kubeloop.testing.calls import Call, Matches, body_tree, call_of, every
+from kubeloop.testing.cutting import CommandedStream, Hidden
+from kubeloop.timing import Clock, SystemClock
 
-#: Which requests a fault is for.
-Matches = Callable[[Request], bool]
+if TYPE_CHECKING:
+    from kubeloop.apiserver.server import ApiServer
 
+#: Bytes of a body that a reactor is shown.
+_BODY = 8 << 20
 
-_BOOKMARK = b'{"type":"BOOKMARK",'
+Reaction: TypeAlias = Resource | dict[str, Any] | ApiError | Reply | None
+"""What a reactor makes of a call: an object (or its tree), answered with 200; a refusal; any answer; None: it is not for this one."""
+
+Reactor: TypeAlias = Callable[[Call], Reaction | Awaitable[Reaction]]
 
 
 class Faults:
-    """Stands between listener and server (``ServerOptions.wrap``). Each fault is one line of a test; none lasts longer than it says."""
+    """Stands between a server and those who ask it. None lasts longer than it says.
 
-    def __init__(self) -> None:
-        self._streams: set[_Cut] = set()
+    Guarantees
+        ``requests`` and ``calls`` hold everything that came, refused or not, in the order of arrival.
+        Faults are looked at in this order: held, delayed, refused, reactors; reactors in the order in which they were added, and the first
+        that answers wins: neither later ones nor the server see that request.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._streams: set[CommandedStream] = set()
         self._refusals: list[tuple[Matches, ApiError, int]] = []
-        self._delays: list[tuple[Matches, asyncio.Event]] = []
+        self._holds: list[tuple[Matches, asyncio.Event]] = []
+        self._delays: list[tuple[Matches, float, int]] = []
+        self._cuts: list[tuple[Matches, int]] = []
+        self._reactors: list[tuple[Matches, Reactor]] = []
+        self._hidden: list[_Hiding] = []
         #: Requests so far, as ``METHOD path?query``.
         self.requests: list[str] = []
+        #: Requests for resources so far; a test may clear it.
+        self.calls: list[Call] = []
         #: Every bookmark comes twice.
         self.repeat_bookmarks = False
+        self._api: ApiServer | None = None
+
+    @property
+    def writes(self) -> list[Call]:
+        """Those of ``calls`` that change something."""
+        return [call for call in self.calls if call.writes]
 
     def cut_streams(self) -> int:
         """Break every open stream off in the middle, without an end; returns how many there were."""
@@ -38,6 +77,10 @@ class Faults:
             one.cut()
         return len(streams)
 
+    def cut_stream(self, *, after: int, matching: Matches = every) -> None:
+        """Break the next stream that matches off when ``after`` of its events (or lines of a log) have gone out."""
+        self._cuts.append((matching, after))
+
     def expire_streams(self) -> int:
         """Tell every open watch in its stream that its version is too old (410), and end it; returns how many there were."""
         streams = list(self._streams)
@@ -45,98 +88,179 @@ class Faults:
             one.expire()
         return len(streams)
 
-    def refuse(self, error: ApiError, *, times: int = 1, matching: Matches = lambda _: True) -> None:
-        """Answer the next ``times`` requests that match with ``error``."""
+    def refuse(self, error: ApiError | type[ApiError], *, times: int = 1, matching: Matches = every) -> None:
+        """Answer the next ``times`` requests that match with ``error``; a class is enough (``refuse(Conflict)``)."""
+        if isinstance(error, type):
+            error = error(Status(code=error.code, reason=error.reason, message="refused by a test"))
         self._refusals.append((matching, error, times))
 
-    def expire_next(self, *, times: int = 1, matching: Matches = lambda _: True) -> None:
+    def refuse_too_many(self, retry_after: int = 1, *, times: int = 1, matching: Matches = every) -> None:
+        """Answer with 429 and ``Retry-After`` in seconds."""
+        details = StatusDetails(retry_after_seconds=retry_after)
+        message = "the server has received too many requests and has asked us to try again later"
+        self.refuse(refusals.refusal(429, "TooManyRequests", message, details), times=times, matching=matching)
+
+    def expire_next(self, *, times: int = 1, matching: Matches = every) -> None:
         """Answer with 410 Expired."""
         self.refuse(refusals.gone("The resourceVersion for the provided list is too old."), times=times, matching=matching)
 
-    def hold(self, *, matching: Matches = lambda _: True) -> Callable[[], None]:
+    def break_answers(self, *, matching: Matches = every) -> Callable[[], None]:
+        """Break answers to requests that match off in the middle, so that nobody knows whether they were carried out (they were not), until
+        the function returned is called."""
+        return self.react(lambda _: Frames(_broken()), matching=matching)
+
+    def delay(self, seconds: float, *, times: int = 1, matching: Matches = every) -> None:
+        """Answer the next ``times`` requests that match so much later, by the server's clock."""
+        self._delays.append((matching, seconds, times))
+
+    def hold(self, *, matching: Matches = every) -> Callable[[], None]:
         """Keep requests that match waiting until the function returned is called."""
         release = asyncio.Event()
         entry = (matching, release)
-        self._delays.append(entry)
+        self._holds.append(entry)
 
         def let_go() -> None:
             release.set()
-            if entry in self._delays:
-                self._delays.remove(entry)
+            if entry in self._holds:
+                self._holds.remove(entry)
 
         return let_go
 
+    def react(self, reactor: Reactor, *, matching: Matches = every, first: bool = False) -> Callable[[], None]:
+        """Have ``reactor`` answer requests for resources that match, until the function returned is called.
+
+        It is given the call with its body, and may be async. ``first``: before those that were added earlier.
+        """
+        entry = (matching, reactor)
+        self._reactors.insert(0 if first else len(self._reactors), entry)
+        return lambda: self._reactors.remove(entry) if entry in self._reactors else None
+
+    @asynccontextmanager
+    async def hidden_changes(self, *, matching: Matches = every) -> AsyncIterator[None]:
+        """What changes within the block is never told to watches that match. Reads show it: who watched learns of it by listing, as with a
+        server that lost an event."""
+        entry = _Hiding(matching, await self._revision())
+        self._hidden.append(entry)
+        try:
+            yield
+        finally:
+            entry.last = await self._revision()
+
+    def attend(self, api: ApiServer) -> None:
+        """Be told kinds and versions by ``api``, which is served through ``wrap``."""
+        self._api = api
+
     def wrap(self, handler: Handler) -> Handler:
+        """What stands before ``handler`` (``ServerOptions.wrap``)."""
+
         async def handle(request: Request) -> Reply:
             query = f"?{request.query_string}" if request.query_string else ""
             self.requests.append(f"{request.method} {request.path}{query}")
-            for matching, release in list(self._delays):
+            call = call_of(request, self._api.registry if self._api is not None else None)
+            if call is not None:
+                self.calls.append(call)
+                request = _recorded(request, call)
+            for matching, release in list(self._holds):
                 if matching(request):
                     await release.wait()
-            refused = self._refused(request)
+            if (seconds := _next(self._delays, request)) is not None:
+                await self._clock.sleep(seconds)
+            refused = _next(self._refusals, request)
             if refused is not None:
-                answer = status_answer(refused.status)
-                answer.body, answer.content_type = encode(answer.object), "application/json"
-                return answer
+                return _finished(refused)
+            if call is not None and (reply := await self._reply(request, call)) is not None:
+                return reply
             answered = await handler(request)
             if isinstance(answered, Frames):
-                answered.chunks = self._stream(answered.chunks)
+                answered.chunks = self._stream(request, answered.chunks)
             return answered
 
         return handle
 
-    def _refused(self, request: Request) -> ApiError | None:
-        for index, (matching, error, times) in enumerate(self._refusals):
-            if matching(request):
-                if times > 1:
-                    self._refusals[index] = (matching, error, times - 1)
-                else:
-                    del self._refusals[index]
-                return error
+    async def _reply(self, request: Request, call: Call) -> Reply | None:
+        for matching, reactor in list(self._reactors):
+            if not matching(request):
+                continue
+            await request.read_body(_BODY)
+            reaction = reactor(call)
+            if inspect.isawaitable(reaction):
+                reaction = await reaction
+            if isinstance(reaction, Resource):
+                reaction = to_dict(reaction)
+            if isinstance(reaction, dict):
+                return Answer(body=encode(reaction), content_type="application/json")
+            if isinstance(reaction, ApiError):
+                return _finished(reaction)
+            if reaction is not None:
+                return reaction
         return None
 
-    async def _stream(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        cut = _Cut()
-        self._streams.add(cut)
-        source = aiter(chunks)
+    def _hidden_from(self, request: Request) -> Hidden | None:
+        hiding = [one for one in self._hidden if one.matching(request)]
+        return (lambda version: any(one.first < version <= one.last for one in hiding)) if hiding else None
+
+    async def _revision(self) -> int:
+        return await self._api.storage.revision() if self._api is not None else 0
+
+    async def _stream(self, request: Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        after = next((entry for entry in self._cuts if entry[0](request)), None)
+        if after is not None:
+            self._cuts.remove(after)
+        stream = CommandedStream(
+            lambda: self.repeat_bookmarks,
+            lambda: self._hidden_from(request),
+            after[1] if after is not None else None,
+        )
+        self._streams.add(stream)
+        commanded = stream.of(chunks)
         try:
-            while True:
-                following = asyncio.ensure_future(anext(source, None))
-                breaking = asyncio.ensure_future(cut.happened.wait())
-                try:
-                    await asyncio.wait((following, breaking), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    breaking.cancel()
-                    if not following.done():
-                        following.cancel()
-                        await asyncio.gather(following, return_exceptions=True)
-                if cut.happened.is_set():
-                    if cut.last is None:
-                        raise ConnectionResetError("cut by a test")
-                    yield cut.last
-                    return
-                chunk = following.result()
-                if chunk is None:
-                    return
+            async for chunk in commanded:
                 yield chunk
-                if self.repeat_bookmarks and chunk.startswith(_BOOKMARK):
-                    yield chunk
         finally:
-            self._streams.discard(cut)
-            close = getattr(source, "aclose", None)
-            if close is not None:
-                await close()
+            self._streams.discard(stream)
+            await commanded.aclose()
 
 
-class _Cut:
-    def __init__(self) -> None:
-        self.happened = asyncio.Event()
-        self.last: bytes | None = None
+@dataclass(slots=True)
+class _Hiding:
+    """Changes after ``first``, up to ``last``."""
 
-    def cut(self) -> None:
-        self.happened.set()
+    matching: Matches
+    first: int
+    last: float = math.inf
 
-    def expire(self) -> None:
-        expired = status_answer(refusals.gone("too old resource version: 1 (2)").status)
-        self.last = event_frame("ERROR", encode(expired.object))
-        self.happened.set()
+
+def _next(entries: list[tuple[Matches, Any, int]], request: Request) -> Any:
+    """What the first entry that matches says, which counts down; None: none does."""
+    for index, (matching, what, times) in enumerate(entries):
+        if matching(request):
+            if times > 1:
+                entries[index] = (matching, what, times - 1)
+            else:
+                del entries[index]
+            return what
+    return None
+
+
+def _recorded(request: Request, call: Call) -> Request:
+    """A request that tells ``call`` its body when it is read, and can be read again."""
+    whole: list[bytes] = []
+
+    async def read(limit: int) -> bytes:
+        if not whole:
+            whole.append(await request.read_body(limit))
+            call.body = body_tree(whole[0])
+        return whole[0]
+
+    return replace(request, read_body=read)
+
+
+def _finished(refused: ApiError) -> Answer:
+    answer = status_answer(refused.status)
+    answer.body, answer.content_type = encode(answer.object), "application/json"
+    return answer
+
+
+async def _broken() -> AsyncIterator[bytes]:
+    yield b"{"
+    raise BrokenOff("broken off by a test")

@@ -37,7 +37,7 @@ class InLoopServer:
         services: ServiceRanges | None = None,
     ) -> None:
         self._data = data
-        self.faults = Faults()
+        self.faults = Faults(clock)
         self._options = ServerOptions(
             tokens=tokens or {},
             clock=clock or SystemClock(),
@@ -51,7 +51,7 @@ class InLoopServer:
     async def __aenter__(self) -> Self:
         if self._data is not None:
             self.api = ApiServer(self._options, await self._opened(self._data))
-        await self.api.start()
+        await self._start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -83,6 +83,10 @@ class InLoopServer:
         else:
             storage = MemoryStorage(self._options.clock) if forget else self.api.storage
         self.api = ApiServer(replace(self._options, port=port), storage)
+        await self._start()
+
+    async def _start(self) -> None:
+        self.faults.attend(self.api)
         await self.api.start()
 
     async def _opened(self, data: Path) -> Storage:

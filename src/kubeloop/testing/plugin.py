@@ -1,6 +1,6 @@
 """pytest fixtures for projects that use kubeloop: ``pytest_plugins = ["kubeloop.testing.plugin"]`` in the topmost conftest.py.
 
-``kube_client`` is an async fixture: it needs pytest-asyncio (any mode) or anyio's plugin.
+``kube_client`` and ``in_process_server`` are async fixtures: they need pytest-asyncio (any mode) or anyio's plugin.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kubeloop.testing import LocalCluster
 
 if TYPE_CHECKING:
     from kubeloop.client import Client
+    from kubeloop.testing import InProcessServer
 
     async_fixture = pytest.fixture
 else:
@@ -53,3 +54,12 @@ async def kube_client(kubeloop_cluster: LocalCluster) -> AsyncIterator[Client]:
             yield client
         finally:
             await client.delete(Namespace, name)
+
+
+@async_fixture
+async def in_process_server() -> AsyncIterator[InProcessServer]:
+    """A server of the test's own, in its event loop and without a socket: ``in_process_server.client()``, ``in_process_server.faults``."""
+    from kubeloop.testing import InProcessServer
+
+    async with InProcessServer() as found:
+        yield found

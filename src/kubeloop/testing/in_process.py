@@ -1,0 +1,118 @@
+"""``InProcessServer``: the API server in the test's own event loop and without a socket, for unit tests; started in milliseconds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kubeloop.apiserver.authentication import MASTERS, User
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.apiserver.server import ApiServer, ServerOptions
+from kubeloop.apiserver.storage import MemoryStorage, Storage
+from kubeloop.config import ClusterConfig
+from kubeloop.testing.direct import DirectSender
+from kubeloop.testing.faults import Faults
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import Transport
+
+if TYPE_CHECKING:
+    from kubeloop.client import Client
+
+_NUMBERS = itertools.count(1)
+
+#: Who asks, unless a test says otherwise: the administrator of a ``LocalCluster``.
+ADMINISTRATOR = "kubeloop-admin"
+
+
+class InProcessServer:
+    """A fresh API server without controllers, whose clients hand requests straight to its handler. ``async with``.
+
+    Guarantees
+        Objects, validation, defaults, field ownership, errors and watches are those of ``LocalCluster``: it is the same server.
+        Every request and answer is bytes on its way, so that no object is shared between a test and the server.
+        ``faults`` are the test's to command, and have a record of what was asked.
+
+    Not guaranteed
+        What needs a connection: exec, attach and port-forward end with TransportError. Informers, TLS and credentials are other stations.
+        Objects of Kubernetes' own components (default roles, flow control, API services), without ``provision``.
+
+    Args:
+        clock: the server's and its clients'; give a ``FakeClock`` to own the time.
+        provision: with everything that a fresh cluster holds; takes about 20 ms.
+        history_revisions: the server keeps only so many of the newest changes; 0: five minutes of them. What is older is answered with 410.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        provision: bool = False,
+        history_revisions: int = 0,
+        tokens: Mapping[str, User] | None = None,
+        services: ServiceRanges | None = None,
+    ) -> None:
+        self.name = f"in-process-{next(_NUMBERS)}"
+        self.clock: Clock = clock or SystemClock()
+        self.faults = Faults(self.clock)
+        self._options = ServerOptions(
+            tokens=tokens or {},
+            clock=self.clock,
+            wrap=self.faults.wrap,
+            history_revisions=history_revisions,
+            services=services or ServiceRanges(),
+            listen=False,
+            provision=provision,
+        )
+        self.api = ApiServer(self._options)
+        self._senders: list[DirectSender] = []
+        self._clients: list[Client] = []
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for client in self._clients:
+            await client.close()
+        await self._end(broken=False)
+        await self.api.stop()
+
+    def client(self, namespace: str = "default", *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Client:
+        """A new client, closed with the server if not before."""
+        from kubeloop.client import Client
+
+        made = Client(self.transport(user=user, groups=groups), namespace=namespace, clock=self.clock)
+        self._clients.append(made)
+        return made
+
+    def transport(self, *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Transport:
+        """A new transport, for whoever wants paths and bytes; close it."""
+        sender = DirectSender(lambda: self.api.handler, user, groups)
+        self._senders.append(sender)
+        return Transport(self.config, clock=self.clock, sender=sender)
+
+    @property
+    def config(self) -> ClusterConfig:
+        """What clients know of the cluster. There is no socket at its address."""
+        return ClusterConfig(server=self.api.url, name=self.name, disable_compression=True, source=f"InProcessServer {self.name}")
+
+    async def restart(self, *, forget: bool = False) -> None:
+        """End as a crash does and start again: streams break off, and watches cannot go on from versions before (410).
+
+        ``forget``: without what was stored, so that versions begin anew.
+        """
+        await self._end(broken=True)
+        await self.api.stop()
+        storage: Storage = MemoryStorage(self.clock) if forget else self.api.storage
+        self.api = ApiServer(self._options, storage)
+        await self._start()
+
+    async def _start(self) -> None:
+        self.faults.attend(self.api)
+        await self.api.start()
+
+    async def _end(self, *, broken: bool) -> None:
+        for sender in self._senders:
+            await sender.end_streams(broken=broken)
