@@ -108,6 +108,8 @@ class WebSocket:
         await asyncio.gather(self._writer, return_exceptions=True)
 
     async def _read(self) -> None:
+        from websockets.frames import Frame
+
         self._waiting_since = self._clock.now()
         try:
             data = await self._wire.read()
@@ -121,7 +123,8 @@ class WebSocket:
             return
         self._frames.receive_data(data)
         for event in self._frames.events_received():
-            self._take(event)  # type: ignore[arg-type]  # requests and responses are the handshake's, which is not the library's here
+            if isinstance(event, Frame):
+                self._take(event)
         if self._frames.parser_exc is not None and not self._ended:
             self._fault = StreamError(f"{self._where}: the server broke the WebSocket protocol: {self._frames.parser_exc}")
         self._to_write.set()
