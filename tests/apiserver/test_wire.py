@@ -97,6 +97,10 @@ REFUSED = "400 Bad Request"
         pytest.param(POST + b"Content-Length: 3, 3\r\n\r\n", REFUSED, id="nor is a list"),
         pytest.param(POST + b"Content-Length: +3\r\n\r\n", REFUSED, id="a length is digits"),
         pytest.param(POST + b"Content-Length: \r\n\r\n", REFUSED, id="at least one"),
+        pytest.param(POST + b"Content-Length: a\r\nTransfer-Encoding: chunked\r\n\r\n", REFUSED, id="even where chunks overrule it"),
+        pytest.param(
+            POST + b"Transfer-Encoding: chunked\r\nTrailer: X, Content-Length\r\n\r\n", REFUSED, id="no trailer says where a body ends"
+        ),
         pytest.param(POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "501 Not Implemented", id="of all codings there is one"),
         pytest.param(
             POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "501 Not Implemented", id="and it is named once"
@@ -136,6 +140,10 @@ async def test_what_is_no_request_is_told_so_and_the_connection_ends(asked: Aske
         pytest.param(CHUNKED + CHUNK, 201, id="a body may come in chunks"),
         pytest.param(POST + b"Content-Length: 3\r\nTransfer-Encoding: Chunked\r\n\r\n" + CHUNK, 201, id="whatever length is named"),
         pytest.param(CHUNKED + b"%x;a=b\r\n" % len(BODY) + BODY + b"\r\n0\r\nX: y\r\n\r\n", 201, id="with extensions and trailers"),
+        pytest.param(CHUNKED + CHUNK[:-2] + b"X: y\nZ: y\n\r\n\r\n", 201, id="whose lines may end without a carriage return"),
+        pytest.param(
+            POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY + b"\r\n\n\r", 201, id="line breaks may follow what was posted"
+        ),
         pytest.param(POST + b"Content-Length: 3\r\n\r\n" + BODY[:3], 400, id="no more is read than was announced"),
     ],
 )
@@ -161,6 +169,10 @@ async def test_what_is_a_request_is_answered_and_the_connection_stays(asked: Ask
         pytest.param(b"%x\n" % len(BODY) + BODY + b"\n0\n\n", "chunked line ends with bare LF", id="a line ends with both signs"),
         pytest.param(b"3\r\n" + BODY, "malformed chunked encoding", id="a chunk ends where it says"),
         pytest.param(b"%x;\r a\r\n" % len(BODY) + BODY, "invalid CR in chunked line", id="an extension holds no half line break"),
+        pytest.param(CHUNK[:-2] + b"X y\r\n\r\n", 'malformed MIME header: missing colon: \\"X y\\"', id="a trailer has a colon"),
+        pytest.param(
+            CHUNK[:-2] + b"X: " + b"y" * 5000 + b"\r\n\r\n", "http: suspiciously long trailer after chunked body", id="and an end"
+        ),
     ],
 )
 async def test_chunks_that_are_unclear_end_the_connection(asked: Asked, chunks: bytes, message: str) -> None:
@@ -190,6 +202,12 @@ async def test_a_body_that_nobody_reads_is_read_over_unless_it_is_large(asked: A
     ended = await asked.all(get + b"Content-Length: 300000\r\n\r\n" + b"a" * 300_000)
     assert END in ended
     assert ended.endswith("\r\n\r\nok")
+
+
+async def test_any_field_about_the_connection_may_end_it(asked: Asked) -> None:
+    text = await asked.all(b"GET /readyz HTTP/1.1\r\n" + HOST + b"Connection: X-A\r\nConnection: X-B, Close\r\n\r\n" + b"GET /livez")
+    assert END in text
+    assert text.endswith("\r\n\r\nok")
 
 
 async def test_an_older_client_keeps_the_connection_if_it_asks_to(asked: Asked) -> None:

@@ -5,6 +5,7 @@ Faults are told in the words of Go's net/http/internal/chunked.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 from kubeloop.serving.http1.wire import Wire
@@ -45,14 +46,15 @@ class Body:
         """
         if self._length is not None and self._length > limit:
             raise BodyTooLarge(limit)
-        parts = []
-        size = 0
-        while piece := await self.piece():
-            size += len(piece)
-            if size > limit:
-                raise BodyTooLarge(limit)
-            parts.append(piece)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        whole = await self.piece()
+        if len(whole) == self._length:
+            return whole
+        parts = bytearray(whole)  # not a list: chunks may be of one byte each
+        while len(parts) <= limit and (piece := await self.piece()):
+            parts += piece
+        if len(parts) > limit:
+            raise BodyTooLarge(limit)
+        return bytes(parts)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         while piece := await self.piece():
@@ -106,13 +108,29 @@ class Body:
             raise BodyMalformed("chunked encoding contains too much non-data")
         if self._left:
             return True
-        seen = 0
-        while line := await self._line():
-            seen += len(line)
-            if seen > _LINE_LIMIT or b":" not in line:
-                raise BodyMalformed("http: suspiciously long trailer after chunked body" if b":" in line else "malformed MIME header")
+        await self._trailers()
         self.complete = True
         return False
+
+    async def _trailers(self) -> None:
+        wire = self._wire
+        while len(wire.buffer) < 2:
+            await wire.more()
+        if wire.buffer.startswith(b"\r\n"):
+            wire.take(2)
+            return
+        seen = 0
+        while (end := wire.buffer.find(b"\r\n\r\n", seen, _LINE_LIMIT)) < 0:
+            seen = max(0, len(wire.buffer) - 3)
+            if len(wire.buffer) >= _LINE_LIMIT:
+                raise BodyMalformed("http: suspiciously long trailer after chunked body")
+            await wire.more()
+        for line in wire.take(end + 4).decode("utf-8", "replace").split("\n"):
+            text = line.removesuffix("\r")
+            if not text:
+                return
+            if ":" not in text:
+                raise BodyMalformed(f"malformed MIME header: missing colon: {json.dumps(text, ensure_ascii=False)}")
 
     async def _separator(self) -> None:
         while len(self._wire.buffer) < 2:

@@ -50,6 +50,7 @@ class Connection(Wire):
         self._opened = opened
         self._ending = False
         self._waiting = False
+        self._posted = False
         self._peer: tuple[Any, str] = (None, "")
         self.task: asyncio.Task[None] | None = None
 
@@ -82,6 +83,9 @@ class Connection(Wire):
                 head = await self._head()
                 if head is None or not await self._exchange(head):
                     break
+                self._posted = head.method == "POST"
+                if self.buffer:
+                    await asyncio.sleep(0)  # many requests at once must not keep other connections waiting
         except ConnectionEnded:
             return
         except Refused as refusal:
@@ -103,17 +107,24 @@ class Connection(Wire):
             Refused, ConnectionEnded
         """
         seen = 0
+        breaks = 4 if self._posted else 0  # clients of old send a line break too many after a form (RFC 9112, section 2.2)
         loop = asyncio.get_running_loop()
         deadline = 0.0
         self._waiting = True
         try:
-            while (end := end_of_head(self.buffer, seen)) < 0:
+            while True:
+                while breaks and self.buffer.startswith((b"\r", b"\n")):
+                    self.take(1)
+                    breaks -= 1
+                if (end := end_of_head(self.buffer, seen)) >= 0:
+                    break
                 seen = len(self.buffer)
                 if seen > LIMIT:
                     raise Refused(TOO_LARGE)
                 if not deadline or (seen and self._waiting):
                     deadline = loop.time() + (_HEAD if seen else _IDLE)
                 self._waiting = not seen
+                breaks = breaks if self._waiting else 0
                 async with asyncio.timeout_at(deadline):
                     await self.more()
         except TimeoutError:

@@ -26,6 +26,8 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _HOST = re.compile(r"[!$%&'()*+,\-./:;=@_~\[\]0-9A-Za-z\x80-\U0010ffff]*")
 _DIGITS = re.compile(r"[0-9]{1,18}")
+#: Fields that no trailer may bring (RFC 9110, section 6.5.1).
+_FRAMING = ("transfer-encoding", "content-length", "trailer")
 
 
 class Refused(Exception):
@@ -103,7 +105,7 @@ def parse_head(raw: bytes) -> Head:
         raise Refused("400 Bad Request: malformed Host header")
     if any(" " in name for name in headers):
         raise Refused("400 Bad Request: invalid header name")
-    connection = headers.get("Connection", "")
+    connection = ",".join(headers.getall("Connection", ()))
     keep = not _has_token(connection, "close") if minor else _has_token(connection, "keep-alive")
     return Head(method, path, query, headers, minor, length, keep)
 
@@ -149,18 +151,18 @@ def _fields(lines: list[str]) -> CIMultiDict[str]:
 
 def _length(headers: CIMultiDict[str], minor: int) -> int | None:
     encodings = headers.getall("Transfer-Encoding", ())
-    if encodings and minor:
-        if len(encodings) > 1 or encodings[0].lower() != "chunked":
-            raise Refused("501 Not Implemented", "Unsupported transfer encoding")
-        headers.popall("Content-Length", None)  # RFC 9112, section 6.3: chunks overrule it
-        return None
+    chunked = bool(encodings) and minor > 0
+    if chunked and (len(encodings) > 1 or encodings[0].lower() != "chunked"):
+        raise Refused("501 Not Implemented", "Unsupported transfer encoding")
     lengths = set(headers.getall("Content-Length", ()))
-    if not lengths:
-        return 0
-    length = lengths.pop()
-    if lengths or not _DIGITS.fullmatch(length):
+    if len(lengths) > 1 or not all(_DIGITS.fullmatch(length) for length in lengths):
         raise Refused
-    return int(length)
+    if not chunked:
+        return int(lengths.pop()) if lengths else 0
+    if any(_has_token(",".join(headers.getall("Trailer", ())), name) for name in _FRAMING):
+        raise Refused
+    headers.popall("Content-Length", None)  # RFC 9112, section 6.3: chunks overrule it
+    return None
 
 
 @lru_cache(maxsize=512)

@@ -26,6 +26,7 @@ class Wire(asyncio.Protocol):
         self._arrival: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._reading_paused = False
+        self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -36,8 +37,12 @@ class Wire(asyncio.Protocol):
         if len(self.buffer) > _ENOUGH and not self._reading_paused and self.transport is not None:
             self._reading_paused = True
             self.transport.pause_reading()
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._arrived()
+
+    def eof_received(self) -> None:
+        """Nothing more comes. The transport closes by itself, which may take a moment; what is written meanwhile would be lost."""
+        self._over = True
+        self._arrived()
 
     def pause_writing(self) -> None:
         if self._writable is None:
@@ -54,9 +59,9 @@ class Wire(asyncio.Protocol):
             _LOG.debug("a connection was lost: %s", exc)
         if not self.ended.done():
             self.ended.set_result(None)
+        self._over = True
         self.resume_writing()
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._arrived()
 
     async def more(self) -> None:
         """Returns when more has come than there was.
@@ -69,7 +74,7 @@ class Wire(asyncio.Protocol):
             self.transport.resume_reading()
         before = len(self.buffer)
         while len(self.buffer) == before:
-            if self.ended.done():
+            if self._over:
                 raise ConnectionEnded
             self._arrival = asyncio.get_running_loop().create_future()
             try:
@@ -89,7 +94,7 @@ class Wire(asyncio.Protocol):
         Raises:
             ConnectionEnded
         """
-        if self.ended.done() or self.transport is None:
+        if self._over or self.transport is None:
             raise ConnectionEnded
         if len(parts) == 1:
             self.transport.write(parts[0])
@@ -97,8 +102,12 @@ class Wire(asyncio.Protocol):
             self.transport.write(b"".join(parts))
         if self._writable is not None:
             await self._writable
-            if self.ended.done():
+            if self._over:
                 raise ConnectionEnded
+
+    def _arrived(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def told(self, name: str) -> Any:
         """What the transport knows of the connection."""
