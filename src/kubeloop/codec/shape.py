@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Union
 
@@ -25,8 +24,7 @@ class Form(enum.Enum):
     ANY = "any"
 
 
-@dataclass(slots=True)
-class Shape:
+class Shape(msgspec.Struct):
     """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
 
     ``union``: one of several structs, which only the strict reader can tell; ``int_or_string``: an int that may be a string;
@@ -43,8 +41,7 @@ class Shape:
     none: bool = False
 
 
-@dataclass(slots=True)
-class Field:
+class Field(msgspec.Struct):
     """One field of a struct. ``optional``: null means None. ``required``: the class gives no default."""
 
     name: str
@@ -55,12 +52,11 @@ class Field:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Fields:
+class Fields(msgspec.Struct):
     """The fields of a class, by wire name in the class's order."""
 
     cls: type[msgspec.Struct]
-    by_wire: dict[str, Field] = field(default_factory=dict)
+    by_wire: dict[str, Field] = msgspec.field(default_factory=dict)
     loose: bool = False
     micro: bool = False
 

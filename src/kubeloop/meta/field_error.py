@@ -6,11 +6,11 @@ Source: k8s.io/apimachinery pkg/util/validation/field/errors.go (ErrorType, Erro
 from __future__ import annotations
 
 import enum
-import json
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 from kubeloop.meta.go_quote import go_quoted
 
@@ -59,15 +59,13 @@ _WITHOUT_VALUE = {
 OMITTED: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(msgspec.Struct, frozen=True):
     """A ``value`` that Go prints in a way of its own, as this text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One entry of an Invalid answer: which field, what kind of fault, the value met, and a detail for a person."""
 
     type: FieldErrorType
@@ -109,12 +107,14 @@ def _show(value: Any) -> str:
     if isinstance(value, float):
         return go_number(value)
     if isinstance(value, bool | int):
-        return json.dumps(value)
+        return str(value).lower()
     return go_quoted(value) if isinstance(value, str) else go_json(value)
 
 
 def go_json(value: Any, indent: int | None = None) -> str:
     """As Go's json.Marshal, which makes its output safe to stand in HTML and in JavaScript. ``indent``: spaces for each level."""
+    import json  # clients that meet no such fault start without it
+
     text = json.dumps(value, separators=(",", ": ") if indent else (",", ":"), ensure_ascii=False, indent=indent)
     return text.translate(_UNSAFE)
 
@@ -144,8 +144,14 @@ def not_found(field: str, value: Any) -> FieldError:
 
 def not_supported(field: str, value: Any, supported: list[str]) -> FieldError:
     """``supported`` is printed sorted and quoted, as Kubernetes does."""
-    shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in sorted(supported))
+    shown = ", ".join(_quoted(one) for one in sorted(supported))
     return FieldError(FieldErrorType.NOT_SUPPORTED, field, value, f"supported values: {shown}" if supported else "")
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
 
 
 def forbidden(field: str, detail: str) -> FieldError:

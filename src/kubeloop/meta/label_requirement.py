@@ -8,7 +8,8 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kubeloop.meta import names
 from kubeloop.meta.field_error import FieldError, invalid
@@ -36,8 +37,7 @@ _NONE = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _ORDER = (Operator.GREATER_THAN, Operator.LESS_THAN)
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A missing label satisfies NOT_EQUALS, NOT_IN and DOES_NOT_EXIST, and nothing else."""
 
     key: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -19,8 +18,7 @@ from kubeloop.meta.label_selector import LabelSelector
 _OPERATORS = {"In": Operator.IN, "NotIn": Operator.NOT_IN, "Exists": Operator.EXISTS, "DoesNotExist": Operator.DOES_NOT_EXIST}
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """All requirements must hold; none at all selects everything. ``nothing`` selects nothing, whatever the requirements.
 
     Immutable and hashable: equal selectors share an informer. Requirements are in order of their keys.
@@ -102,8 +100,7 @@ class FieldOperator(enum.Enum):
     NOT_EQUALS = "!="
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(msgspec.Struct, frozen=True):
     """One comparison; ``field`` is a path in wire names."""
 
     field: str
@@ -122,8 +119,7 @@ FieldTransform: TypeAlias = Callable[[str, str], tuple[str, str]]
 """Turns field and value of a term into those to match; two empty texts drop the term. Raises ValueError for an unknown field."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(msgspec.Struct, frozen=True):
     """All terms must hold; none select everything."""
 
     terms: tuple[FieldTerm, ...] = ()
