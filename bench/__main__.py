@@ -1,6 +1,7 @@
 """kubeloop's public informer beside its peers: one client at a time, the same pods, rounds interleaved, CPU time.
 
 python -m bench            the table of all targets, about 10 minutes
+python -m bench requests   the client's plain requests beside its peers, about 5 minutes
 python -m bench million    1,000,000 pods, about 3 minutes
 python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
 python -m bench stations   where the time of one event goes, in one process
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import clients, plots, prepare, report, servers, stations, targets
+from bench import clients, plots, prepare, report, requests, servers, stations, targets
 from bench.clients import Peer, Stage
 from bench.figures import Run, figures, queries
 from bench.replay import Replay, wait_quiet
@@ -29,7 +30,7 @@ _QUIET = 0.15
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "million", "servers", "stations", "plots"])
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "requests", "million", "servers", "stations", "plots"])
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("KUBELOOP_BENCH_ROUNDS", "0")), help="instead of each stage's own")
@@ -105,6 +106,24 @@ class _Bench:
         report.show_starts(self._console, starts)
         self._judge("starts", list(targets.starts(starts)))
 
+    def requests(self) -> bool:
+        """The client beside its peers, request by request; whether each target was met."""
+        args = self._args
+        missing = prepare.peers(["go", *(peer.needs for peer in requests.REQUESTS.values())])
+        if "go" in missing:
+            raise prepare.CannotPrepare(missing["go"])
+        sizes = requests.Sizes().smaller(args.scale)
+        if args.rounds:
+            sizes = replace(sizes, rounds=args.rounds)
+        bench = requests.Requests(sizes, missing, lambda text: self._console.print(f"[dim]{text}"))
+        found = bench.run(args.only or ())
+        self.results.put("requests", "us", found)
+        requests.show(self._console, f"{sizes.pods:,} pods over TLS, CPU for one; medians of {sizes.rounds}", found, bench.failed)
+        self._console.print(f"[dim]the middle half of kubeloop's samples lies within {bench.noise():.0%} of their median")
+        self._judge("requests", list(requests.judge(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def servers(self) -> bool:
         """The embedded server in memory and on disk, and the real one; whether each target was met."""
         scale = self._args.scale
@@ -151,6 +170,8 @@ def main() -> int:
         if args.what == "servers":
             prepare.programs()
             return 1 if not bench.servers() and args.judge else 0
+        if args.what == "requests":
+            return 1 if not bench.requests() and args.judge else 0
         bench.prepare([peer for stage in chosen for peer in bench.peers(stage)])
         for stage in chosen:
             bench.stage(stage if args.scale == 1 else replace(stage, copies=min(2, stage.copies)))

@@ -16,8 +16,10 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE / ".build"
 LIGHTKUBE = BUILD / "lightkube" / "bin" / "python"
 OFFICIAL = BUILD / "official" / "bin" / "python"
+KUBERNETES_ASYNCIO = BUILD / "kubernetes_asyncio" / "bin" / "python"
+KR8S = BUILD / "kr8s" / "bin" / "python"
 KUBE_RS = BUILD / "rust" / "release" / "kuberef"
-_PROGRAMS = ("pack", "server", "clientgo", "load")
+_PROGRAMS = ("pack", "server", "clientgo", "load", "requests")
 
 
 class CannotPrepare(Exception):
@@ -43,7 +45,7 @@ def _digest(*sources: Path) -> str:
 
 
 def programs() -> None:
-    """The replay server and client-go's informer.
+    """The replay server, and the clients in Go.
 
     Raises:
         CannotPrepare: there is no Go, or it cannot build them.
@@ -93,13 +95,12 @@ def lightkube() -> None:
     _environment("lightkube", "--require-hashes")
 
 
-def official() -> None:
-    """The same for the official client. Exact versions; some of its wheels differ between platforms, so they are not pinned by hash.
+def exactly(name: str) -> Callable[[], None]:
+    """The same for other peers. Exact versions; some of their wheels differ between platforms, so they are not pinned by hash.
 
-    Raises:
-        CannotPrepare: pip cannot install it.
+    What is returned raises CannotPrepare: pip cannot install it.
     """
-    _environment("official", "--no-deps")
+    return lambda: _environment(name, "--no-deps")
 
 
 def _environment(name: str, *options: str) -> None:
@@ -117,7 +118,9 @@ def _environment(name: str, *options: str) -> None:
     stamp.write_text(_digest(requirements))
 
 
-PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lightkube": lightkube, "official": official}
+PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lightkube": lightkube} | {
+    name: exactly(name) for name in ("official", "kubernetes_asyncio", "kr8s")
+}
 
 
 def peers(wanted: Iterable[str]) -> dict[str, str]:

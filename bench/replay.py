@@ -1,10 +1,12 @@
-"""Runs one client against the replay server and reads what it measured of itself."""
+"""Runs one client against the replay server, on ports and with a certificate of its own, and reads what it measured of itself."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -26,19 +28,25 @@ class Replay:
         self._copies = copies
 
     def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        authority = Path(self._folder.name) / "ca.pem"
         self._process = subprocess.Popen(
-            [BUILD / "server", "-data", self._data, "-copies", str(self._copies)], stdout=subprocess.PIPE, text=True
+            [BUILD / "server", "-data", self._data, "-copies", str(self._copies), "-ca", authority], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         ready, *addresses = self._process.stdout.readline().split() or [""]
         if ready != "ready":
             raise RuntimeError("the replay server did not start; its message is above")
         self.plain, self.secure = f"http://{addresses[0]}", f"https://{addresses[1]}"
+        self.kubeconfig = Path(self._folder.name) / "kubeconfig"
+        self.kubeconfig.touch(0o600)
+        self.kubeconfig.write_text(_kubeconfig(self.secure, authority.read_bytes()))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._process.terminate()
         self._process.communicate()
+        self._folder.cleanup()
 
     def control(self, method: str, path: str) -> JSON:
         with urllib.request.urlopen(urllib.request.Request(f"{self.plain}/control/{path}", method=method)) as answer:
@@ -81,8 +89,35 @@ class Replay:
 
     def _command(self, peer: Peer, tls: bool) -> tuple[list[str], dict[str, str]]:
         info = self.control("GET", "info")
+        namespace, _, name = info["pod_key"].partition("/")
         values = {"server": self.secure if tls else self.plain, "count": info["pods"], "last_rv": info["last_rv"], "get": info["pod_key"]}
-        return [part.format(**values) for part in peer.command], os.environ | dict(peer.environment)
+        values |= {"kubeconfig": self.kubeconfig, "namespace": namespace, "name": name, "control": self.plain}
+        environment = os.environ | {"KUBECONFIG": str(self.kubeconfig)} | dict(peer.environment)
+        return [part.format(**values) for part in peer.command], environment
+
+
+def _kubeconfig(server: str, authority: bytes) -> str:
+    """As a cluster's administrator gets it; the replay server lets everybody in."""
+    return f"""\
+apiVersion: v1
+kind: Config
+current-context: bench
+clusters:
+- name: bench
+  cluster:
+    server: {server}
+    certificate-authority-data: {base64.b64encode(authority).decode()}
+users:
+- name: bench
+  user:
+    token: bench
+contexts:
+- name: bench
+  context:
+    cluster: bench
+    user: bench
+    namespace: default
+"""
 
 
 def busy(seconds: float = 1.0) -> float:

@@ -1,6 +1,6 @@
 // Command server replays what pack wrote as a Kubernetes API server would send it: pods only, list and watch.
 //
-//	server -data DIR [-copies N] -listen 127.0.0.1:0 -tls 127.0.0.1:0
+//	server -data DIR [-copies N] [-ca FILE] -listen 127.0.0.1:0 -tls 127.0.0.1:0
 //
 // It prints one line, "ready HTTP-ADDRESS HTTPS-ADDRESS", when it answers.
 //
@@ -19,6 +19,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"encoding/pem"
 	"flag"
 	"fmt"
 	"log"
@@ -168,7 +169,10 @@ func (s *server) negotiate(accept string) *shape {
 }
 
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
-	sh := s.negotiate(r.Header.Get("Accept"))
+	sh, partial := s.negotiate(r.Header.Get("Accept")), wantsMetadata(r)
+	if partial {
+		sh = s.shapes["json"]
+	}
 	q := r.URL.Query()
 	start, n := 0, s.count()
 	end := n
@@ -203,12 +207,22 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		b, err := json.Marshal(meta)
 		check(err)
-		head = []byte(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":%s,"items":[`, b))
+		kind := `"kind":"PodList","apiVersion":"v1"`
+		if partial {
+			kind = `"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1"`
+		}
+		head = []byte(fmt.Sprintf(`{%s,"metadata":%s,"items":[`, kind, b))
 		tail = []byte("]}\n")
 	}
 	buf := append(make([]byte, 0, 320<<10), head...)
+	var item []byte
 	for i := start; i < end; i++ {
-		buf = s.item(buf, sh, i)
+		if partial {
+			item = s.item(item[:0], sh, i)
+			buf = metadataOnly(buf, item)
+		} else {
+			buf = s.item(buf, sh, i)
+		}
 		if i == end-1 && !sh.protobuf {
 			buf = buf[:len(buf)-1] // no comma behind the last item
 		}
@@ -328,8 +342,13 @@ func (s *server) handler() http.Handler {
 			s.list(w, r)
 		}
 	}
+	mux.HandleFunc("GET /version/", version)
+	mux.HandleFunc("GET /version", version)
 	mux.HandleFunc("GET /api/v1/pods", pods)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", pods)
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.get)
+	mux.HandleFunc("PUT /api/v1/namespaces/{namespace}/pods/{name}", s.update)
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)
 	mux.HandleFunc("POST /control/go", func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -385,17 +404,23 @@ func (s *server) selfCheck() {
 	}
 }
 
-func selfSigned() tls.Certificate {
+// selfSigned makes a certificate that is its own authority, and writes it to a file if one is named.
+func selfSigned(file string) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	check(err)
+	if file != "" {
+		check(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func main() {
 	copies := flag.Int("copies", 1, "serve each pod so many times")
+	authority := flag.String("ca", "", "write the certificate of the TLS listener to this file")
 	data, listen, listenTLS := flag.String("data", "", ""), flag.String("listen", "127.0.0.1:0", ""), flag.String("tls", "127.0.0.1:0", "")
 	flag.Parse()
 	metav1.AddToGroupVersion(scheme.Scheme, metav1.SchemeGroupVersion)
@@ -431,7 +456,7 @@ func main() {
 	s.selfCheck()
 	secureListener, err := net.Listen("tcp", *listenTLS)
 	check(err)
-	secure := &http.Server{Handler: s.handler(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{selfSigned()}}}
+	secure := &http.Server{Handler: s.handler(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{selfSigned(*authority)}}}
 	go func() { check(secure.ServeTLS(secureListener, "", "")) }()
 	l, err := net.Listen("tcp", *listen)
 	check(err)
