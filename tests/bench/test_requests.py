@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_every_client_has_a_program_for_each_part() -> None:
     assert set(requests.FAST) | set(requests.SLOW) == requests.REQUESTS.keys()
     for name in requests.SLOW:
         assert (HERE.parent / requests.REQUESTS[name].command[2].replace(".", "/")).with_suffix(".py").exists()
-        assert os.path.exists(requests.STARTS[name].command[1])
+        assert Path(requests.STARTS[name].command[1]).exists()
 
 
 @pytest.mark.embedded
