@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import msgspec
 
 from kubeloop.meta.field_error import FieldError
 
@@ -54,7 +55,7 @@ def _shown(error: FieldError, sent: Any) -> FieldError:
     if error.value is not None or error.field == "spec":
         return error
     found = part_at(sent, error.field)
-    return dataclasses.replace(error, value=found) if found in ({}, []) else error
+    return msgspec.structs.replace(error, value=found) if found in ({}, []) else error
 
 
 def part_at(tree: Any, path: str) -> Any:

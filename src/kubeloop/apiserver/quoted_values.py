@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from kubeloop.apiserver.explicit_empties import part_at, with_explicit_empties
 from kubeloop.meta.field_error import FieldError
@@ -31,4 +32,4 @@ def _quoted(error: FieldError, kind: GroupKind, sent: Any, found: dict[tuple[str
         if index is not None:
             with contextlib.suppress(UnlikeType):
                 found[key] = types.shown(index, value, part_at(sent, error.field))
-    return dataclasses.replace(error, value=found[key])
+    return msgspec.structs.replace(error, value=found[key])
