@@ -5,27 +5,40 @@ Source: client-go restmapper (a kind that is not known is looked for once more i
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.meta.errors import UnknownKind
-from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.meta.resource import Resource, kind_info
+from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kubeloop.client.discovery import ApiResource, Discovered
+    from kubeloop.client.discovery.keeping import KeptDiscovery
+    from kubeloop.client.discovery.openapi import OpenApiDocuments
+
+T = TypeVar("T")
 
 
 class Mapper:
-    """Kinds and resources of one server. Discovery is asked when first needed, and again when a kind is not in it."""
+    """Kinds and resources of one server. Discovery is asked when first needed, and again when something is not in it.
 
-    def __init__(self, transport: Transport) -> None:
+    Guarantees
+        A group whose server is down hides nothing of the others; who asks for its kinds is told which it is and why.
+        A kind that was installed later is found. Looking in vain asks the server ten times at once, then every ten seconds at most.
+    """
+
+    def __init__(self, transport: Transport, *, clock: Clock | None = None) -> None:
         self._transport = transport
+        self._clock: Clock = clock or SystemClock()
         self._known: dict[type[Resource], ResourceMapping] = {}
-        self._discovered: Discovered | None = None
-        self._asking = asyncio.Lock()
+        self._kept: KeptDiscovery | None = None
+        self._documents: OpenApiDocuments | None = None
 
     async def mapping(self, cls: type[Resource]) -> ResourceMapping:
         """Where objects of ``cls`` live.
@@ -51,59 +64,128 @@ class Mapper:
         Raises:
             UnknownKind: not served, also after asking again.
         """
-        before = self._discovered
-        if before is not None and (found := _by_kind(before, gvk)) is not None:
-            return found
-        fresh = await self._refresh(before)
-        found = _by_kind(fresh, gvk)
+        found, discovered = await self._look(lambda one: _of_kind(one, gvk), gvk.group_version)
         if found is None:
-            raise UnknownKind(self._unknown(gvk, fresh))
+            raise UnknownKind(self._unknown(gvk, discovered))
         return found
 
     async def find(self, name: str) -> ApiResource:
-        """The resource that a person calls so: plural, singular, short name or kind, with ``.GROUP`` if need be; the core group first.
+        """The resource that a person calls so, as kubectl reads it: plural, singular, short name or kind, in any case, with ``.GROUP`` or
+        ``.VERSION.GROUP`` if need be. Of several groups that with the highest priority, the core group first; that a short name means
+        several resources is logged.
 
         Raises:
             UnknownKind: nothing is called so.
         """
-        before = self._discovered
-        if before is not None and (found := _by_name(before, name)) is not None:
-            return found
-        fresh = await self._refresh(before)
-        found = _by_name(fresh, name)
+        found = await self.find_all(name)
+        from kubeloop.client.discovery.names import told_apart
+
+        if warning := told_apart(name, found):
+            import logging
+
+            logging.getLogger(__name__).warning("%s: %s", self._transport.config.server, warning)
+        return found[0]
+
+    async def find_all(self, name: str) -> tuple[ApiResource, ...]:
+        """All resources that a person may call so, the one that ``find`` gives first.
+
+        Raises:
+            UnknownKind: nothing is called so.
+        """
+        from kubeloop.client.discovery.names import resources_called
+
+        found, discovered = await self._look(lambda one: resources_called(one, name) or None)
         if found is None:
-            names = {one.gvr.resource for one in fresh.resources}
-            near = _similar(name.partition(".")[0].lower(), names)
-            hint = f"; did you mean {', '.join(near)}?" if near else "; is its CustomResourceDefinition installed?"
-            raise UnknownKind(f'{self._transport.config.server} serves no resource "{name}"{hint}')
+            raise UnknownKind(self._nothing_called(name, discovered))
         return found
 
+    async def expand(self, names: str) -> tuple[ApiResource, ...]:
+        """The resources of what ``kubectl get`` takes: names as in ``find`` and categories (``all``), separated by commas; each once.
+
+        Raises:
+            UnknownKind: nothing is called so.
+        """
+        wanted: dict[ApiResource, None] = {}
+        for name in names.split(","):
+            of_category = (await self._kept_discovery().current()).category(name)
+            for one in of_category or (await self.find(name),):
+                wanted[one] = None
+        return tuple(wanted)
+
     async def resources(self) -> tuple[ApiResource, ...]:
-        """Everything that is served, from the cache if it was asked before."""
-        return (self._discovered or await self._refresh(None)).resources
+        """Everything that is served, in all versions, from the cache if it was asked before."""
+        return (await self._kept_discovery().current()).resources
+
+    async def discovered(self) -> Discovered:
+        """As ``resources``, with what failed and why (``Discovered.fault``)."""
+        return await self._kept_discovery().current()
+
+    @property
+    def openapi(self) -> OpenApiDocuments:
+        """The server's OpenAPI v3 documents."""
+        if self._documents is None:
+            from kubeloop.client.discovery.openapi import OpenApiDocuments
+
+            self._documents = OpenApiDocuments(self._transport)
+        return self._documents
+
+    def keep_on_disk(self, folder: Path | None = None, *, ttl: float | None = None) -> None:
+        """Read discovery from a file if one is younger than ``ttl`` seconds (None: six hours, as kubectl), and keep there what is asked.
+
+        For programs that run often and shortly. ``folder`` None: kubectl's, KUBECACHEDIR or ``~/.kube/cache``. OpenAPI documents are kept
+        there too, by their hashes.
+        """
+        from kubeloop.client.discovery.files import TTL, DiscoveryFile
+
+        self._kept_discovery().file = DiscoveryFile(self._transport.config.server, folder=folder, ttl=TTL if ttl is None else ttl)
+        self.openapi.keep_on_disk(folder)
+
+    @property
+    def fresh(self) -> bool:
+        """True when what is known was asked by this client, not read from a file."""
+        return self._kept is not None and self._kept.fresh
 
     def forget(self) -> None:
-        """Ask the server anew next time."""
-        self._discovered = None
+        """Ask the server anew next time, also where a file knows an answer."""
+        if self._kept is not None:
+            self._kept.forget()
         self._known.clear()
 
-    async def _refresh(self, before: Discovered | None) -> Discovered:
-        # Programs with typed kinds never come here, and start faster for it.
-        from kubeloop.client.discovery import discover
+    async def _look(self, find: Callable[[Discovered], T | None], version: GroupVersion | None = None) -> tuple[T | None, Discovered]:
+        """What ``find`` finds, if need be in fresh discovery; and where it looked last."""
+        kept = self._kept_discovery()
+        asked = kept.asked
+        discovered = await kept.current()
+        found = find(discovered)
+        # What was asked a moment ago says the same now, but of servers that had failed.
+        if found is None and (kept.asked == asked or _may_pass(discovered, version)):
+            renewed = await kept.renewed(discovered, version)
+            if renewed is not discovered:
+                discovered, found = renewed, find(renewed)
+        return found, discovered
 
-        async with self._asking:
-            # Whoever waited here takes what the first one got.
-            if self._discovered is None or self._discovered is before:
-                self._discovered = await discover(self._transport)
-            return self._discovered
+    def _kept_discovery(self) -> KeptDiscovery:
+        if self._kept is None:
+            # Programs with typed kinds never come here, and start faster for it.
+            from kubeloop.client.discovery.keeping import KeptDiscovery
+
+            self._kept = KeptDiscovery(self._transport, self._clock)
+        return self._kept
+
+    def _nothing_called(self, name: str, discovered: Discovered) -> str:
+        near = _similar(name.partition(".")[0].lower(), {one.gvr.resource for one in discovered.resources})
+        hint = f"; did you mean {', '.join(near)}?" if near else "; is its CustomResourceDefinition installed?"
+        unsure = f" ({discovered.fault})" if discovered.fault else ""
+        return f'{self._transport.config.server} serves no resource "{name}"{hint}{unsure}'
 
     def _unknown(self, gvk: GroupVersionKind, discovered: Discovered) -> str:
         text = f'{self._transport.config.server} serves no kind "{gvk.kind}" in {gvk.api_version}'
         elsewhere = sorted({one.gvk.api_version for one in discovered.resources if one.gvk.kind == gvk.kind})
         if elsewhere:
             return f"{text}; it serves {gvk.kind} in {', '.join(elsewhere)}: correct apiVersion"
-        if gvk.group_version in discovered.failed:
-            return f"{text}; the server behind {gvk.api_version} does not answer at the moment: see its APIService"
+        failure = discovered.failure(gvk.group_version)
+        if failure is not None:
+            return f"{text}; the server behind {gvk.api_version} does not answer at the moment: see its APIService ({failure.why})"
         near = _similar(gvk.kind, {one.gvk.kind for one in discovered.resources})
         if near:
             return f"{text}; did you mean {', '.join(near)}?"
@@ -116,31 +198,12 @@ def _similar(word: str, known: set[str]) -> list[str]:
     return difflib.get_close_matches(word, sorted(known), 3)
 
 
-def _by_kind(discovered: Discovered, gvk: GroupVersionKind) -> ApiResource | None:
+def _may_pass(discovered: Discovered, version: GroupVersion | None) -> bool:
+    failure = discovered.failure(version) if version is not None else None
+    return failure is not None and failure.again
+
+
+def _of_kind(discovered: Discovered, gvk: GroupVersionKind) -> ApiResource | None:
     # Several resources may answer with one kind; the one of the kind's own group version is meant.
     of_kind = [one for one in discovered.resources if one.gvk == gvk]
     return next((one for one in of_kind if one.gvr.group_version == gvk.group_version), of_kind[0] if of_kind else None)
-
-
-def _by_name(discovered: Discovered, name: str) -> ApiResource | None:
-    word, _, group = name.lower().partition(".")
-    candidates = [
-        one for one in discovered.resources if not group or one.gvr.group == group or f"{one.gvr.version}.{one.gvr.group}" == group
-    ]
-    for called in (_is_plural, _is_singular, _is_short):
-        found = next((one for one in candidates if called(one, word)), None)
-        if found is not None:
-            return found
-    return None
-
-
-def _is_plural(one: ApiResource, word: str) -> bool:
-    return one.gvr.resource == word
-
-
-def _is_singular(one: ApiResource, word: str) -> bool:
-    return word in (one.singular, one.gvk.kind.lower())
-
-
-def _is_short(one: ApiResource, word: str) -> bool:
-    return word in one.short_names

@@ -1,91 +1,18 @@
-"""What a server serves: aggregated discovery where it has it, the older one document per group version otherwise.
+"""What discovery documents say, aggregated (APIGroupDiscoveryList) and older (APIGroupList, APIResourceList).
 
-Source: KEP-3352; https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api; client-go discovery.
+Source: KEP-3352; k8s.io/api/apidiscovery/v2, apimachinery pkg/apis/meta/v1; client-go discovery/aggregated_discovery.go.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TypeVar
 
 import msgspec
 
-from kubeloop.meta.errors import ApiError, DecodeError, NotFound
+from kubeloop.client.discovery.resources import ApiResource, Failure
+from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
-from kubeloop.transport import Response, Transport
-
-_AGGREGATED = ",".join(
-    (
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        "application/json",
-    )
-)
-# client-go asks for many at once too; the server's priority and fairness keeps it in bounds.
-_AT_ONCE = 20
-
-
-class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of one version, with the names of its subresources."""
-
-    gvr: GroupVersionResource
-    gvk: GroupVersionKind
-    namespaced: bool
-    singular: str = ""
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    verbs: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-
-
-class Discovered(msgspec.Struct, frozen=True):
-    """All resources, preferred versions first within each group; ``failed`` names group versions whose server did not answer."""
-
-    resources: tuple[ApiResource, ...]
-    failed: tuple[GroupVersion, ...] = ()
-
-
-async def discover(transport: Transport) -> Discovered:
-    """Ask for everything: two requests with aggregated discovery, one per group version without.
-
-    A missing /api is tolerated (a server of extensions only), a missing /apis is an error.
-
-    Raises:
-        ApiError, TransportError: as the server answered.
-        DecodeError: an answer is no discovery document.
-    """
-    core, groups = await asyncio.gather(_core(transport), transport.request("GET", "/apis", accept=_AGGREGATED))
-    found: list[ApiResource] = []
-    failed: list[GroupVersion] = []
-    todo: list[GroupVersion] = []
-    for answer, versions in ((core, _legacy_core), (groups, _legacy_groups)):
-        if answer is None:
-            continue
-        if _kind_of(answer) == "APIGroupDiscoveryList":
-            _read_aggregated(answer, found, failed)
-        else:
-            todo += versions(answer)
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(version: GroupVersion) -> list[ApiResource]:
-        async with gate:
-            try:
-                return _read_version(await transport.request("GET", version.path), version)
-            except ApiError:
-                # An extension server that is down must not hide all others.
-                failed.append(version)
-                return []
-
-    for resources in await asyncio.gather(*(one(version) for version in todo)):
-        found += resources
-    return Discovered(tuple(found), tuple(failed))
-
-
-async def _core(transport: Transport) -> Response | None:
-    try:
-        return await transport.request("GET", "/api", accept=_AGGREGATED)
-    except NotFound:
-        return None
+from kubeloop.transport import Response
 
 
 class _Kind(msgspec.Struct):
@@ -174,16 +101,18 @@ def _read(answer: Response, kind: type[T]) -> T:
         raise DecodeError(f"the answer is no discovery document: {error}; is the server's address that of a Kubernetes API?") from error
 
 
-def _kind_of(answer: Response) -> str:
+def kind_of(answer: Response) -> str:
     return _read(answer, _Kind).kind
 
 
-def _read_aggregated(answer: Response, found: list[ApiResource], failed: list[GroupVersion]) -> None:
+def read_aggregated(answer: Response, found: list[ApiResource], failed: list[Failure]) -> None:
     for group in _read(answer, _Aggregated).items:
         for version in group.versions or ():
             at = GroupVersion(group.metadata.name, version.version)
             if version.freshness == "Stale":
-                failed.append(at)
+                # What it says is what a server said that does not answer now; client-go counts it as failed, too.
+                failed.append(Failure(at, "stale: the server behind it does not answer", again=True))
+                continue
             for one in version.resources or ():
                 # A resource with subresources only has no kind of its own.
                 if one.response_kind is None or not one.response_kind.kind:
@@ -205,11 +134,11 @@ def _read_aggregated(answer: Response, found: list[ApiResource], failed: list[Gr
                 )
 
 
-def _legacy_core(answer: Response) -> list[GroupVersion]:
+def core_versions(answer: Response) -> list[GroupVersion]:
     return [GroupVersion("", version) for version in _read(answer, _CoreVersions).versions]
 
 
-def _legacy_groups(answer: Response) -> list[GroupVersion]:
+def group_versions(answer: Response) -> list[GroupVersion]:
     found = []
     for group in _read(answer, _LegacyGroups).groups:
         versions = [one.group_version for one in group.versions]
@@ -219,7 +148,7 @@ def _legacy_groups(answer: Response) -> list[GroupVersion]:
     return found
 
 
-def _read_version(answer: Response, version: GroupVersion) -> list[ApiResource]:
+def read_version(answer: Response, version: GroupVersion) -> list[ApiResource]:
     entries = _read(answer, _LegacyResources).resources or []
     subresources: dict[str, list[str]] = {}
     for entry in entries:

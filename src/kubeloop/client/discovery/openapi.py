@@ -1,0 +1,190 @@
+"""A server's OpenAPI v3 documents, one per group version, asked once for each hash that the server's index says.
+
+Source: KEP-2896; Kubernetes documentation, "OpenAPI V3"; client-go openapi3 and openapi/cached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubeloop.client.discovery.files import cache_folder, folder_of, replace_file
+from kubeloop.meta.errors import DecodeError, NotFound, TransportError, UnknownKind
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.transport import Transport
+
+JSONObject = dict[str, Any]
+
+_logger = logging.getLogger(__name__)
+
+_INDEX = "/openapi/v3"
+_KINDS = "x-kubernetes-group-version-kind"
+
+
+class _Entry(msgspec.Struct, rename={"url": "serverRelativeURL"}):
+    url: str = ""
+
+
+class _Index(msgspec.Struct):
+    paths: dict[str, _Entry]
+
+
+class _Kept(msgspec.Struct):
+    """What a document's file holds."""
+
+    url: str
+    document: msgspec.Raw
+
+
+class OpenApiDocuments:
+    """Documents are kept as bytes under the URL that the index gave, which holds the hash of what is behind it.
+
+    Guarantees
+        A document is asked for again when, and only when, the server's index says that it changed. The index is asked when first needed,
+        when a group version or kind is not in what is known, and after ``forget``.
+
+    Raises
+        UnknownKind: the server has no document of the group version, or no schema of the kind in it.
+        ApiError, TransportError: as the server answered. DecodeError: an answer is no OpenAPI document.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._index: dict[str, str] | None = None
+        self._bodies: dict[str, tuple[str, bytes]] = {}
+        self._folder: Path | None = None
+        self._lock = asyncio.Lock()
+
+    def keep_on_disk(self, folder: Path | None = None) -> None:
+        """Keep documents below ``folder`` too, each for as long as the server says its hash. None: KUBECACHEDIR or ``~/.kube/cache``."""
+        self._folder = (folder or cache_folder()) / "openapi" / folder_of(self._transport.config.server)
+
+    def forget(self) -> None:
+        """Ask for the index anew next time; documents whose hash is the same are kept."""
+        self._index = None
+
+    async def group_versions(self) -> tuple[GroupVersion, ...]:
+        """Of which there are documents."""
+        async with self._lock:
+            index = await self._known_index()
+        return tuple(version for path in index if (version := _group_version(path)) is not None)
+
+    async def document(self, version: GroupVersion) -> JSONObject:
+        """The whole document, decoded anew for each caller."""
+        async with self._lock:
+            asked = self._index is None
+            index = await self._known_index()
+            if version.path[1:] not in index and not asked:
+                self._index = None
+                index = await self._known_index()
+            if version.path[1:] not in index:
+                raise UnknownKind(f"{self._server} has no OpenAPI document of {version.api_version}; is it served? see its discovery")
+            body = await self._body(version.path[1:], index[version.path[1:]])
+        return _decoded(body, version.path)
+
+    async def schema(self, gvk: GroupVersionKind) -> JSONObject:
+        """The schema of a kind; ``$ref`` in it are to the ``components`` of the same document."""
+        found = _schema_of(await self.document(gvk.group_version), gvk)
+        if found is None:
+            self.forget()  # a kind may be younger than the index
+            found = _schema_of(await self.document(gvk.group_version), gvk)
+        if found is None:
+            raise UnknownKind(f'{self._server} has no OpenAPI schema of "{gvk.kind}" in {gvk.api_version}')
+        return found
+
+    @property
+    def _server(self) -> str:
+        return self._transport.config.server
+
+    async def _known_index(self) -> dict[str, str]:
+        if self._index is None:
+            try:
+                answer = await self._transport.request("GET", _INDEX)
+            except NotFound as error:
+                raise UnknownKind(f"{self._server} has no OpenAPI v3 documents (Kubernetes before 1.24); use /openapi/v2") from error
+            try:
+                index = msgspec.json.decode(answer.body, type=_Index)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise DecodeError(f"{_INDEX}: the answer is no index of OpenAPI documents: {error}") from error
+            self._index = {path: entry.url or f"{_INDEX}/{path}" for path, entry in index.paths.items()}
+        return self._index
+
+    async def _body(self, path: str, url: str) -> bytes:
+        kept = self._bodies.get(path)
+        if kept is None or kept[0] != url:
+            body = await asyncio.to_thread(self._read, path, url)
+            if body is None:
+                url, body = await self._ask(path, url)
+                await asyncio.to_thread(self._write, path, url, body)
+            kept = self._bodies[path] = url, body
+        return kept[1]
+
+    async def _ask(self, path: str, url: str) -> tuple[str, bytes]:
+        """The document and the URL that it was found at."""
+        if not url.startswith("/") or url.startswith("//"):
+            raise DecodeError(f"{_INDEX}: {url!r} is no path on the server itself")
+        try:
+            return url, (await self._get(url)).body
+        except TransportError:
+            # Another document is there by now, and the server sends on to its hash: redirects are not followed, the index knows it.
+            self._index = None
+            newer = (await self._known_index()).get(path, url)
+            if newer == url:
+                raise
+            return newer, (await self._get(newer)).body
+
+    async def _get(self, url: str) -> Any:
+        path, _, query = url.partition("?")
+        name, _, value = query.partition("=")
+        return await self._transport.request("GET", path, query={name: value} if name else None)
+
+    def _file(self, path: str) -> Path | None:
+        return self._folder / (re.sub(r"[^\w.-]", "_", path, flags=re.ASCII) + ".json") if self._folder is not None else None
+
+    def _read(self, path: str, url: str) -> bytes | None:
+        file = self._file(path)
+        if file is None:
+            return None
+        try:
+            kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return None  # missing or damaged: it is asked for, and written anew
+        # Without a hash in its URL nobody knows whether it is still the same.
+        return bytes(kept.document) if kept.url == url and "hash=" in url else None
+
+    def _write(self, path: str, url: str, body: bytes) -> None:
+        file = self._file(path)
+        if file is None or "hash=" not in url:
+            return
+        try:
+            replace_file(file, msgspec.json.encode(_Kept(url, msgspec.Raw(body))))
+        except OSError as error:
+            _logger.debug("OpenAPI documents are not kept on disk: %s", error)
+
+
+def _decoded(body: bytes, path: str) -> JSONObject:
+    try:
+        return msgspec.json.decode(body, type=JSONObject)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{_INDEX}{path}: the answer is no OpenAPI document: {error}") from error
+
+
+def _schema_of(document: JSONObject, gvk: GroupVersionKind) -> JSONObject | None:
+    wanted = {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
+    schemas: JSONObject = (document.get("components") or {}).get("schemas") or {}
+    return next((one for one in schemas.values() if wanted in (one.get(_KINDS) or ())), None)
+
+
+def _group_version(path: str) -> GroupVersion | None:
+    """Of ``apis/apps/v1`` and ``api/v1``; None for documents of anything else (``version``, ``apis``)."""
+    match path.split("/"):
+        case ["apis", group, version]:
+            return GroupVersion(group, version)
+        case ["api", version]:
+            return GroupVersion("", version)
+    return None
