@@ -140,7 +140,7 @@ async def test_what_is_no_request_is_told_so_and_the_connection_ends(asked: Aske
         pytest.param(CHUNKED + CHUNK, 201, id="a body may come in chunks"),
         pytest.param(POST + b"Content-Length: 3\r\nTransfer-Encoding: Chunked\r\n\r\n" + CHUNK, 201, id="whatever length is named"),
         pytest.param(CHUNKED + b"%x;a=b\r\n" % len(BODY) + BODY + b"\r\n0\r\nX: y\r\n\r\n", 201, id="with extensions and trailers"),
-        pytest.param(CHUNKED + CHUNK[:-2] + b"X: y\nZ: y\n\r\n\r\n", 201, id="whose lines may end without a carriage return"),
+        pytest.param(CHUNKED + CHUNK[:-2] + b"X: y\nZ: y\n\r\n", 201, id="whose lines may end without a carriage return"),
         pytest.param(
             POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY + b"\r\n\n\r", 201, id="line breaks may follow what was posted"
         ),

@@ -5,10 +5,11 @@ Faults are told in the words of Go's net/http/internal/chunked.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
-from kubeloop.serving.http1.wire import Wire
+from kubeloop.serving.http1.wire import ConnectionEnded, Wire
 from kubeloop.serving.request import BodyMalformed, BodyTooLarge
 
 _LINE_LIMIT = 4096
@@ -66,7 +67,8 @@ class Body:
             return b""
         if self.uninvited:
             self.uninvited = False
-            await self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            with contextlib.suppress(ConnectionEnded):  # whoever waits for the body learns it soon enough
+                await self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if self._chunked and not self._left and not await self._next_chunk():
             return b""
         wire = self._wire
@@ -120,17 +122,14 @@ class Body:
             wire.take(2)
             return
         seen = 0
-        while (end := wire.buffer.find(b"\r\n\r\n", seen, _LINE_LIMIT)) < 0:
+        while wire.buffer.find(b"\r\n\r\n", seen, _LINE_LIMIT) < 0:
             seen = max(0, len(wire.buffer) - 3)
             if len(wire.buffer) >= _LINE_LIMIT:
                 raise BodyMalformed("http: suspiciously long trailer after chunked body")
             await wire.more()
-        for line in wire.take(end + 4).decode("utf-8", "replace").split("\n"):
-            text = line.removesuffix("\r")
-            if not text:
-                return
-            if ":" not in text:
-                raise BodyMalformed(f"malformed MIME header: missing colon: {json.dumps(text, ensure_ascii=False)}")
+        while line := wire.take(wire.buffer.index(b"\n") + 1).decode("utf-8", "replace").rstrip("\r\n"):
+            if ":" not in line:
+                raise BodyMalformed(f"malformed MIME header: missing colon: {json.dumps(line, ensure_ascii=False)}")
 
     async def _separator(self) -> None:
         while len(self._wire.buffer) < 2:
@@ -161,6 +160,6 @@ def _size(line: bytes) -> int:
         raise BodyMalformed("empty hex number for chunk length")
     if not _HEX.issuperset(digits):
         raise BodyMalformed("invalid byte in chunk length")
-    if len(digits) > 15:
+    if len(digits) > 16:
         raise BodyMalformed("http chunk length too large")
     return int(digits, 16)

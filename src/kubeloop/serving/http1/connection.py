@@ -148,6 +148,8 @@ class Connection(Wire):
         request = Request(head.method, head.path, head.query, head.headers, body.read, certificate, remote, body.pieces)
         try:
             answer = await self._handler(request)
+        except ConnectionEnded:
+            raise
         except Exception:  # noqa: BLE001 - a defect of the handler: its client gets an answer, the log gets the traceback
             _LOG.exception("%s %s failed", head.method, head.path)
             answer = Answer(500, body=b"500 Internal Server Error", content_type="text/plain; charset=utf-8")

@@ -150,7 +150,7 @@ def _fields(lines: list[str]) -> CIMultiDict[str]:
 
 
 def _length(headers: CIMultiDict[str], minor: int) -> int | None:
-    encodings = headers.getall("Transfer-Encoding", ())
+    encodings: list[str] = headers.getall("Transfer-Encoding", [])
     chunked = bool(encodings) and minor > 0
     if chunked and (len(encodings) > 1 or encodings[0].lower() != "chunked"):
         raise Refused("501 Not Implemented", "Unsupported transfer encoding")

@@ -37,12 +37,12 @@ class Wire(asyncio.Protocol):
         if len(self.buffer) > _ENOUGH and not self._reading_paused and self.transport is not None:
             self._reading_paused = True
             self.transport.pause_reading()
-        self._arrived()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def eof_received(self) -> None:
         """Nothing more comes. The transport closes by itself, which may take a moment; what is written meanwhile would be lost."""
         self._over = True
-        self._arrived()
 
     def pause_writing(self) -> None:
         if self._writable is None:
@@ -61,7 +61,8 @@ class Wire(asyncio.Protocol):
             self.ended.set_result(None)
         self._over = True
         self.resume_writing()
-        self._arrived()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     async def more(self) -> None:
         """Returns when more has come than there was.
@@ -74,7 +75,7 @@ class Wire(asyncio.Protocol):
             self.transport.resume_reading()
         before = len(self.buffer)
         while len(self.buffer) == before:
-            if self._over:
+            if self.ended.done():
                 raise ConnectionEnded
             self._arrival = asyncio.get_running_loop().create_future()
             try:
@@ -94,7 +95,7 @@ class Wire(asyncio.Protocol):
         Raises:
             ConnectionEnded
         """
-        if self._over or self.transport is None:
+        if self._over or self.transport is None or self.transport.is_closing():
             raise ConnectionEnded
         if len(parts) == 1:
             self.transport.write(parts[0])
@@ -104,10 +105,6 @@ class Wire(asyncio.Protocol):
             await self._writable
             if self._over:
                 raise ConnectionEnded
-
-    def _arrived(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
 
     def told(self, name: str) -> Any:
         """What the transport knows of the connection."""
