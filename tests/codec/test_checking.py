@@ -44,6 +44,14 @@ def pod(**container: Any) -> Pod:
             'Deployment "shop/x": spec.replicas: expected int | null, got bool',
             id="a boolean for a number",
         ),
+        pytest.param(
+            pod(resources=EnvVar(name="x")),
+            'Pod "shop/x": spec.containers[1].resources: expected ResourceRequirements, got EnvVar',
+            id="a struct of another place",
+        ),
+        pytest.param(
+            wrong(Pod, metadata=NAME, spec=DeploymentSpec()), 'Pod "shop/x": spec: expected PodSpec, got DeploymentSpec', id="an empty one"
+        ),
         pytest.param(pod(image=5), 'Pod "shop/x": spec.containers[1].image: expected str | null, got int', id="a number within a list"),
         pytest.param(pod(command="sh"), 'Pod "shop/x": spec.containers[1].command: expected array, got str', id="text for a list"),
         pytest.param(

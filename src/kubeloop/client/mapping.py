@@ -48,6 +48,10 @@ class ResourceMapping(msgspec.Struct, frozen=True):
 
 def namespace_fault(namespace: str) -> str:
     """What keeps a text from being a namespace's name, in Kubernetes' words; "" if nothing does."""
+    if not isinstance(namespace, str):
+        raise TypeError(f"namespace={namespace!r}: must be text")
+    if namespace == "*":
+        return 'namespace "*": leave namespace out for all namespaces'
     faults = dns1123_label(namespace)
     return f'namespace "{namespace}": {"; ".join(faults)}' if faults else ""
 

@@ -15,6 +15,8 @@ from kubeloop.codec.encoding import describe
 from kubeloop.codec.forgiving import build
 from kubeloop.codec.locating import explain
 from kubeloop.codec.tolerant import normalise
+from kubeloop.meta.arguments import require_object
+from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, source_of
 from kubeloop.meta.unstructured import Unstructured
@@ -27,7 +29,10 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
 
     Raises:
         ValueError: a field holds a value of another type, or one that JSON cannot say; the text names object and field.
+        TypeError: ``obj`` is no object.
     """
+    require_object(obj)
+    require_metadata(obj)
     try:
         body = write(obj)
     except TypeError:
@@ -39,7 +44,7 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
         raise ValueError(text) from None
     source = source_of(obj)
     if not isinstance(obj, Unstructured) and (source is None or source.document is not body):
-        fault = fault_of(type(obj), body)
+        fault = fault_of(type(obj), body, obj)
         if fault and source is not None and fault_of(type(obj), source.document):
             # It was read with values that break declared choices or bounds (a newer server's): they may go back, other types may not.
             fault = _wrong_type(type(obj), body)
@@ -48,11 +53,28 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
     return body
 
 
-def fault_of(cls: type[msgspec.Struct], body: bytes) -> str:
-    """What is wrong with JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if nothing is."""
+def require_metadata(obj: Resource) -> None:
+    """Refuse metadata that are not ``ObjectMeta``, by which every message names its object.
+
+    Raises:
+        ValueError: they are something else.
+    """
+    fits = isinstance(obj, Unstructured) or isinstance(obj.metadata, ObjectMeta)
+    if not fits:
+        raise ValueError(f"{type(obj).__name__}: metadata: expected ObjectMeta, got {type(obj.metadata).__name__}")
+
+
+def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None = None) -> str:
+    """What is wrong with JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if nothing is.
+
+    With ``obj``, what it was written from: also a struct in the place of another, whose fields may all be unknown there.
+    """
     decoder = decoder_of(cls)
     try:
-        decoder.decode(body)
+        read = decoder.decode(body)
+        if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
+            path, wrong, meant = found
+            return f"{path.removeprefix('.')}: expected {meant.__name__}, got {wrong.__name__}"
     except msgspec.ValidationError:
         # Nulls and spellings that readers take are no faults: they came from a server.
         tree = normalise(cls, msgspec.json.decode(body))
@@ -61,6 +83,21 @@ def fault_of(cls: type[msgspec.Struct], body: bytes) -> str:
         except msgspec.ValidationError as error:
             return explain(error, decoder, tree)
     return ""
+
+
+def _misplaced(given: Any, read: Any) -> tuple[str, type, type] | None:
+    """The first struct within ``given`` that is of another class than what was read back in its place: path, its class, and the other."""
+    if isinstance(given, msgspec.Struct) and isinstance(read, msgspec.Struct) and not isinstance(given, type(read)):
+        return "", type(given), type(read)
+    if type(given) is not type(read):
+        return None
+    mine, theirs = dict(_parts(given)), dict(_parts(read))
+    for step, part in mine.items():
+        if step in theirs and not _is_plain(part):
+            found = _misplaced(part, theirs[step])
+            if found is not None:
+                return f"{step}{found[0]}", found[1], found[2]
+    return None
 
 
 def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:

@@ -16,8 +16,9 @@ from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode, encode
 from kubeloop.codec.applied import encode_applied
-from kubeloop.codec.checking import checked
+from kubeloop.codec.checking import checked, require_metadata
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import require_object
 from kubeloop.meta.resource import source_of
 
 R = TypeVar("R", bound=Resource)
@@ -46,6 +47,7 @@ class Applying(Verbs):
             Conflict: others own fields that ``obj`` sets differently; each cause names one. Not with ``force``.
             ValueError: no field manager or name; ``obj`` was read from the server or has managedFields; a field of another type.
         """
+        require_object(obj)
         options = self._options(options)
         manager = field_manager or options.field_manager
         if not manager:
@@ -103,6 +105,8 @@ def applied(obj: Resource) -> bytes:
     Raises:
         ValueError: see ``Applying.apply``.
     """
+    require_object(obj)
+    require_metadata(obj)
     if obj.metadata.managed_fields:
         raise ValueError(
             f'metadata.managedFields: {obj.kind} "{obj.object_key()}" has them, so it was read, not made to be applied; '

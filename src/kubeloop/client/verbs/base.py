@@ -9,6 +9,7 @@ from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.writes import Verb, WriteListeners, dry
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import require_kind
 from kubeloop.timing import Clock
 from kubeloop.transport import Query, Transport
 
@@ -30,15 +31,18 @@ class Verbs:
         """Resource and scope of a kind: from its class, or from the server's discovery where the class does not know.
 
         Raises:
-            UnknownKind: the server serves no such kind.
+            UnknownKind: the server serves no such kind. TypeError: ``kind`` is no class of objects.
         """
+        require_kind(kind)
         return await self.mapper.mapping(kind)
 
     async def _path(self, kind: type[Resource], name: str, namespace: str | None, subresource: str | None = None) -> str:
         """The path of one object."""
         mapping = await self.mapping(kind)
+        if not isinstance(name, str | None):
+            raise TypeError(f"name={name!r}: must be text")
         if not name:
-            raise ValueError(f"the {kind.__name__} has no name; set metadata.name")
+            raise ValueError(f"no name was given for the {kind.__name__}; an object has it in metadata.name")
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)
 
     async def _collection(self, kind: type[Resource], namespace: str | None) -> str:

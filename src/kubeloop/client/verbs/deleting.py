@@ -13,6 +13,7 @@ from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.codec import decode
 from kubeloop.meta import Resource, Status
+from kubeloop.meta.arguments import require_kind
 from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)
@@ -67,6 +68,7 @@ class Deleting(Verbs):
             kind, name, namespace = builtins.type(target), target.metadata.name, target.metadata.namespace
             options = msgspec.structs.replace(options, uid=options.uid or target.metadata.uid)
         else:
+            require_kind(target)
             kind = target
         if not name:
             raise ValueError(f"delete needs the name of the {kind.__name__}; delete_collection deletes many")

@@ -15,6 +15,7 @@ from kubeloop.codec import decode, encode
 from kubeloop.codec.applied import document_changes, fresh_tree
 from kubeloop.codec.checking import checked
 from kubeloop.meta import IncompleteObject, PartialObject, Resource, kind_info
+from kubeloop.meta.arguments import require_kind
 from kubeloop.meta.resource import source_of
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ class Patching(Verbs):
         """
         if isinstance(target, Resource):
             return await self._patch_changes(target, lock, subresource, options)
-        assert name is not None
-        assert patch is not None
+        require_kind(target)
+        if name is None or patch is None:
+            raise TypeError(f"patch: say which and how, patch({target.__name__}, NAME, PATCH), or give an object that was read and changed")
         path = await self._path(target, name, namespace, subresource)
         body = patch_body(target, patch, type)
         answer = await self.transport.request("PATCH", path, query=self._query(options), body=body, content_type=PATCH_TYPES[type])
@@ -134,7 +136,8 @@ class Patching(Verbs):
                 return target
             name, namespace, body = target.metadata.name, target.metadata.namespace, msgspec.json.encode(changes.patch)
         else:
-            assert patch is not None
+            if patch is None:
+                raise TypeError("patch_metadata: no patch was given")
             name, body = target, patch_body(kind, patch, type)
         path = await self._path(kind, name, namespace)
         answer = await self.transport.request(
@@ -223,6 +226,8 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
     Raises:
         ValueError: it is not of the form of its type, or was read from a server. TypeError: a part of another kind.
     """
+    if type not in PATCH_TYPES:
+        raise ValueError(f"type={type!r}: must be one of {', '.join(PATCH_TYPES)}")
     if isinstance(patch, bytes):
         return patch
     if isinstance(patch, Resource):

@@ -26,9 +26,9 @@ class Writing(Verbs):
         Raises:
             AlreadyExists: the name is taken. Invalid: with a cause per field.
         """
+        body = checked(obj, encode)
         mapping = await self.mapping(type(obj))
         path = mapping.path(self._namespace_of(mapping, namespace or obj.metadata.namespace))
-        body = checked(obj, encode)
         sent = self._writes.now()
         answer = await self.transport.request("POST", path, query=self._query(options), body=body)
         return await self._stored("create", decode(type(obj), answer.body), options, sent)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from kubeloop.client.waits.deadline import within
+from kubeloop.client.waits.deadline import require_seconds, within
 from kubeloop.client.waits.rollouts import rollout_of
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.client.waits.wants import Want
@@ -114,6 +114,7 @@ async def rollout(client: Client, kind: type[R], name: str, timeout: float, name
     Raises:
         DeadlineError: not done within ``timeout`` seconds. WaitFailed: it exceeded its own deadline. ValueError: no rollouts.
     """
+    require_seconds(timeout)
     ends = client.clock.now() + timeout
     text = ""
     while True:
