@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Unstructured,
         WaitFailed,
         custom_resource,
+        replace,
     )
 
 
@@ -48,7 +49,7 @@ _HOMES = {
     "meta": (
         "AlreadyExists", "ApiError", "ConfigError", "Conflict", "DeadlineError", "DecodeError", "Expired", "Forbidden", "IncompleteObject",
         "Invalid", "KubeloopError", "Model", "NotFound", "ObjectKey", "ObjectMeta", "PartialObject", "Resource", "TransportError",
-        "Unauthorized", "UnknownKind", "Unstructured", "WaitFailed", "custom_resource",
+        "Unauthorized", "UnknownKind", "Unstructured", "WaitFailed", "custom_resource", "replace",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -87,6 +88,7 @@ __all__ = [
     "WaitFailed",
     "__version__",
     "custom_resource",
+    "replace",
 ]
 
 

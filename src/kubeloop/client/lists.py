@@ -37,6 +37,16 @@ class ObjectList(list[R]):
         """Empty when this was the last page."""
         return self.metadata.continue_
 
+    def __repr__(self) -> str:
+        from kubeloop.client.list_view import text_of
+
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        from kubeloop.client.list_view import html_of
+
+        return html_of(self)
+
 
 def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:
     """The objects of a list answer."""

@@ -36,7 +36,7 @@ from kubeloop.meta.key import ObjectKey
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.label_selector import LabelSelector, LabelSelectorRequirement
-from kubeloop.meta.model import IntOrString, Model, Source
+from kubeloop.meta.model import IntOrString, Model, Source, replace
 from kubeloop.meta.object_meta import ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference
 from kubeloop.meta.partial import Bookmark, PartialObject
 from kubeloop.meta.quantity import Quantity, QuantityFormat
@@ -133,6 +133,7 @@ __all__ = [
     "parse_field_selector",
     "parse_label_selector",
     "parse_time",
+    "replace",
     "selector_from",
     "selector_from_labels",
     "set_source",

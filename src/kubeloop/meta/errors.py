@@ -52,7 +52,10 @@ class UnknownKind(KubeloopError):
 
 
 class ApiError(KubeloopError):
-    """An API server refused. ``status`` is its whole answer; ``request`` names what was asked (``get pods "web-0"``)."""
+    """An API server refused. ``status`` is its whole answer; ``request`` names what was asked (``get pods "web-0"``).
+
+    The text is one line: the server's reason and message, what was asked, and where there is one the way out.
+    """
 
     reason: ClassVar[str] = ""
     code: ClassVar[int] = 0
@@ -77,8 +80,13 @@ class ApiError(KubeloopError):
 
     def __str__(self) -> str:
         name = self.status.reason or (f"HTTP {self.status.code}" if self.status.code else "Unknown")
-        asked = f" ({self.request})" if self.request else ""
-        return f"{name}: {self.status.message or 'the server gave no message'}{asked}"
+        text = f"{name}: {self.status.message or 'the server gave no message'}"
+        if not self.request:
+            return text
+        from kubeloop.meta.way_out import way_out
+
+        hint = way_out(self)
+        return f"{text} ({self.request}){f'; {hint}' if hint else ''}"
 
     @staticmethod
     def of(status: Status, request: str = "") -> ApiError:

@@ -5,7 +5,8 @@ A model never refuses a field that it does not know; the document that an object
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeAlias, dataclass_transform
+import importlib
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -40,6 +41,64 @@ class Model(msgspec.Struct, metaclass=_KeywordOnly, omit_defaults=True, repr_omi
     """
 
     __list_keys__: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """A tree with wire names (``{"nodeName": ...}``), fields at their defaults left out. The caller's own."""
+        tree: dict[str, Any] = _texts().tree_of(self)
+        return tree
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Read a tree with wire names.
+
+        Raises:
+            DecodeError: another kind, or a field of another type; names it.
+        """
+        made: Self = _texts().from_tree(cls, content)
+        return made
+
+    def to_yaml(self, *, managed_fields: bool = False) -> str:
+        """As ``kubectl get -o yaml`` prints it; ``managed_fields`` as its ``--show-managed-fields``. Shows everything, secrets too."""
+        text: str = _texts().yaml_of(self, managed_fields=managed_fields)
+        return text
+
+    @classmethod
+    def from_yaml(cls, text: str | bytes) -> Self:
+        """Read one YAML (or JSON) document.
+
+        Raises:
+            DecodeError: not YAML, several documents, or as ``from_dict``.
+        """
+        made: Self = _texts().from_yaml(cls, text)
+        return made
+
+    def __repr__(self) -> str:
+        from kubeloop.meta.showing import part_of
+
+        return part_of(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        from kubeloop.meta.showing import pretty
+
+        pretty(self, printer, cycle)
+
+
+M = TypeVar("M", bound=Model)
+
+
+def replace(obj: M, /, **changes: Any) -> M:
+    """A copy with other values of some fields, as ``copy.replace`` of Python 3.13; of an object that was read, nothing is lost.
+
+    Raises:
+        TypeError: it has no such field.
+    """
+    twin: M = obj.__replace__(**changes)
+    return twin
+
+
+def _texts() -> Any:
+    # What reads and writes documents is a layer above, which plugs in here by name: a model alone costs nothing of it.
+    return importlib.import_module("kubeloop.codec.texts")
 
 
 class Documented:

@@ -47,9 +47,11 @@ class Resource(Documented, Model):
         ``copy.copy``, ``copy.deepcopy``, ``copy.replace`` and ``pickle`` carry the document that the object was read from;
         ``msgspec.structs.replace`` does too, as long as the copy keeps the original's ``metadata``.
         Equality compares fields, not documents.
+        ``repr`` is one short line, without anything that is secret. ``to_yaml()`` shows all.
+        ``from_dict`` and ``from_yaml`` keep what the models do not know, as reading from a server does.
 
     Not guaranteed
-        Hashing: objects are mutable. Use ``object_key()``.
+        Hashing: objects are mutable. Use ``object_key()`` or ``metadata.uid``.
     """
 
     __kind_info__: ClassVar[KindInfo]
@@ -70,6 +72,17 @@ class Resource(Documented, Model):
     def _held_metadata(self) -> ObjectMeta:
         """The metadata as they are held: where they are a view, without bringing it up to date."""
         return self.metadata
+
+    def __hash__(self) -> int:
+        raise TypeError(f"a {type(self).__name__} can be changed, so it has no hash; use its object_key() or metadata.uid")
+
+    def __repr__(self) -> str:
+        from kubeloop.meta.showing import line_of
+
+        return line_of(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's signature
+        printer.text(repr(self))
 
     def __copy__(self) -> Self:
         twin: Self = msgspec.structs.replace(self)

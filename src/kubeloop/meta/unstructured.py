@@ -223,10 +223,10 @@ class Unstructured(Resource):
             return NotImplemented
         return type(self) is type(other) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # mutable, like every Resource
+    __hash__ = Resource.__hash__
 
-    def __repr__(self) -> str:
-        return f"{self.kind}({self.to_dict()!r})"
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.content)
 
     def __copy__(self) -> Self:
         self._read()  # twins share the view

@@ -1,0 +1,71 @@
+"""Objects and their parts as trees and as YAML, for people and for manifests. ``Model.to_dict`` and its relatives end here."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kubeloop.codec import fresh
+from kubeloop.codec.decoding import decode, decode_struct
+from kubeloop.codec.encoding import encode, with_kind
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.model import Model
+from kubeloop.meta.partial import PartialObject
+from kubeloop.meta.resource import Resource, source_of
+from kubeloop.meta.unstructured import Unstructured
+
+M = TypeVar("M", bound=Model)
+
+
+def tree_of(obj: Model) -> dict[str, Any]:
+    """A fresh tree. Of an object that was read all that was read, changes included; of one that is known in part, that part."""
+    return msgspec.json.decode(_document(obj), type=dict[str, Any])
+
+
+def from_tree(cls: type[M], tree: dict[str, Any]) -> M:
+    """Raises DecodeError: another kind, or a field of another type; names it."""
+    if issubclass(cls, Resource):
+        if not cls.kind and cls is not PartialObject:
+            return cast("M", Unstructured.from_dict(tree))
+        return decode(cls, _written(tree, cls))
+    return decode_struct(cls, _written(tree, cls), cls.__name__)
+
+
+def yaml_of(obj: Model, *, managed_fields: bool) -> str:
+    from kubeloop.codec.yaml import write_yaml
+
+    tree = tree_of(obj)
+    metadata = tree.get("metadata")
+    if not managed_fields and isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return write_yaml(tree)
+
+
+def from_yaml(cls: type[M], text: str | bytes) -> M:
+    """Raises DecodeError: not YAML, not exactly one document, or as ``from_tree``."""
+    from kubeloop.codec.yaml import read_yaml
+
+    found = read_yaml(text)
+    if len(found) != 1:
+        raise DecodeError(f"{cls.__name__}: {len(found)} documents where one is wanted; kubeloop.codec.read_yaml reads many")
+    return from_tree(cls, found[0])
+
+
+def _document(obj: Model) -> bytes:
+    if not isinstance(obj, Resource):
+        return fresh.write_struct(obj)
+    source = source_of(obj)
+    if isinstance(obj, PartialObject) or (source is not None and source.partial and not isinstance(obj, Unstructured)):
+        written = fresh.write_struct(obj)
+        return with_kind(written, obj) if obj.kind else written
+    if isinstance(obj, Unstructured):
+        return msgspec.json.encode(obj.to_dict())
+    return encode(obj)
+
+
+def _written(tree: dict[str, Any], cls: type[Model]) -> bytes:
+    try:
+        return msgspec.json.encode(tree)
+    except TypeError as error:
+        raise DecodeError(f"{cls.__name__}: the tree holds what JSON cannot say: {error}") from None

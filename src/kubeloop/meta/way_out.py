@@ -1,0 +1,53 @@
+"""What a person may do about an answer of an API server, where the server's own message does not say it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubeloop.meta.errors import ApiError
+
+# k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage).
+_FORBIDDEN = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]+)"| at the cluster scope)?'
+)
+_PATH = re.compile(r'cannot (?P<verb>\S+) path "(?P<path>[^"]+)"')
+
+
+def way_out(error: ApiError) -> str:
+    """In a few words; empty where there is none, or the message says it."""
+    status = error.status
+    match status.reason:
+        case "Unauthorized":
+            return "log in again or renew the credentials; kubeloop config explain says where they come from"
+        case "Forbidden":
+            return _grant(status.message)
+        case "Conflict" if error.has_cause("FieldManagerConflict"):
+            return "leave these fields out, or take them over with force=True"
+        case "Conflict" if "the object has been modified" in status.message:
+            return "client.change reads, changes and repeats"
+        case "AlreadyExists":
+            return "create_or_update and apply change what is there"
+        case "Expired" | "Gone":
+            return "list again and go on from there"
+        case "TooManyRequests" if error.retry_after:
+            return f"try again in {error.retry_after} s"
+    return ""
+
+
+def _grant(message: str) -> str:
+    """The command for whoever may give the permission."""
+    found = _FORBIDDEN.search(message)
+    if found is not None:
+        resource, _, subresource = found["resource"].partition("/")
+        what = f"{resource}.{found['group']}" if found["group"] else resource
+        what += f"/{subresource}" if subresource else ""
+        where = f" -n {found['namespace']}" if found["namespace"] else ""
+        kind = "role" if where else "clusterrole"
+        return f"what it takes: kubectl create {kind} NAME --verb={found['verb']} --resource={what}{where}, bound to that user"
+    path = _PATH.search(message)
+    if path is not None:
+        return f"what it takes: kubectl create clusterrole NAME --verb={path['verb']} --non-resource-url={path['path']}, bound to that user"
+    return ""
