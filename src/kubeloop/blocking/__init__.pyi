@@ -22,7 +22,8 @@ from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries
-from kubeloop.client.discovery import ApiResource
+from kubeloop.client.discovery.openapi import JSONObject
+from kubeloop.client.discovery.resources import ApiResource, Discovered
 from kubeloop.client.lists import ObjectList
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import DeleteOptions, Expiry, ListOptions, Match, Propagation, Validation, WatchOptions, WriteOptions
@@ -63,8 +64,8 @@ from kubeloop.meta.errors import (
     WaitFailed,
 )
 from kubeloop.meta.key import ObjectKey
-from kubeloop.meta.kinds import GroupVersionKind
-from kubeloop.meta.model import Model
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
+from kubeloop.meta.model import Model, replace
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.resource import Resource, custom_resource
@@ -132,6 +133,7 @@ __all__ = [
     "ObjectList",
     "ObjectMeta",
     "ObjectStore",
+    "OpenApiDocuments",
     "Output",
     "OutputTooLarge",
     "PartialObject",
@@ -159,6 +161,7 @@ __all__ = [
     "WriteOptions",
     "custom_resource",
     "extract",
+    "replace",
     "retry_on_conflict",
     "retry_on_error",
 ]
@@ -702,15 +705,30 @@ class LogCall:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None: ...
 
 class Mapper:
+    def discovered(self) -> Discovered: ...
+    def expand(self, names: str) -> tuple[ApiResource, ...]: ...
     def find(self, name: str) -> ApiResource: ...
+    def find_all(self, name: str) -> tuple[ApiResource, ...]: ...
     def forget(self) -> None: ...
+    @property
+    def fresh(self) -> bool: ...
+    def keep_on_disk(self, folder: Path | None = None, *, ttl: float | None = None) -> None: ...
     def mapping(self, cls: type[Resource]) -> ResourceMapping: ...
+    @property
+    def openapi(self) -> OpenApiDocuments: ...
     def resource_of(self, gvk: GroupVersionKind) -> ApiResource: ...
     def resources(self) -> tuple[ApiResource, ...]: ...
 
 class MergedLogs:
     def __enter__(self) -> BlockingIterator[LogLine]: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None: ...
+
+class OpenApiDocuments:
+    def document(self, version: GroupVersion) -> JSONObject: ...
+    def forget(self) -> None: ...
+    def group_versions(self) -> tuple[GroupVersion, ...]: ...
+    def keep_on_disk(self, folder: Path | None = None) -> None: ...
+    def schema(self, gvk: GroupVersionKind) -> JSONObject: ...
 
 class PortForward:
     last_error: KubeloopError | None

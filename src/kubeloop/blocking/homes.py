@@ -45,6 +45,7 @@ HOMES = {
     "ObjectList": "kubeloop.client",
     "ObjectMeta": "kubeloop",
     "ObjectStore": "kubeloop",
+    "OpenApiDocuments": "kubeloop.client.discovery.openapi",
     "Output": "kubeloop.client.streams",
     "OutputTooLarge": "kubeloop.client.streams",
     "PartialObject": "kubeloop",
@@ -72,6 +73,7 @@ HOMES = {
     "WriteOptions": "kubeloop.client",
     "custom_resource": "kubeloop",
     "extract": "kubeloop.client",
+    "replace": "kubeloop",
     "retry_on_conflict": "kubeloop.client",
     "retry_on_error": "kubeloop.client",
 }
