@@ -345,7 +345,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /version/", version)
 	mux.HandleFunc("GET /version", version)
 	mux.HandleFunc("GET /api/v1/pods", pods)
-	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", pods)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", s.named(pods))
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.get)
 	mux.HandleFunc("PUT /api/v1/namespaces/{namespace}/pods/{name}", s.update)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -50,4 +51,23 @@ func (s *server) patch(w http.ResponseWriter, r *http.Request) {
 func version(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`+"\n")
+}
+
+// named answers a list that a field selector narrows to one pod, which is how kr8s gets a pod by name; all other lists are whole.
+func (s *server) named(whole http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, name, found := strings.Cut(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+		if !found || r.URL.Query().Has("watch") {
+			whole(w, r)
+			return
+		}
+		name, _, _ = strings.Cut(name, ",")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[`, s.listRV)
+		if i, ok := s.keys[r.PathValue("namespace")+"/"+name]; ok {
+			item := s.shapes["json"].pods.slice(i, i+1)
+			w.Write(item[:len(item)-1])
+		}
+		io.WriteString(w, "]}\n")
+	}
 }

@@ -144,8 +144,9 @@ class ListCall(Generic[R]):
     async def _each(self) -> AsyncIterator[R]:
         async with aclosing(self.pages()) as pages:
             async for page in pages:
-                for item in page:
-                    yield item
+                page.reverse()
+                while page:
+                    yield page.pop()  # who is done with an object lets go of it, whatever is left of its page
                 del page
 
     async def _whole(self) -> ObjectList[R]:
