@@ -112,7 +112,13 @@ def test_unknown_values_of_enums_and_integers_beyond_doubles_are_read() -> None:
         pytest.param(b'{"kind":"Pod","apiVersion":"v2"}', "expected v1, Kind=Pod, got v2, Kind=Pod", id="another version"),
         pytest.param(b'{"kind":"Pod"', "Pod: the body is not JSON: Input data was truncated", id="half a body"),
         pytest.param(b"[]", "Pod: Expected `object`, got `array`", id="no object"),
-        pytest.param(b"<html>", "Pod: the body is not JSON: JSON is malformed: invalid character (byte 0)", id="a proxy's page"),
+        pytest.param(
+            b"<html>\n<title>Log in",
+            'Pod: the body is not JSON: JSON is malformed: invalid character (byte 0); it begins with "<html> <title>Log in": '
+            "does a proxy or a login page answer in the server's place?",
+            id="a proxy's page",
+        ),
+        pytest.param(b"", "Pod: the body is empty where JSON was expected", id="nothing"),
     ],
 )
 def test_what_cannot_be_read_is_explained(body: bytes, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.collecting import uncollected
+from kubeloop.codec.collecting import held_back
 from kubeloop.codec.locating import explain
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.errors import DecodeError
@@ -85,7 +85,7 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
     except msgspec.ValidationError:
         pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{what}: the body is not JSON: {error}") from None
+        raise DecodeError(_no_json(what, document, error)) from None
     tree = None
     try:
         tree = normalise(cls, msgspec.json.decode(document))
@@ -117,7 +117,7 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     what = f"{cls.kind or 'Partial'}List"
     page = _read(_PAGE, document, what)
     read = _read_later if cls.kind and issubclass(cls, Unstructured) else functools.partial(decode, checked=True)
-    with uncollected():
+    with held_back():
         items: list[R] = [read(cls, bytes(raw)) for raw in page.items or ()]
     return items, decode_struct(ListMeta, bytes(page.metadata), what)
 
@@ -175,7 +175,19 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
     except msgspec.ValidationError as error:
         raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{what}: the body is not JSON: {error}") from None
+        raise DecodeError(_no_json(what, document, error)) from None
+
+
+def _no_json(what: str, document: bytes, error: Exception) -> str:
+    """Why it is none, and what it is: a page of some proxy, most often. What began as an object is not shown: it may be a Secret."""
+    text = f"{what}: the body is not JSON: {error}"
+    begin = document[:200].lstrip()
+    if not begin:
+        return f"{what}: the body is empty where JSON was expected"
+    if begin[:1] in b'{["':
+        return text
+    shown = "".join(one if one.isprintable() else " " for one in begin[:60].decode("utf-8", "replace"))
+    return f'{text}; it begins with "{shown}": does a proxy or a login page answer in the server\'s place?'
 
 
 def _describe(what: str, document: bytes) -> str:

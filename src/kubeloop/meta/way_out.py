@@ -28,6 +28,8 @@ def way_out(error: ApiError) -> str:
             return "leave these fields out, or take them over with force=True"
         case "Conflict" if "the object has been modified" in status.message:
             return "client.change reads, changes and repeats"
+        case "" | "InternalError" if "resourceVersion should not be set on objects to be created" in status.message:
+            return "it was read from a server: give a copy metadata of its own, ObjectMeta(name=...)"
         case "AlreadyExists":
             return "create_or_update and apply change what is there"
         case "Expired" | "Gone":
