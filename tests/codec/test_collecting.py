@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeloop.codec import decode_list
-from kubeloop.codec.collecting import uncollected
+from kubeloop.codec.collecting import held_back
 from kubeloop.meta import DecodeError, Unstructured
 
 
@@ -19,7 +19,7 @@ def collecting(request: pytest.FixtureRequest) -> Iterator[object]:
 
 
 def test_the_collector_is_paused_and_afterwards_as_it_was(collecting: bool) -> None:
-    with uncollected():
+    with held_back():
         assert not gc.isenabled()
     assert gc.isenabled() == collecting
 
@@ -27,4 +27,12 @@ def test_the_collector_is_paused_and_afterwards_as_it_was(collecting: bool) -> N
 def test_a_page_that_cannot_be_read_ends_the_pause(collecting: bool) -> None:
     with pytest.raises(DecodeError):
         decode_list(Unstructured.of("v1", "Pod"), b'{"items":[{"metadata":1}]}')
+    assert gc.isenabled() == collecting
+
+
+def test_the_last_to_leave_puts_the_collector_back(collecting: bool) -> None:
+    with held_back():
+        with held_back():
+            pass
+        assert not gc.isenabled()
     assert gc.isenabled() == collecting

@@ -1,24 +1,37 @@
-"""A pause of the cyclic collector while many objects are made at once, none of which can be garbage yet."""
+"""The cycle collector, held back while many objects are made at once.
+
+A typed Pod is about a hundred containers, a tree some three hundred, that the collector walks again and again while a list of them grows,
+and none can be garbage. Without it a list of 5,000 Pods takes 31 us for each instead of 86.
+"""
 
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_lock = threading.Lock()
+_inside = 0
+_was_enabled = False
+
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """No collection within. For synchronous work alone: whoever awaits within pauses it for others.
+def held_back() -> Iterator[None]:
+    """No collection starts by itself inside. May be nested, and entered by several threads: the last one to leave puts it back as it was.
 
-    What is read from a page refers to nothing but itself, so there are no cycles to find, but each few hundred of its parts would start a
-    search: a half of what it takes to read a page. If two threads read at once, the first to end ends the pause for both, which costs the
-    other time, and nothing else. A collector that was off stays off.
+    The collector belongs to the process, hence the module's state. Not for code that runs long, awaits, or calls what is not our own.
     """
-    paused = gc.isenabled()
-    gc.disable()
+    global _inside, _was_enabled
+    with _lock:
+        if _inside == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _inside += 1
     try:
         yield
     finally:
-        if paused:
-            gc.enable()
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _was_enabled:
+                gc.enable()

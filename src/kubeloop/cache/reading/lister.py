@@ -15,10 +15,10 @@ from kubeloop.cache.reading.changes import Changes, Deletion, Deletions, newer
 from kubeloop.cache.reading.freshness import Freshness
 from kubeloop.cache.reading.query import Labels, Predicate, Value, Where, both, by_field, by_labels, field, selector_of
 from kubeloop.cache.reading.view import View
-from kubeloop.cache.running.collector import held_back
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
+from kubeloop.codec.collecting import held_back
 from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info
 
 __all__ = ["Labels", "Lister", "OutsideScope"]
