@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
@@ -17,8 +16,7 @@ from kubeloop.meta.object_meta import ObjectMeta
 R = TypeVar("R", bound="Resource")
 
 
-@dataclass(frozen=True, slots=True)
-class KindInfo:
+class KindInfo(msgspec.Struct, frozen=True):
     """What a class knows about its kind. ``plural`` and ``namespaced`` are None where only discovery can tell (``Unstructured``)."""
 
     gvk: GroupVersionKind
