@@ -18,7 +18,7 @@ from kubeloop.client.lists import ListCall
 from kubeloop.client.options import Expiry, ListOptions, WatchOptions
 from kubeloop.codec import decode, document_of
 from kubeloop.codec.frames import FrameCutter
-from kubeloop.meta import ApiError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
+from kubeloop.meta import ApiError, DeadlineError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import Transport, logger_with_context
 
@@ -72,7 +72,8 @@ class Watch(Generic[R]):
 
     Raises, from ``async for``
         Expired: the server no longer has the version to go on from; list again. Not with ``expired="relist"``.
-        ApiError: it refuses (401, 403, 404 ...). UntrustedCertificate. Other failures are waited out, longer each time.
+        ApiError: it refuses (401, 403, 404 ...). UntrustedCertificate. TransportError: the client was closed.
+        Other failures are waited out, longer each time.
 
     Raises
         ValueError: ``resource_version`` is "" or "0": what comes from there has no order to go on in; ``expired`` is neither way.
@@ -163,7 +164,9 @@ class Watch(Generic[R]):
                     raise
                 delay, why = self._backoff.next() if self._relisted else 0.0, str(error)
                 self._version, self._relisted = None, True
-            except (TransportError, TimeoutError, _InterruptedError) as error:
+            except (TransportError, DeadlineError, TimeoutError, _InterruptedError) as error:
+                if self._transport.closed:
+                    raise
                 delay, why = self._backoff.next(), str(error) or "it outlived its own time"
             except ApiError as error:
                 # What the server could not do now it may do later; what it refuses it will refuse again.

@@ -129,6 +129,9 @@ class Transport:
         self._shown: list[TransportMetrics] = []
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f'<Transport of cluster "{self.cluster}" at {self.config.server}>'
+
     @property
     def cluster(self) -> str:
         """The cluster's name, as in ``ObjectKey.cluster``."""
@@ -252,6 +255,11 @@ class Transport:
         call = self._call(method, path, query, None, "", "*/*", headers, whole=False)
         call.upgrade, call.retry = protocol, False
         return self._upgrade(call, timeout)
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called: then nothing can be asked any more, and to try again is of no use."""
+        return self._closed
 
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""

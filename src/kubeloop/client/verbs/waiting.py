@@ -25,6 +25,7 @@ class Waiting(Reading):
         DeadlineError: ``timeout`` passed; the text says what the object was like, or that it was never there.
         WaitFailed: what was waited for can no longer happen.
         ApiError: the server refuses (401, 403, 404 of the kind). While it cannot be reached, the wait goes on.
+        TransportError: the client was closed.
     """
 
     async def wait_for(

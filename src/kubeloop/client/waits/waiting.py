@@ -16,7 +16,6 @@ from kubeloop.client.waits.trees import tree_of
 from kubeloop.client.waits.wants import Want
 from kubeloop.client.watches import Event
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
-from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
@@ -31,8 +30,9 @@ _PAUSE_AFTER_FAULT = 1.0
 class _Faults:
     """What went wrong last, for the message of a deadline."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, client: Client) -> None:
+        self._transport = client.transport
+        self._clock = client.clock
         self.last = ""
 
     @asynccontextmanager
@@ -45,7 +45,9 @@ class _Faults:
             raise
         except Gone:
             await self._clock.sleep(_PAUSE)  # the server has forgotten where the watch was: begin anew with what is there
-        except TransportError as error:
+        except (TransportError, DeadlineError) as error:
+            if self._transport.closed:
+                raise
             self.last = f"; the server could not be asked: {error}"
             await self._clock.sleep(_PAUSE_AFTER_FAULT)
         except ApiError as error:
@@ -62,7 +64,7 @@ async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], time
         DeadlineError: none within ``timeout`` seconds.
     """
     last: R | None = None
-    faults = _Faults(client.clock)
+    faults = _Faults(client)
     try:
         async with within(timeout, client.clock):
             while True:
@@ -84,7 +86,7 @@ async def wait_gone(client: Client, kind: type[Resource], name: str, timeout: fl
         DeadlineError: still there after ``timeout`` seconds.
     """
     last: Resource | None = None
-    faults = _Faults(client.clock)
+    faults = _Faults(client)
     try:
         async with within(timeout, client.clock):
             while True:
