@@ -10,7 +10,7 @@ import pytest
 from kubeloop.apiserver import refusals
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml
-from kubeloop.codegen.sources import read_cluster
+from kubeloop.codegen.sources import read_builtins, read_cluster
 from kubeloop.codegen.typed import render_package
 from kubeloop.meta import Forbidden, GroupVersionKind, Unstructured
 from kubeloop.testing import InLoopServer
@@ -58,3 +58,13 @@ async def test_a_refusal_of_discovery_is_the_servers_own_error(in_loop_server: I
     in_loop_server.faults.refuse(refusals.forbidden_path("no"), times=9, matching=lambda request: request.path.startswith("/openapi"))
     with pytest.raises(Forbidden):
         await read_cluster(tmp_path / "kubeconfig", None)
+
+
+async def test_definitions_that_go_while_they_are_read_are_left_out_and_that_is_told(
+    in_loop_server: InLoopServer, kubeconfig: Path
+) -> None:
+    told: list[str] = []
+    in_loop_server.faults.refuse(refusals.no_such_resource(), matching=lambda request: request.path.endswith("corpus-c.example.com/v1"))
+    schemas = await read_builtins(kubeconfig, None, told.append)
+    assert any("corpus-c.example.com/v1: left out" in line for line in told)
+    assert schemas

@@ -47,6 +47,10 @@ async def test_every_block_runs(
     config = yaml.safe_load(cluster.server.kubeconfig.read_text())
     for context in config["contexts"]:
         context["context"]["namespace"] = cluster.namespace
+    for entry in [each["cluster"] for each in config["clusters"]] + [each["user"] for each in config["users"]]:
+        for field in ("certificate-authority", "client-certificate", "client-key"):  # relative to where the file was
+            if field in entry:
+                entry[field] = str(cluster.server.kubeconfig.parent / entry[field])
     written = tmp_path / "kubeconfig"
     written.touch(mode=0o600)
     written.write_text(yaml.safe_dump(config))

@@ -93,7 +93,11 @@ async def _documents(transport: Transport, known: set[GroupVersion], tell: Tell)
         if place is None or place in known:
             continue
         url = str(entry["serverRelativeURL"]).partition("?")[0]
-        documents[path] = await _get(transport, url)
+        try:
+            documents[path] = await _get(transport, url)
+        except NotFound:
+            tell(f"{url}: left out; its definitions went while the server was read")
+            continue
         tell(f"{url}: read")
     return documents
 
