@@ -7,6 +7,7 @@ import inspect
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 import pytest
 
@@ -173,6 +174,25 @@ def test_a_block_is_entered_before_it_is_used(blocking: Client) -> None:
         iter(blocking.watch(ConfigMap))
 
 
+def test_a_client_may_be_entered_within_its_own_block(blocking: Client) -> None:
+    with blocking, blocking as same:
+        assert same is blocking
+    with pytest.raises(RuntimeError, match="this Watch was never entered"):
+        blocking.watch(ConfigMap).__exit__(None, None, None)
+
+
+def test_context_variables_of_the_caller_are_seen(blocking: Client) -> None:
+    seen: list[str] = []
+    caller = ContextVar("caller", default="nobody")
+    caller.set("me")
+
+    def mutate(_: ConfigMap) -> None:
+        seen.append(caller.get())
+
+    blocking.create_or_update(config_map("a"), mutate)
+    assert seen == ["me"]
+
+
 def test_raw_requests_and_their_streams(blocking: Client) -> None:
     assert blocking.transport.request("GET", "/version").status == 200
     opened = blocking.transport.stream("GET", "/version")
@@ -194,6 +214,13 @@ class TestTheFacadeItself:
         shown = {name for name in dir(blocking) if not name.startswith("_")}
         assert {"get", "list", "list_stream", "watch", "transport", "namespace", "exec", "logs_stream"} <= shown
         assert all(hasattr(blocking, name) for name in shown)
+
+    def test_it_says_whose_it_is(self, blocking: Client, server: ServerUnderTest, namespace: str) -> None:
+        assert repr(blocking) == f'<blocking Client of cluster "{blocking.cluster}" at {server.config.server}, namespace "{namespace}">'
+        assert repr(blocking.watch(ConfigMap)) == "<blocking Watch>"
+
+    def test_generic_classes_take_their_arguments(self) -> None:
+        assert Watch[ConfigMap].__args__ == (ConfigMap,)  # type: ignore[attr-defined]  # what the interpreter makes of it
 
     def test_docstrings_and_signatures_are_those_of_the_asynchronous_class(self) -> None:
         from kubeloop.client import Client as Behind

@@ -86,7 +86,8 @@ class Call(Generic[T]):
             self._task.exception()  # seen, so that nobody warns of it
 
     def _cancel(self) -> None:
-        if self._task is None:
+        # Of one that has ended the waiting thread may have been told already, and interrupted before it could see that.
+        if self._task is None or self._task.done():
             self._jobs.put(None)
         else:
             self._task.cancel()

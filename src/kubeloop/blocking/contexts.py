@@ -38,9 +38,12 @@ class Held(Generic[T]):
         try:
             return self._loop.call(self._enter)
         except BaseException:
-            # Interrupted in the moment in which it was entered: there will be no body that ends.
-            self._loop.post(self._abandon)
+            self.abandon()
             raise
+
+    def abandon(self) -> None:
+        """Whoever entered it was interrupted in that moment: there will be no body that ends."""
+        self._loop.post(self._abandon)
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         __tracebackhide__ = True
@@ -102,7 +105,11 @@ class BlockingContext(Generic[T]):
         __tracebackhide__ = True
         from kubeloop.blocking.wrapping import wrap
 
-        entered: T = wrap(self._held.enter(), self._loop, self._keep)
+        try:
+            entered: T = wrap(self._held.enter(), self._loop, self._keep)
+        except BaseException:
+            self._held.abandon()
+            raise
         return entered
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:

@@ -42,7 +42,7 @@ class Facade:
         return found
 
     def _set(self, wrapped: Any, loop: LoopThread, keep: object) -> None:
-        for name, value in (("_wrapped", wrapped), ("_loop", loop), ("_keep", keep), ("_held", None)):
+        for name, value in (("_wrapped", wrapped), ("_loop", loop), ("_keep", keep), ("_held", [])):
             object.__setattr__(self, name, value)
 
     def _close_when_forgotten(self) -> None:
@@ -253,17 +253,21 @@ def _enter(self: Facade) -> Any:
     __tracebackhide__ = True
     self._loop.check()
     held: Held[Any] = Held(self._loop, self._wrapped)
-    entered = held.enter()
-    object.__setattr__(self, "_held", held)
-    return self if entered is self._wrapped else wrap(entered, self._loop, self)
+    try:
+        entered = held.enter()
+        found = self if entered is self._wrapped else wrap(entered, self._loop, self)
+        self._held.append(held)
+    except BaseException:
+        held.abandon()
+        raise
+    return found
 
 
 def _exit(self: Facade, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
     __tracebackhide__ = True
-    held, self._held = self._held, None
-    if held is None:
+    if not self._held:
         raise RuntimeError(f"this {type(self).__name__} was never entered")
-    return bool(held.leave(kind, error, trace))
+    return bool(self._held.pop().leave(kind, error, trace))
 
 
 def _iterate_async(self: Facade) -> Iterator[Any]:

@@ -68,6 +68,9 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources, PodS
         """
         return cls(Transport(load_config(kubeconfig, context, overrides=overrides, plugin_policy=plugin_policy)))
 
+    def __repr__(self) -> str:
+        return f'<Client of cluster "{self.cluster}" at {self.transport.config.server}, namespace "{self.namespace}">'
+
     @property
     def cluster(self) -> str:
         """The cluster's name, as in ``ObjectKey.cluster``."""

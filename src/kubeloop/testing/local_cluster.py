@@ -69,6 +69,9 @@ class LocalCluster:
         self._client: Client | None = None
         self._url = ""
 
+    def __repr__(self) -> str:
+        return f"<LocalCluster at {self._url}>" if self._process is not None else "<LocalCluster that does not run>"
+
     def __enter__(self) -> Self:
         self._start()
         return self
