@@ -171,22 +171,24 @@ def judge(found: Mapping[str, Costs]) -> Iterator[Target]:
 
 
 def show(console: Console, title: str, found: Mapping[str, Costs], failed: Mapping[str, str]) -> None:
+    """A column for each client; for a peer also how many times kubeloop's figure it is."""
     table = Table(title=title)
-    table.add_column("client")
-    columns = {"start": "start, ms"} | {phase: f"{phase}, us" for phase in PHASES} | {"stream": "stream, MiB", "watches": "a watch, KiB"}
-    for column in columns.values():
-        table.add_column(column, justify="right")
+    table.add_column("")
+    for name in found:
+        table.add_column(name, justify="right")
+    rows = {"start": "start, ms"} | {phase: f"{phase}, us" for phase in PHASES} | {"stream": "stream, peak MiB", "watches": "a watch, KiB"}
     ours = found.get(KUBELOOP, {})
-    for name, costs in found.items():
-        cells = []
-        for phase in columns:
-            value = costs.get(phase)
-            if value is None:
-                cells.append("")
-                continue
-            shown = f"{value / 1e3:.0f}" if phase == "start" else f"{value:.0f}"
-            cells.append(shown if name == KUBELOOP or phase not in ours else f"{shown} [dim](x{value / ours[phase]:.1f})")
-        table.add_row(name, *cells)
-    for name, why in failed.items():
-        table.add_row(name, f"[yellow]{why.strip().splitlines()[-1][:60]}")
+    for phase, title_of_row in rows.items():
+        table.add_row(
+            title_of_row, *(_cell(phase, costs.get(phase), None if costs is ours else ours.get(phase)) for costs in found.values())
+        )
     console.print(table)
+    for name, why in failed.items():
+        console.print(f"[yellow]without {name}: {why.strip().splitlines()[-1]}")
+
+
+def _cell(phase: str, value: float | None, ours: float | None) -> str:
+    if value is None:
+        return ""
+    shown = f"{value / 1e3:.0f}" if phase == "start" else f"{value:.0f}"
+    return shown if ours is None else f"{shown} [dim](x{value / ours:.1f})"
