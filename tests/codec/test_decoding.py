@@ -127,6 +127,35 @@ def test_what_cannot_be_read_is_explained(body: bytes, message: str) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        pytest.param(b'{"kind":"Pod","apiVersion":"v1","metadata":{}}', "expected a PodList, got v1, Kind=Pod", id="one object"),
+        pytest.param(b'{"kind":"Status","apiVersion":"v1","code":200}', "expected a PodList, got v1, Kind=Status", id="a status"),
+        pytest.param(
+            b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}', "expected a PodList, got meta.k8s.io/v1, Kind=Table", id="a table"
+        ),
+    ],
+)
+def test_what_is_no_list_is_not_taken_for_an_empty_one(page: bytes, message: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode_list(Pod, page)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":null}', id="null, as Go writes no items"),
+        pytest.param(b'{"kind":"PodList","apiVersion":"v1","metadata":{}}', id="left out"),
+        pytest.param(b'{"kind":"Pods","apiVersion":"v1","metadata":{},"items":[]}', id="a list kind of a custom kind's own"),
+        pytest.param(b'{"metadata":{},"items":[]}', id="without a kind"),
+    ],
+)
+def test_an_empty_list_may_be_written_in_several_ways(page: bytes) -> None:
+    assert decode_list(Pod, page)[0] == []
+
+
 def test_a_list_gives_its_items_with_their_own_documents_and_its_metadata() -> None:
     page = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c"},'
     page += b'"items":[{"metadata":{"name":"a"},"new":1}]}'

@@ -165,7 +165,7 @@ class Watch(Generic[R]):
                 delay, why = self._backoff.next() if self._relisted else 0.0, str(error)
                 self._version, self._relisted = None, True
             except (TransportError, DeadlineError, TimeoutError, _InterruptedError) as error:
-                if self._transport.closed:
+                if self._transport.closed and isinstance(error, TransportError):
                     raise
                 delay, why = self._backoff.next(), str(error) or "it outlived its own time"
             except ApiError as error:

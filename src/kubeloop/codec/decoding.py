@@ -42,7 +42,9 @@ class _Named(msgspec.Struct):
 
 
 class _Page(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+    api_version: str | None = msgspec.field(default=None, name="apiVersion")
+    kind: str | None = None
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -111,11 +113,14 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     """Read a list. Each item keeps its own bytes, not the page's.
 
     Raises:
-        DecodeError: as ``decode``.
+        DecodeError: as ``decode``, and what is no list, of which "there are none" would be a lie.
     """
     document = data if type(data) is bytes else bytes(data)
     what = f"{cls.kind or 'Partial'}List"
     page = _read(_PAGE, document, what)
+    # A custom kind may call its list anything. Tables hold rows.
+    if page.kind and not page.kind.endswith("List") and (page.items is msgspec.UNSET or page.kind == "Table"):
+        raise DecodeError(f"expected a {what}, got {page.api_version}, Kind={page.kind}")
     read = _read_later if cls.kind and issubclass(cls, Unstructured) else functools.partial(decode, checked=True)
     with held_back():
         items: list[R] = [read(cls, bytes(raw)) for raw in page.items or ()]
