@@ -52,6 +52,17 @@ def hang(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     monkeypatch.setattr(loop, "sock_connect", sock_connect)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    resolve(monkeypatch, refused())
+    looked_up: list[float] = []
+    with listening(host) as port:
+        made = await connect(host, port, looked_up.append)
+        assert made.getpeername()[:2] == (host, port)
+        made.close()
+    assert looked_up == []
+
+
 async def test_an_address_that_refuses_is_followed_by_the_next_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening() as port:
         resolve(monkeypatch, refused(), ("127.0.0.1", port))

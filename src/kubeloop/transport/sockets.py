@@ -7,6 +7,7 @@ every socket that is not returned is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 from collections.abc import Callable
@@ -22,12 +23,7 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
     Raises:
         OSError: no address could be reached; if they failed in different ways, the text has all of them. socket.gaierror: no address.
     """
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if resolved is not None and host != found[0][4][0]:
-        resolved(loop.time() - started)
-    addresses = _alternating([(family, address) for family, _, _, _, address in found])
+    addresses = _numeric(host, port) or await _looked_up(host, port, resolved)
     if len(addresses) == 1:
         return await _connect(addresses[0])
     attempts: list[asyncio.Task[socket.socket]] = []
@@ -44,6 +40,23 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
         for attempt in attempts:
             attempt.add_done_callback(lambda ended: _drop(ended, winner))
             attempt.cancel()
+
+
+def _numeric(host: str, port: int) -> list[_Address]:
+    """An address needs no thread to look it up, nor the tables of international names. Empty for a name."""
+    with contextlib.suppress(socket.gaierror, UnicodeEncodeError):
+        found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        return [(family, address) for family, _, _, _, address in found]
+    return []
+
+
+async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | None) -> list[_Address]:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if resolved is not None:
+        resolved(loop.time() - started)
+    return _alternating([(family, address) for family, _, _, _, address in found])
 
 
 async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None) -> socket.socket | None:
