@@ -152,3 +152,16 @@ async def test_a_body_of_another_kind_is_refused(api: Api) -> None:
         400,
         'no kind "ConfigMap" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
     )
+
+
+async def test_a_namespace_that_nothing_holds_terminates_before_it_goes(api: Api) -> None:
+    path = "/api/v1/namespaces/going"
+    await api("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
+    await api("PUT", f"{path}/finalize", {"metadata": {"name": "going"}, "spec": {"finalizers": []}})
+    held = await api("DELETE", f"{path}?propagationPolicy=Foreground")
+    assert (held.status, held.body["metadata"]["finalizers"]) == (200, ["foregroundDeletion"])
+    assert (await api("GET", path)).body["status"]["phase"] == "Terminating"
+    await api("DELETE", path)
+    assert (await api("GET", path)).status == 200
+    await api("DELETE", f"{path}?propagationPolicy=Background")
+    assert (await api("GET", path)).status == 404

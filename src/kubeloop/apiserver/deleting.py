@@ -85,6 +85,15 @@ class Deleter:
     @staticmethod
     def _check_preconditions(call: Call, options: DeleteOptions, current: StoredObject) -> None:
         metadata = current.obj["metadata"]
+        if call.resource.gvr.group_resource == NAMESPACES:
+            for what, given, own in (
+                ("UID", options.uid, metadata["uid"]),
+                ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+            ):
+                if given is not None and given != own:
+                    why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {own}"
+                    raise refusals.conflict(NAMESPACES, call.name, why)
+            return
         why = ""
         if options.uid is not None and options.uid != metadata["uid"]:
             why = (
@@ -107,8 +116,8 @@ class Deleter:
         first = not metadata.get("deletionTimestamp")
         if first:
             resource.strategy.begin_deletion(obj)
-        if resource.gvr.group_resource == NAMESPACES:
-            return self._plan_namespace(obj, first=first)
+        if resource.gvr.group_resource == NAMESPACES and (first or obj["spec"].get("finalizers")):
+            return self._plan_namespace(obj, options, first=first)
         finalizers = finalizers_for(resource, metadata.get("finalizers") or [], options)
         changed = finalizers != (metadata.get("finalizers") or [])
         if changed:
@@ -122,14 +131,16 @@ class Deleter:
         gone = not finalizers and not (graceful and metadata.get("deletionGracePeriodSeconds"))
         return _Plan(obj, marked or changed, gone)
 
-    def _plan_namespace(self, obj: JSONObject, *, first: bool) -> _Plan:
-        """A namespace is deleted by whoever empties ``spec.finalizers`` (/finalize); until then it terminates."""
+    def _plan_namespace(self, obj: JSONObject, options: DeleteOptions, *, first: bool) -> _Plan:
+        """A namespace terminates at its first deletion, and does no more until somebody has emptied ``spec.finalizers`` (/finalize)."""
         metadata = obj["metadata"]
-        held = bool((obj.get("spec") or {}).get("finalizers") or metadata.get("finalizers"))
         if first:
             metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
             obj.setdefault("status", {})["phase"] = "Terminating"
-        return _Plan(obj, first, not held)
+            finalizers = _namespace_finalizers(metadata.pop("finalizers", None) or [], options)
+            if finalizers:
+                metadata["finalizers"] = finalizers
+        return _Plan(obj, first, gone=False)
 
     def _mark(self, metadata: JSONObject, *, first: bool) -> bool:
         """For kinds without grace that finalizers hold."""
@@ -201,6 +212,17 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
     if options.propagation_policy is not None:
         return options.propagation_policy == "Foreground"
     return options.orphan_dependents is None and FOREGROUND in present
+
+
+def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[str]:
+    """As ``finalizers_for``, but ``orphanDependents: false`` asks for the foreground here."""
+    if options.orphan_dependents is not None:
+        wanted = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
+    elif options.propagation_policy is not None:
+        wanted = {ORPHAN: options.propagation_policy == "Orphan", FOREGROUND: options.propagation_policy == "Foreground"}
+    else:
+        return present
+    return [*(name for name in present if wanted.get(name, True)), *(name for name in wanted if wanted[name] and name not in present)]
 
 
 def _raise(metadata: JSONObject) -> None:

@@ -79,6 +79,8 @@ class Exchange:
         """What the writer needs to know; ``manager`` empty: nobody is to own what is written."""
         self.context.user = self.user.name
         self.context.groups = self.user.groups
+        self.context.uid = self.user.uid
+        self.context.extra = self.user.extra
         self.context.namespace = self.namespace
         self.context.subresource = self.info.subresource
         self.context.dry_run = dry_run

@@ -36,15 +36,15 @@ Fit = Callable[[Clause, str], Accepted | None]
 
 
 @lru_cache(maxsize=256)
-def negotiate(header: str, verb: str = "get", *, custom: bool = False) -> Accepted:
-    """What to answer with. Custom resources have no protobuf form, but their metadata has.
+def negotiate(header: str, verb: str = "get", *, custom: bool = False, tables: bool = True) -> Accepted:
+    """What to answer with. Custom resources have no protobuf form, but their metadata has. Not everything has tables.
 
     Raises:
         NotAcceptable: no clause fits.
     """
     if not custom:
         check_route(header, MEDIA_TYPES + STREAM_MEDIA_TYPES if verb in ("list", "watch") else MEDIA_TYPES)
-    found = _first(header, lambda clause, media_type: _in_form(clause, media_type, custom))
+    found = _first(header, lambda clause, media_type: _in_form(clause, media_type, custom=custom, tables=tables))
     if found is None:
         raise refusals.not_acceptable(MEDIA_TYPES)
     if verb == "watch" and found.media_type == YAML:
@@ -104,14 +104,14 @@ def _plain(clause: Clause, media_type: str) -> Accepted | None:
     return Accepted(media_type)
 
 
-def _in_form(clause: Clause, media_type: str, custom: bool) -> Accepted | None:
+def _in_form(clause: Clause, media_type: str, *, custom: bool, tables: bool) -> Accepted | None:
     asked = dict(clause.parameters)
     if not any(name in asked for name in ("as", "g", "v")):
         return None if custom and media_type == PROTOBUF else _plain(clause, media_type)
     form, version = asked.get("as", ""), asked.get("v", "")
     if form not in _FORMS or asked.get("g") != "meta.k8s.io" or version not in ("v1", "v1beta1") or "sv" in asked:
         return None
-    if (form == "Table" and media_type == PROTOBUF) or not _may_stream(asked.get("stream"), media_type):
+    if (form == "Table" and (media_type == PROTOBUF or not tables)) or not _may_stream(asked.get("stream"), media_type):
         return None
     return Accepted(media_type, form, version)
 

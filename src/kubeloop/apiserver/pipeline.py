@@ -17,9 +17,11 @@ from kubeloop.apiserver.authorization import authorize, authorize_impersonation
 from kubeloop.apiserver.exchange import Exchange, Parts
 from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.negotiation import Accepted, negotiate
-from kubeloop.apiserver.request_info import request_info
+from kubeloop.apiserver.request_info import RequestInfo, request_info
+from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.routing import PlainNotFound, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
+from kubeloop.apiserver.tables import has_tables
 from kubeloop.apiserver.transfer import finish
 from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.serving.request import BodyMalformed, Request
@@ -118,7 +120,7 @@ class Pipeline:
         if resource.deprecation_warning and not resource.custom:  # said by the route, of which there is none for what cannot be done
             warnings.append(resource.deprecation_warning)
         # What a connecting subresource answers is its backend's affair.
-        accepted = Accepted() if connecting(info) else negotiate(request.header("Accept"), info.verb, custom=resource.custom)
+        accepted = Accepted() if connecting(info) else self._accepted(request, resource, info)
         namespace = info.namespace if resource.namespaced else ""
         if info.verb in _BY_NAME:
             check_name_in_path(info)
@@ -130,6 +132,11 @@ class Pipeline:
             return answer
         finally:
             warnings += exchange.context.warnings
+
+    @staticmethod
+    def _accepted(request: Request, resource: ServedResource, info: RequestInfo) -> Accepted:
+        tables = has_tables(resource, info.subresource)
+        return negotiate(request.header("Accept"), info.verb, custom=resource.custom, tables=tables)
 
     async def _path(self, request: Request) -> Answer:
         for one in self.documents:

@@ -94,6 +94,11 @@ class ServedResource:
         return GroupVersionKind(self.gvr.group, self.gvr.version, self.kind)
 
     @property
+    def stored_group(self) -> str:
+        """The group of the kind that is stored, in whose name objects are refused."""
+        return (self.storage_resource or self.gvr.group_resource).group
+
+    @property
     def storage_prefix(self) -> str:
         """Key prefix in storage, ending in a slash: ``/registry/GROUP/RESOURCE/`` (the core group as ``core``)."""
         owner = self.storage_resource or self.gvr.group_resource

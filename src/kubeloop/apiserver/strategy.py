@@ -20,11 +20,16 @@ JSONObject = dict[str, Any]
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a strategy may know of the request. ``warnings`` are sent as Warning headers; ``user`` is who asks, ``time`` when (RFC 3339)."""
+    """What a strategy may know of the request.
+
+    ``user``, ``uid``, ``groups`` and ``extra`` are who asks, ``time`` is when (RFC 3339). ``warnings`` are sent as Warning headers.
+    """
 
     user: str = ""
     groups: tuple[str, ...] = ()
     namespace: str = ""
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     subresource: str = ""
     dry_run: bool = False
     time: str = ""

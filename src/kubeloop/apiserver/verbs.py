@@ -122,7 +122,9 @@ async def delete(exchange: Exchange) -> Answer:
     if deleted.gone and not resource.strategy.returns_deleted:
         gvr, metadata = resource.gvr, deleted.obj["metadata"]
         return success(StatusDetails(name=exchange.info.name, group=gvr.group, kind=gvr.resource, uid=metadata["uid"]))
-    return exchange.parts.renderer.object(resource, exchange.accepted, exchange.request, deleted.obj, stored=deleted.stored)
+    # Who asks in the old way for dependents to go is told when they have not gone yet; nobody else is.
+    status = 202 if options.orphan_dependents is False and not deleted.gone else 200
+    return exchange.parts.renderer.object(resource, exchange.accepted, exchange.request, deleted.obj, stored=deleted.stored, status=status)
 
 
 async def delete_collection(exchange: Exchange) -> Answer:

@@ -138,7 +138,7 @@ class Writer:
         errors = call.findings + kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
         if errors:
             errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
-            raise refusals.invalid(GroupKind(resource.gvr.group, obj.get("kind", "")), metadata.get("name", ""), errors)
+            raise refusals.invalid(GroupKind(resource.stored_group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
         await self.admission.validate(call.attributes("CREATE", obj, None))
         _settle(resource, obj)
@@ -374,7 +374,7 @@ def _settle(resource: ServedResource, obj: JSONObject) -> None:
 
 def _said_kind(resource: ServedResource, obj: JSONObject) -> GroupKind:
     """Of an object that fails validation: a custom one may say that it is of another group."""
-    group = str(obj.get("apiVersion", "")).rpartition("/")[0] if resource.custom else resource.gvr.group
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0] if resource.custom else resource.stored_group
     return GroupKind(group, obj.get("kind", ""))
 
 

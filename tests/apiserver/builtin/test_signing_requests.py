@@ -55,6 +55,15 @@ async def request_(server: ServerUnderTest, namespace: str) -> AsyncIterator[_Re
         await made.call("DELETE", f"/{namespace}")
 
 
+async def test_all_that_is_known_of_who_asks_is_written_down(server: ServerUnderTest, namespace: str) -> None:
+    who = {"Impersonate-User": "u", "Impersonate-Uid": "u-1", "Impersonate-Group": "system:masters", "Impersonate-Extra-A.b%2fc": "d"}
+    body = json.dumps({"metadata": {"name": namespace}, "spec": {**_SPEC, "uid": "other", "extra": {"x": ["y"]}}}).encode()
+    async with Transport(server.config) as transport:
+        spec = json.loads((await transport.request("POST", f"{_PATH}?dryRun=All", body=body, headers=who)).body)["spec"]
+    assert (spec["username"], spec["uid"], spec["extra"]) == ("u", "u-1", {"a.b/c": ["d"]})
+    assert spec["groups"] == ["system:masters", "system:authenticated"]
+
+
 async def test_who_asks_is_written_down(request_: _Request) -> None:
     found = await request_.call("GET", f"/{request_.name}")
     assert found["spec"]["username"] != "somebody else"

@@ -22,6 +22,9 @@ _IMMUTABLE = (
     *("action", "related", "reportingController", "reportingInstance"),
 )
 
+#: What Go's type holds where a document says nothing.
+_EMPTY = {"count": 0, **dict.fromkeys(("reason", "message", "type", "action", "reportingController", "reportingInstance"), "")}
+
 
 class EventStrategy(BuiltinStrategy):
     """Both groups; the rules speak of core's names, which is what upstream's internal type has."""
@@ -45,7 +48,8 @@ class EventStrategy(BuiltinStrategy):
             found += _series(new)
         for name in _IMMUTABLE:
             key = {"reportingController": "reportingComponent"}.get(name, name)
-            found += immutable(name, new.get(key), before.get(key))
+            empty = _EMPTY.get(name)
+            found += immutable(name, new.get(key, empty), before.get(key, empty))
         return found
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:

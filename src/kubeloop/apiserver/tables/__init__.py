@@ -2,6 +2,6 @@
 
 from kubeloop.apiserver.tables.duration import human_duration
 from kubeloop.apiserver.tables.partial import partial_list, partial_object
-from kubeloop.apiserver.tables.table import INCLUDE_OBJECT, table
+from kubeloop.apiserver.tables.table import INCLUDE_OBJECT, has_tables, table
 
-__all__ = ["INCLUDE_OBJECT", "human_duration", "partial_list", "partial_object", "table"]
+__all__ = ["INCLUDE_OBJECT", "has_tables", "human_duration", "partial_list", "partial_object", "table"]

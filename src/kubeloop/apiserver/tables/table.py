@@ -19,6 +19,26 @@ JSONObject = dict[str, Any]
 #: Values of the query parameter ``includeObject``; empty means Metadata.
 INCLUDE_OBJECT: Final = ("", "None", "Metadata", "Object")
 
+#: What upstream serves without a converter to tables, besides all that can only be created.
+_NEVER: Final = frozenset(
+    {
+        ("certificatesigningrequests", "approval"),
+        ("resourceclaims", "status"),
+        ("apiservices", "status"),
+        ("namespaces", "finalize"),
+        ("pods", "eviction"),
+        ("pods", "binding"),
+    }
+)
+
+
+def has_tables(resource: ServedResource, subresource: str) -> bool:
+    """Whether clients may ask for tables of it."""
+    if resource.custom:
+        return True
+    return (resource.gvr.resource, subresource) not in _NEVER and resource.verbs != ("create",)
+
+
 #: Column definitions and rows.
 _Parts = tuple[list[JSONObject], list[JSONObject] | None]
 

@@ -45,8 +45,12 @@ class SigningRequestStrategy(BuiltinStrategy):
             spec.pop(name, None)
         if context.user:
             spec["username"] = context.user
+        if context.uid:
+            spec["uid"] = context.uid
         if context.groups:
             spec["groups"] = list(context.groups)
+        if context.extra:
+            spec["extra"] = {name: list(values) for name, values in context.extra.items()}
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_request(obj, {}))
