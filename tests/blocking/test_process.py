@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 
 import pytest
@@ -59,37 +60,40 @@ def run(script: str, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-INTERRUPTED = [
-    pytest.param(
-        "start(interrupt)\nwith silent_client() as client:\n    client.get(ConfigMap, 'a')",
-        id="a request",
-    ),
-    pytest.param(
-        "start(interrupt)\nwith silent_client() as client:\n    next(iter(client.list_stream(ConfigMap)))",
-        id="a page of a list",
-    ),
-    pytest.param(
-        "start(interrupt, WATCHING)\n"
-        "with silent_client() as client, client.watch(ConfigMap, resource_version='7') as events:\n    next(iter(events))",
-        id="a watch",
-    ),
-    pytest.param(
-        "start(interrupt)\nwith silent_client() as client, client.transport.stream('GET', '/') as opened:\n    pass",
-        id="a block that is being entered",
-    ),
-    pytest.param(
-        "start(interrupt, WATCHING)\n"
-        "with silent_client() as client, client.transport.stream('GET', '/') as opened:\n    threading.Event().wait()",
-        id="the body of a block",
-    ),
-]
+INTERRUPTED = {
+    "a request": """
+start(interrupt)
+with silent_client() as client:
+    client.get(ConfigMap, "a")
+""",
+    "a page of a list": """
+start(interrupt)
+with silent_client() as client:
+    next(iter(client.list_stream(ConfigMap)))
+""",
+    "a watch": """
+start(interrupt, WATCHING)
+with silent_client() as client, client.watch(ConfigMap, resource_version="7") as events:
+    next(iter(events))
+""",
+    "a block that is being entered": """
+start(interrupt)
+with silent_client() as client, client.transport.stream("GET", "/") as opened:
+    pass
+""",
+    "the body of a block": """
+start(interrupt, WATCHING)
+with silent_client() as client, client.transport.stream("GET", "/") as opened:
+    threading.Event().wait()
+""",
+}
 
 
-@pytest.mark.parametrize("body", INTERRUPTED)
-def test_ctrl_c_ends_the_request_and_nothing_is_left(body: str) -> None:
-    lines = "\n".join(f"    {line}" for line in body.splitlines())
-    script = f"{SILENT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted', gone.get(timeout={FEW}))\n"
-    assert run(script) == Ended(0, "interrupted b''\n", "")
+def test_ctrl_c_ends_what_runs_and_its_request_and_nothing_is_left() -> None:
+    script = SILENT
+    for name, body in INTERRUPTED.items():
+        script += f"try:{textwrap.indent(body, '    ')}except KeyboardInterrupt:\n    print({name!r}, gone.get(timeout={FEW}))\n"
+    assert run(script) == Ended(0, "".join(f"{name} b''\n" for name in INTERRUPTED), "")
 
 
 def test_a_client_goes_on_after_ctrl_c() -> None:
@@ -135,15 +139,16 @@ from kubeloop.blocking import Client, Informers
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param("client.list(ConfigMap)", id="a client that nobody closed"),
-        pytest.param("del client", id="a client that nobody has any more"),
-        pytest.param("watch = client.watch(ConfigMap).__enter__(); next(iter(watch))", id="a watch that goes on"),
-        pytest.param("stream = iter(client.list_stream(ConfigMap, limit=1)); next(stream)", id="a list that was left in the middle"),
+        pytest.param("raise SystemExit", id="a client that nobody closed"),
+        pytest.param(
+            "watch = client.watch(ConfigMap).__enter__(); next(iter(watch)); "
+            "stream = iter(client.list_stream(ConfigMap, limit=1)); next(stream)",
+            id="a watch that goes on, and a list that was left in the middle",
+        ),
         pytest.param(
             "informers = Informers(client).__enter__(); informers.of(ConfigMap).on_event(added=print); del informers",
             id="informers that run",
         ),
-        pytest.param("raise SystemExit", id="an exit"),
     ],
 )
 def test_the_interpreter_ends_without_a_word(server: ServerUnderTest, body: str) -> None:
