@@ -2,195 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import random
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+import kubeloop.api
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod, Service
 from kubeloop.codec import decode, encode, to_dict
-from kubeloop.codec.shape import Field, Form, Shape, fields_of
-from kubeloop.meta import Quantity, Resource
-
-SKIPPED = {"managedFields", "selfLink"}
-Tree = dict[str, Any]
+from kubeloop.meta import Resource
+from tests.codec.random_edits import Edit, Plant, document
 
 
-def scalar(shape: Shape, rng: random.Random) -> tuple[Any, Any]:
-    """A value as Python has it, and as JSON says it."""
-    word = f"w{rng.randrange(10**9)}"
-    number = rng.choice([rng.randrange(1, 70000), 2**53 + rng.randrange(1, 9), 2**62 + 1])
-    moment = datetime(2026, 1, 1 + rng.randrange(28), rng.randrange(24), tzinfo=UTC)
-    table: dict[Any, tuple[Any, Any]] = {
-        str: (word, word),
-        int: (number, number),
-        float: (number + 0.5, number + 0.5),
-        bool: (True, True),
-        bytes: (b"raw\0", "cmF3AA=="),
-        Quantity: (Quantity(f"{number}m"), str(Quantity(f"{number}m"))),
-        datetime: (moment, moment.strftime("%Y-%m-%dT%H:%M:%SZ")),
-    }
-    return table[shape.type]
+def builtin_kinds() -> list[type[Resource]]:
+    """Those of one version each that the models know."""
+    found: dict[str, type[Resource]] = {}
+    for module in pkgutil.walk_packages(kubeloop.api.__path__, "kubeloop.api."):
+        for one in vars(importlib.import_module(module.name)).values():
+            if isinstance(one, type) and issubclass(one, Resource) and one is not Resource and one.kind:
+                found[f"{one.api_version} {one.kind}"] = one
+    return [found[name] for name in sorted(found)]
 
 
-def document(cls: type[Any], rng: random.Random, depth: int) -> Tree:
-    """A tree of a few known fields of each struct, some of them null, with fields that nobody knows."""
-    fields = [field for field in fields_of(cls).by_wire.values() if field.wire not in SKIPPED]
-    chosen = {field.wire: field for field in rng.sample(fields, min(len(fields), 4))}
-    for wire in ("spec", "template", "containers", "metadata", "name"):
-        if wire in fields_of(cls).by_wire:
-            chosen[wire] = fields_of(cls).by_wire[wire]
-    tree: Tree = {}
-    for wire, field in chosen.items():
-        if rng.random() < 0.1:
-            tree[wire] = None
-        else:
-            built = value_of(field.shape, rng, depth - 1, field)
-            if built is not None:
-                tree[wire] = built
-    # Unknown parts follow from known ones, so that items which are alike to the models are alike altogether.
-    mark = sum(json.dumps(tree, sort_keys=True).encode()) % 4
-    if mark == 1:
-        tree["unknownField"] = {"kept": [1.0, None, 12345678901234567890]}
-    elif mark == 2:
-        tree["unknownNull"] = None
-    return tree
+KINDS = builtin_kinds()
 
 
-def value_of(shape: Shape, rng: random.Random, depth: int, field: Field | None = None) -> Any:
-    if shape.form is Form.ANY or depth < 0:
-        return None
-    if shape.form is Form.STRUCT:
-        return document(shape.type, rng, depth)
-    if shape.form is Form.LIST and shape.item is not None:
-        return [
-            built
-            for _ in range(rng.randrange(4))
-            if (built := value_of(shape.item, rng, depth)) is not None and with_keys(built, field, rng)
-        ]
-    if shape.form is Form.MAP and shape.item is not None:
-        return {f"k{index}": built for index in range(rng.randrange(3)) if (built := value_of(shape.item, rng, depth)) is not None}
-    return scalar(shape, rng)[1]
-
-
-def with_keys(item: Any, field: Field | None, rng: random.Random) -> bool:
-    """Keys of keyed lists are there and unique, as a server makes sure."""
-    if field is not None and field.keys and field.shape.item is not None:
-        for known in fields_of(field.shape.item.type).by_wire.values():
-            if known.name in field.keys:
-                item[known.wire] = scalar(known.shape, rng)[1]
-    return True
-
-
-class Edit:
-    """Walks down a typed object and its tree together, and makes one change in both."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-
-    def struct(self, obj: Any, tree: Tree) -> None:
-        fields = [
-            field for field in fields_of(type(obj)).by_wire.values() if field.wire not in SKIPPED and field.shape.form is not Form.ANY
-        ]
-        if not fields:
-            return
-        inner = [field for field in fields if tree.get(field.wire)]
-        field = self.rng.choice(inner if inner and self.rng.random() < 0.8 else fields)
-        now = getattr(obj, field.name)
-        if now is not None and field.optional and self.rng.random() < 0.15:
-            setattr(obj, field.name, None)
-            tree.pop(field.wire, None)
-        elif field.shape.form is Form.STRUCT:
-            if now is None:
-                now = field.shape.type()
-                setattr(obj, field.name, now)
-                tree[field.wire] = to_plain(now)
-            tree[field.wire] = tree.get(field.wire) or {}
-            before = json.dumps(tree[field.wire])
-            self.struct(now, tree[field.wire])
-            if json.dumps(tree[field.wire]) == before == "{}":
-                tree.pop(field.wire)
-                setattr(obj, field.name, None if field.optional else now)
-        elif field.shape.form is Form.LIST:
-            tree[field.wire] = self.list_in(field.shape, now, tree.get(field.wire))
-        elif field.shape.form is Form.MAP:
-            tree[field.wire] = self.map_in(field.shape, now, tree.get(field.wire))
-        else:
-            python, wire = scalar(field.shape, self.rng)
-            setattr(obj, field.name, python)
-            tree[field.wire] = wire
-
-    def list_in(self, shape: Shape, now: list[Any], tree: list[Any] | None) -> list[Any]:
-        tree = tree or []
-        assert shape.item is not None
-        action = self.rng.choice(["insert", "delete", "move", "clear", "edit", "edit"]) if now else "insert"
-        at = self.rng.randrange(len(now)) if now else 0
-        # Of items that the models cannot tell apart nobody can say which one was moved or removed.
-        assume(all(now.count(item) == 1 for item in now))
-        if action == "insert":
-            python, wire = self.item(shape.item)
-            assume(python not in now)
-            now.insert(at, python)
-            tree.insert(at, wire)
-        elif action == "delete":
-            del now[at], tree[at]
-        elif action == "move":
-            to = self.rng.randrange(len(now))
-            now.insert(to, now.pop(at))
-            tree.insert(to, tree.pop(at))
-        elif action == "clear":
-            now.clear()
-            tree.clear()
-        else:
-            self.inside(shape.item, now, tree, at)
-        return tree
-
-    def map_in(self, shape: Shape, now: dict[str, Any], tree: Tree | None) -> Tree:
-        tree = tree or {}
-        assert shape.item is not None
-        key = self.rng.choice([*now, "added"])
-        if key == "added":
-            now[key], tree[key] = self.item(shape.item)
-        elif self.rng.random() < 0.4:
-            del now[key], tree[key]
-        else:
-            self.inside(shape.item, now, tree, key)
-        return tree
-
-    def inside(self, shape: Shape, now: Any, tree: Any, at: Any) -> None:
-        if shape.form is Form.STRUCT:
-            if tree[at] is None:
-                tree[at] = {}
-            self.struct(now[at], tree[at])
-        elif shape.form is Form.SCALAR:
-            now[at], tree[at] = scalar(shape, self.rng)
-
-    def item(self, shape: Shape) -> tuple[Any, Any]:
-        if shape.form is not Form.STRUCT:
-            return ([], []) if shape.form is Form.LIST else ({}, {}) if shape.form is Form.MAP else scalar(shape, self.rng)
-        made = shape.type()
-        for field in fields_of(shape.type).by_wire.values():
-            if field.shape.form is Form.SCALAR:
-                setattr(made, field.name, scalar(field.shape, self.rng)[0])
-        return made, to_plain(made)
-
-
-def to_plain(made: Any) -> Tree:
-    from kubeloop.codec.fresh import write_struct
-
-    tree: Tree = json.loads(write_struct(made))
-    return tree
-
-
-@pytest.mark.parametrize("cls", [Pod, Deployment, Service])
-@given(rng=st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_one_edit_typed_and_on_a_plain_tree_gives_equal_bodies(cls: type[Resource], rng: random.Random) -> None:
+def one_edit(cls: type[Resource], rng: random.Random) -> None:
     tree = {"apiVersion": cls.api_version, "kind": cls.kind, **document(cls, rng, depth=6)}
     source = json.dumps(tree)
     obj = decode(cls, source.encode())
@@ -200,3 +42,16 @@ def test_one_edit_typed_and_on_a_plain_tree_gives_equal_bodies(cls: type[Resourc
     note(f"plain edit: {json.dumps(tree)}")
     note(f"typed edit: {encode(obj).decode()}")
     assert json.loads(encode(obj)) == tree
+
+
+@pytest.mark.parametrize("cls", [Pod, Deployment, Service, Plant])
+@given(rng=st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_one_edit_typed_and_on_a_plain_tree_gives_equal_bodies(cls: type[Resource], rng: random.Random) -> None:
+    one_edit(cls, rng)
+
+
+@given(cls=st.sampled_from(KINDS), rng=st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_of_any_built_in_kind_too(cls: type[Resource], rng: random.Random) -> None:
+    one_edit(cls, rng)

@@ -16,7 +16,10 @@ _LIKENESS_LIMIT = 64
 
 
 def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: Callable[[Any, Any], bool]) -> list[int | None]:
-    """For each new item the index of the old one that it was; None for an item that is new. No old item is used twice."""
+    """For each new item the index of the old one that it was; None for an item that is new.
+
+    No old item is used twice, but for exact copies of it: what a person duplicated says all that the original said.
+    """
     if old == new and all(same(before, after) for before, after in zip(old, new, strict=True)):
         return list(range(len(old)))
     found: list[int | None] = [None] * len(new)
@@ -25,6 +28,8 @@ def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: C
     if keys:
         _match_keys(old, new, keys, found, free)
     _match_alike(old, new, keys, found, free)
+    if not keys and None in found:
+        _match_copies(old, new, found)
     return found
 
 
@@ -76,6 +81,13 @@ def _match_alike(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], 
         if found[index] is None and index in free and not (keys and _says_more(old[index], keys)):
             found[index] = index
             del free[index]
+
+
+def _match_copies(old: Sequence[Any], new: Sequence[Any], found: list[int | None]) -> None:
+    originals = {_fingerprint(item): index for index, item in enumerate(old)}
+    for index, item in enumerate(new):
+        if found[index] is None and _says(item):
+            found[index] = originals.get(_fingerprint(item))
 
 
 def _fingerprint(item: Any) -> bytes:
