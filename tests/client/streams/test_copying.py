@@ -181,3 +181,9 @@ async def test_a_connection_that_breaks_off_is_the_error(client: Client, kubelet
     kubelet.command = command
     with pytest.raises(TransportError, match='pod "web"'):
         await client.copy_from(pod, "src", tmp_path / "back")
+
+
+async def test_a_name_that_looks_like_an_option_is_a_name(client: Client, pod: str, inside: Path, tmp_path: Path) -> None:
+    (inside / "--version").write_text("1")
+    result = await client.copy_from(pod, "--version", tmp_path / "back")
+    assert (result.files, (tmp_path / "back").read_text()) == (1, "1")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kubeloop.serving.spdy import Connection, SpdyError, Stream, StreamReset
+from kubeloop.serving.spdy import Connection, ConnectionOver, SpdyError, Stream, StreamReset
 from kubeloop.serving.spdy.frames import Frame, Kind, Packer, Unpacker
 
 
@@ -217,3 +217,32 @@ async def test_what_a_stream_left_unread_when_it_was_given_up_holds_nobody_back(
         mine, theirs = await ends.both()
         await theirs.write(b"arrives")
         assert await mine.read() == b"arrives"
+
+
+async def test_a_stream_whose_opener_gave_up_waiting_is_given_up() -> None:
+    client_pipe, server_pipe = pipes()
+    client, packer, unpacker = Connection(client_pipe, client=True), Packer(), Unpacker()
+    running = asyncio.ensure_future(client.run())
+    opening = asyncio.ensure_future(client.open({"streamtype": "data"}))
+    async with asyncio.timeout(5):
+        assert [frame.kind for frame in unpacker.feed(await server_pipe.read())] == [Kind.SYN_STREAM]
+        opening.cancel()
+        await asyncio.wait((opening,))
+        assert [(frame.kind, frame.number) for frame in unpacker.feed(await server_pipe.read())] == [(Kind.RST_STREAM, 1)]
+        await server_pipe.write(packer.syn_reply(1, {}) + packer.data(1, b"x" * 10))
+        server_pipe.end()
+        await running
+    assert client._unread == 0
+
+
+async def test_a_stream_that_was_under_way_when_the_connection_ended_was_not_refused() -> None:
+    client_pipe, server_pipe = pipes()
+    client = Connection(client_pipe, client=True)
+    running = asyncio.ensure_future(client.run())
+    opening = asyncio.ensure_future(client.open({}))
+    async with asyncio.timeout(5):
+        await server_pipe.read()
+        server_pipe.end()
+        with pytest.raises(ConnectionOver):
+            await opening
+        await running

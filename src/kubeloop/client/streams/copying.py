@@ -104,7 +104,8 @@ async def copy_from(
     """See ``PodStreams.copy_from``."""
     if not source:
         raise ValueError("the source in the container must not be empty")
-    command = ["tar", "cf", "-", source]
+    # A name that begins like an option would be one.
+    command = ["tar", "cf", "-", f"./{source}" if source.startswith("-") else source]
     async with exec_session(client, target, command, namespace=namespace, container=container, stdin=False, tty=False) as session:
         complaints = bytearray()
 

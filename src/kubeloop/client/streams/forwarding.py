@@ -267,8 +267,12 @@ def _reset_on_close(writer: asyncio.StreamWriter) -> None:
 
 
 async def _to_pod(reader: asyncio.StreamReader, stream: PortStream) -> None:
-    # What goes wrong here, the other way round hears of too.
-    with contextlib.suppress(OSError, KubeloopError):
+    try:
         while data := await reader.read(_PIECE):
             await stream.write(data)
         await stream.write_eof()
+    except KubeloopError:
+        pass  # the other way round hears of it too
+    except OSError:
+        # The local side has broken off: what nobody hears would stay open in the pod until it says something.
+        stream.give_up()

@@ -12,7 +12,7 @@ import itertools
 from kubeloop.client.streams.errors import ForwardingError
 from kubeloop.client.streams.spdy_wire import OPEN_TIME, Running
 from kubeloop.meta.errors import KubeloopError, TransportError
-from kubeloop.serving.spdy import Stream, StreamReset
+from kubeloop.serving.spdy import ConnectionOver, Stream, StreamReset
 
 #: Bytes of an error that are kept.
 _ERROR = 4096
@@ -29,10 +29,11 @@ class PortStream:
         self._data = data
         self._errors = errors
         self._said = b""
+        self._given_up = False
         self._listening = asyncio.ensure_future(self._listen())
 
     async def read(self) -> bytes:
-        """The next piece; empty when the pod's side has ended.
+        """The next piece; empty when the pod's side has ended, or after ``give_up``.
 
         Raises:
             ForwardingError: the pod's node could not connect, or lost the connection. TransportError: this side's connection broke.
@@ -40,6 +41,8 @@ class PortStream:
         try:
             data = await self._data.read()
         except StreamReset as error:
+            if self._given_up:
+                return b""
             raise self._fault() from error
         if not data:
             await asyncio.sleep(0)  # what came on the other stream before this end may not have been read yet
@@ -59,6 +62,11 @@ class PortStream:
         with contextlib.suppress(StreamReset, OSError, KubeloopError):
             await self._data.close()
 
+    def give_up(self) -> None:
+        """Neither side hears the other any more; a reader that waits is let go."""
+        self._given_up = True
+        self._running.connection.give_up(self._data, self._errors)
+
     async def finish(self) -> None:
         """After the pod's end: give up what is still being sent, and hear whether the end was one.
 
@@ -74,10 +82,7 @@ class PortStream:
     async def close(self) -> None:
         """Give up what is left, at once."""
         self._listening.cancel()
-        with contextlib.suppress(OSError, KubeloopError, TimeoutError):
-            async with asyncio.timeout(0):  # what the socket does not take at once, the connection's end will say
-                await self._data.reset()
-                await self._errors.reset()
+        self.give_up()
         await asyncio.gather(self._listening, return_exceptions=True)
 
     def _fault(self) -> KubeloopError:
@@ -95,17 +100,24 @@ async def open_port(running: Running, numbers: itertools.count[int], port: int, 
     """A new connection to ``port``. That the port is closed is told by the first read.
 
     Raises:
-        TransportError: the connection to the pod's node is over.
+        ForwardingError: the pod's node takes no more connections. TransportError: the connection to it is over.
     """
     # The error stream comes first: it says what is wrong with the data stream.
     names = {"port": str(port), "requestid": str(next(numbers))}
+    errors: Stream | None = None
     try:
         async with asyncio.timeout(OPEN_TIME):
             errors = await running.connection.open({"streamtype": "error", **names})
             await errors.close()
             data = await running.connection.open({"streamtype": "data", **names})
-    except TimeoutError as error:
-        raise TransportError(f"{where}: the pod's node did not take the connection within {OPEN_TIME:g} s") from error
-    except (StreamReset, OSError, KubeloopError) as error:
-        raise running.fault or TransportError(f"{where}: the connection ended while a stream was opened ({error})") from error
+    except BaseException as error:
+        if errors is not None:
+            running.connection.give_up(errors)
+        if isinstance(error, TimeoutError):
+            raise TransportError(f"{where}: the pod's node did not take the connection within {OPEN_TIME:g} s") from error
+        if isinstance(error, StreamReset) and not isinstance(error, ConnectionOver) and running.fault is None:
+            raise ForwardingError(f"{where}: the pod's node does not take the connection; are too many open?") from error
+        if isinstance(error, OSError | KubeloopError):
+            raise running.fault or TransportError(f"{where}: the connection ended while a stream was opened ({error})") from error
+        raise
     return PortStream(running, data, errors, where)

@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
+from kubeloop.meta.errors import KubeloopError
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy.frames import Frame, Kind, Packer, SpdyError, Unpacker
 
@@ -15,7 +16,8 @@ _PIECE = 32 * 1024
 #: Bytes that wait unread in all streams before the peer is held back.
 _UNREAD = 1 << 20
 _CANCEL = 5
-_STREAMS = 256
+#: Streams that a peer may have open; a forwarded connection takes two. kubelets set no limit, memory does.
+_STREAMS = 4096
 
 
 class StreamReset(ConnectionError):
@@ -87,6 +89,11 @@ class Stream:
             await self._connection.send_reset(self.number)
 
     @property
+    def lost(self) -> ConnectionOver | None:
+        """That the connection ended before the stream did."""
+        return self._fault if isinstance(self._fault, ConnectionOver) else None
+
+    @property
     def over(self) -> bool:
         return self._fault is not None or (self._finished and self._ended)
 
@@ -126,6 +133,7 @@ class Connection:
         self._room = asyncio.Event()
         self._room.set()
         self._ended = False
+        self._resets: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Until the peer ends the connection. Then all streams are over.
@@ -146,6 +154,9 @@ class Connection:
                 if not stream.over:
                     stream.break_off(ConnectionOver("the connection ended"))
             self._streams.clear()
+            for task in self._resets:
+                task.cancel()
+            await asyncio.gather(*self._resets, return_exceptions=True)
 
     async def open(self, headers: Mapping[str, str]) -> Stream:
         """A new stream; returns when the peer has answered it.
@@ -159,11 +170,27 @@ class Connection:
             stream = Stream(self, self._next, headers)
             self._next += 2
             self._streams[stream.number] = stream
-            await self._duplex.write(self._packer.syn_stream(stream.number, headers))
+            try:
+                await self._duplex.write(self._packer.syn_stream(stream.number, headers))
+            except BaseException:
+                self.give_up(stream)
+                raise
+        try:
+            taken = await stream.replied
+        except BaseException:
+            # The peer may have taken it, and would keep it for as long as the connection lasts.
+            self.give_up(stream)
+            raise
         # A stream that was taken may be over by now, with everything that it brought: that is no refusal.
-        if not await stream.replied:
-            raise StreamReset("the peer refused the stream")
+        if not taken:
+            raise stream.lost or StreamReset("the peer refused the stream")
         return stream
+
+    def give_up(self, *streams: Stream) -> None:
+        """Reset them as soon as the peer can be told; nobody has to wait for that. The connection's end tells it, too."""
+        task = asyncio.ensure_future(_reset(streams))
+        self._resets.add(task)
+        task.add_done_callback(self._resets.discard)
 
     async def ping(self, number: int) -> None:
         """Keep what stands between from taking the connection for dead. ``number`` is odd for clients."""
@@ -234,3 +261,9 @@ class Connection:
         async with self._sending:
             await self._duplex.write(self._packer.syn_reply(frame.number, {}))
         await self._accept(stream)
+
+
+async def _reset(streams: tuple[Stream, ...]) -> None:
+    with contextlib.suppress(OSError, KubeloopError):
+        for stream in streams:
+            await stream.reset()
