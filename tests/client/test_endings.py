@@ -19,11 +19,20 @@ from tests.faults import SILENCE, FaultServer, Received, Reply, frames
 
 Ask: TypeAlias = Callable[[Client], Awaitable[object]]
 
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {"containers": [{"name": "c"}]},
+    "status": {"phase": "Running"},
+}
 EMPTY = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "3"}, "items": []}
 
 
 def quiet(received: Received) -> Reply:
-    """Nothing is there, and nothing happens."""
+    """Nothing is there but a pod, and nothing happens."""
+    if "/pods" in received.target:
+        return Reply(body=POD) if "/log" not in received.target else Reply(chunks=[b"2026-01-01T00:00:00.000000000Z line\n"], end="hang")
     return frames(end="hang") if "watch=true" in received.query else Reply(body=EMPTY)
 
 
@@ -39,6 +48,18 @@ async def watch_relisting(client: Client) -> None:
             pass
 
 
+async def follow_log(client: Client) -> None:
+    async with client.logs("p", follow=True) as lines:
+        async for _ in lines:
+            pass
+
+
+async def follow_logs(client: Client) -> None:
+    async with client.merged_logs("p", follow=True) as lines:
+        async for _ in lines:
+            pass
+
+
 @pytest.mark.parametrize(
     "ask",
     [
@@ -47,6 +68,8 @@ async def watch_relisting(client: Client) -> None:
         pytest.param(lambda c: c.wait_for(ConfigMap, "a", lambda _: True, timeout=3600), id="a wait for a state"),
         pytest.param(lambda c: c.wait_ready(ConfigMap, "a", timeout=3600), id="a wait for readiness"),
         pytest.param(lambda c: c.wait_rollout(Deployment, "a", timeout=3600), id="a wait for a rollout"),
+        pytest.param(follow_log, id="a log"),
+        pytest.param(follow_logs, id="logs of several pods"),
         pytest.param(lambda c: c.until(ConfigMap, lambda _: True, timeout=3600), id="a wait for events"),
     ],
 )
@@ -54,7 +77,7 @@ async def test_what_goes_on_for_long_ends_when_its_client_is_closed(ask: Ask) ->
     watched = asyncio.Event()
 
     def answer(received: Received) -> Reply:
-        if "watch=true" in received.query:
+        if "watch=true" in received.query or "/log" in received.target:
             watched.set()
         return quiet(received)
 

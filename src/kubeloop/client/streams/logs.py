@@ -166,6 +166,8 @@ class Log:
                             yield self._shown(line)
                 cut = None
             except TransportError as error:
+                if self._client.transport.closed:
+                    raise
                 cut = error
                 cutter.rest()  # half a line: it comes again
             except ApiError as error:

@@ -131,6 +131,8 @@ def named(target: str) -> tuple[type[Resource], str]:
     from kubeloop.api.batch.v1 import Job
     from kubeloop.api.core.v1 import Pod, ReplicationController, Service
 
+    if not isinstance(target, str):
+        raise TypeError(f'{target!r} names no pod: give "web-0", "deploy/web", "svc/web" or an object that was read')
     word, slash, name = target.partition("/")
     if not slash:
         return Pod, target
