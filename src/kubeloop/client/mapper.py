@@ -129,14 +129,17 @@ class Mapper:
             self._documents = OpenApiDocuments(self._transport)
         return self._documents
 
-    def keep_on_disk(self, folder: Path | None = None, *, ttl: float | None = None) -> None:
+    def keep_on_disk(self, folder: Path | str | None = None, *, ttl: float | None = None) -> None:
         """Read discovery from a file if one is younger than ``ttl`` seconds (None: six hours, as kubectl), and keep there what is asked.
 
         For programs that run often and shortly. ``folder`` None: kubectl's, KUBECACHEDIR or ``~/.kube/cache``. OpenAPI documents are kept
         there too, by their hashes.
         """
+        from pathlib import Path
+
         from kubeloop.client.discovery.files import TTL, DiscoveryFile
 
+        folder = Path(folder) if folder is not None else None
         self._kept_discovery().file = DiscoveryFile(self._transport.config.server, folder=folder, ttl=TTL if ttl is None else ttl)
         self.openapi.keep_on_disk(folder)
 
