@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.client import Client
-from kubeloop.meta import ObjectMeta, Resource
+from kubeloop.meta import ObjectMeta, Resource, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer
 
@@ -28,6 +28,7 @@ TREE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
         pytest.param(
             lambda c: c.get(Pod(), "x"), "a Pod object was given where a kind is meant; give the class: Pod", id="an object as kind"
         ),
+        pytest.param(lambda c: c.list(Unstructured), "Unstructured alone is no kind; say which: Unstructured.of", id="no kind at all"),
         pytest.param(lambda c: c.get(int, "x"), "an int was given where a kind is meant", id="another class"),
         pytest.param(lambda c: c.delete(TREE), "a dict was given where a kind is meant", id="a tree to delete"),
         pytest.param(lambda c: c.create(TREE), "a dict was given where an object is meant; make one of it: Unstructured", id="a tree"),

@@ -65,6 +65,11 @@ def pod(**container: Any) -> Pod:
             id="something that JSON cannot say",
         ),
         pytest.param(
+            ConfigMap(metadata=NAME, data={"x": "a\ud800"}),
+            'ConfigMap "shop/x": data.x: half a character (a lone surrogate) was given, which JSON cannot say',
+            id="text that UTF-8 cannot say",
+        ),
+        pytest.param(
             wrong(ConfigMap, metadata=NAME, data={"x": 1}), 'ConfigMap "shop/x": data.x: expected str, got int', id="a value of a map"
         ),
         pytest.param(

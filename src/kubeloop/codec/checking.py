@@ -35,12 +35,13 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
     require_metadata(obj)
     try:
         body = write(obj)
-    except TypeError:
+    except (TypeError, UnicodeEncodeError):
         found = _unsayable(obj)
         if found is None:
             raise
         path, value = found
-        text = f"{describe(obj)}: {path.removeprefix('.')}: a {type(value).__name__} was given, which JSON cannot say"
+        what = "half a character (a lone surrogate)" if isinstance(value, str) else f"a {type(value).__name__}"
+        text = f"{describe(obj)}: {path.removeprefix('.')}: {what} was given, which JSON cannot say"
         raise ValueError(text) from None
     source = source_of(obj)
     if not isinstance(obj, Unstructured) and (source is None or source.document is not body):
@@ -113,6 +114,8 @@ def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:
 def _unsayable(value: Any) -> tuple[str, Any] | None:
     """The first value within ``value`` that JSON has no form for, and its path in wire names; None if there is none."""
     for step, part in _parts(value):
+        if isinstance(part, str) and not _can_be_said(part):
+            return step, part
         if not _is_plain(part):
             found = _unsayable(part)
             if found is not None:
@@ -150,7 +153,7 @@ def _is_container(value: Any) -> bool:
 def _can_be_said(value: Any) -> bool:
     try:
         msgspec.json.encode(value, enc_hook=_quantity)
-    except TypeError:
+    except (TypeError, UnicodeEncodeError):
         return False
     return True
 

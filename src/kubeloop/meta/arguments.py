@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.meta.resource import Resource
+from kubeloop.meta.unstructured import Unstructured
 
 
 def require_kind(given: object) -> None:
@@ -12,9 +13,11 @@ def require_kind(given: object) -> None:
         TypeError: the text says what was given, and what to give.
     """
     if isinstance(given, type):
-        if issubclass(given, Resource):
+        if issubclass(given, Resource) and given is not Unstructured:
             return
-        if issubclass(given, type):
+        if given is Unstructured:
+            text = f"Unstructured alone is no kind; say which: {_UNTYPED}"
+        elif issubclass(given, type):
             text = "a class was given where an object is meant"
         else:
             text = f"{_article(given.__name__)} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
