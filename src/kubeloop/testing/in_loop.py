@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
@@ -19,6 +19,10 @@ from kubeloop.config import ClusterConfig, Credentials, Pem
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing.faults import Faults
 from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import Transport
+
+if TYPE_CHECKING:
+    from kubeloop.client import Client
 
 
 class InLoopServer:
@@ -47,6 +51,7 @@ class InLoopServer:
             authority=CertificateAuthority.create("kubeloop-ca"),
         )
         self.api = ApiServer(self._options)
+        self._clients: list[Client] = []
 
     async def __aenter__(self) -> Self:
         if self._data is not None:
@@ -55,7 +60,21 @@ class InLoopServer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for client in self._clients:
+            await client.close()
         await self.api.stop()
+
+    def client(self, namespace: str = "default") -> Client:
+        """A new client of an administrator, closed with the server if not before."""
+        from kubeloop.client import Client
+
+        made = Client(self.transport(), namespace=namespace, clock=self._options.clock)
+        self._clients.append(made)
+        return made
+
+    def transport(self) -> Transport:
+        """A new transport of an administrator, for whoever wants paths and bytes; close it."""
+        return Transport(self.config, clock=self._options.clock)
 
     async def restart(self, *, forget: bool = False) -> None:
         """End as a crash does and start again at the same address, with the same authority. ``await crash()`` and later ``come_back``
