@@ -91,6 +91,19 @@ async def test_a_place_that_was_given_while_its_taker_was_cancelled_goes_to_the_
     await crowd.leave(2)
 
 
+async def test_who_gives_up_in_the_turn_in_which_another_leaves_is_passed_over() -> None:
+    crowd = Crowd(Places(1, 1))
+    for number in range(3):
+        await crowd.come(number)
+    crowd.inside.pop(0).set()
+    crowd.tasks[1].cancel()  # 0 leaves, and finds that 1 does not wait any more, before 1 itself has run
+    await asyncio.wait((crowd.tasks[1],))
+    assert crowd.tasks[1].cancelled()
+    await settle()
+    assert crowd.entered == [0, 2]
+    await crowd.leave(2)
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_never_more_than_the_window_and_nobody_is_forgotten(seed: int) -> None:
     chosen = random.Random(seed)

@@ -56,7 +56,7 @@ class Places:
             if turn.done() and not turn.cancelled():
                 self._taken -= 1
                 self._wake()
-            else:
+            elif turn in self._waiting:  # else somebody who left was faster, and passed it over
                 self._waiting.remove(turn)
             raise
 
