@@ -102,6 +102,13 @@ async def test_a_compressed_answer_that_cannot_be_unpacked_is_an_error(coding: s
             await transport.request("GET", "/x")
 
 
+async def test_a_refusal_whose_brackets_do_not_end_is_a_refusal() -> None:
+    deep = b'{"kind": "Status", "x": ' + b"[" * 100_000
+    async with FaultServer(Reply(503, deep)) as server, Transport(server.config()) as transport:
+        with pytest.raises(ServiceUnavailable):
+            await transport.request("GET", "/x")
+
+
 async def test_printing_an_answer_shows_no_body() -> None:
     async with FaultServer(Reply(body=b"hidden")) as server, Transport(server.config()) as transport:
         assert repr(await transport.request("GET", "/x")) == "Response(status=200, 6 bytes)"
@@ -167,10 +174,10 @@ async def test_an_answer_becomes(method: str, reply: Reply, kind: type[ApiError]
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_an_error_that_names_the_other_place_and_is_not_followed(code: int) -> None:
-    async with FaultServer(Reply(code, b"moved", {"Location": "https://login.example/?token=hidden"})) as server:
+    async with FaultServer(Reply(code, b"moved", {"Location": "https://hidden@login.example/?token=hidden"})) as server:
         async with Transport(server.config()) as transport:
             for _ in range(2):
-                with pytest.raises(TransportError, match=rf'HTTP status {code} sends on to "https://login\.example/"') as raised:
+                with pytest.raises(TransportError, match=rf'HTTP status {code} sends on to "https://<masked>@login\.example/"') as raised:
                     await transport.request("GET", "/api/v1/pods")
                 assert "hidden" not in str(raised.value)
         assert (len(server.received), server.connections) == (2, 1)

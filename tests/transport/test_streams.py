@@ -85,6 +85,15 @@ async def test_a_compressed_stream_is_refused() -> None:
             await read_all(transport, "/x")
 
 
+async def test_an_empty_coding_is_none() -> None:
+    async with (
+        FaultServer(Reply(200, b"plain", {"Content-Encoding": ""})) as server,
+        Transport(server.config()) as transport,
+        transport.stream("GET", "/x") as stream,
+    ):
+        assert b"".join([chunk async for chunk in stream.chunks()]) == b"plain"
+
+
 async def test_a_stream_that_was_left_does_not_look_as_if_it_had_ended() -> None:
     async with FaultServer(Reply(chunks=[b"first"], end="hang")) as server, Transport(server.config()) as transport:
         async with transport.stream("GET", "/x") as stream:

@@ -73,7 +73,7 @@ def _status_in(body: bytes) -> Status | None:
         return None
     try:
         answer = msgspec.json.decode(body, type=Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: brackets without end
         return None
     # A proxy's own JSON has no such field; the default of the type must not make it a Status.
     return answer if answer.kind == "Status" and b'"Status"' in body else None

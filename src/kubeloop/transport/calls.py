@@ -18,7 +18,7 @@ from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
 from kubeloop.transport.answer import error_of
 from kubeloop.transport.describe import asked, describe
 from kubeloop.transport.exchange import Answer, Outgoing, Sender
-from kubeloop.transport.hooks import Hook, Outcome, SentRequest
+from kubeloop.transport.hooks import Hook, Outcome, SentRequest, without_secrets
 from kubeloop.transport.limits.places import Places
 from kubeloop.transport.log_context import log_context, logger_with_context
 from kubeloop.transport.observing.figures import Figures
@@ -284,7 +284,7 @@ class Calls:
         return [*headers.items(), *self._impersonation]
 
     def _redirected(self, answer: Answer, call: Call) -> TransportError:
-        location = answer.headers.get("Location", "").partition("?")[0]
+        location = without_secrets(answer.headers.get("Location", "")).partition("?")[0]
         return TransportError(
             f'{self._where}: HTTP status {answer.status} sends on to "{location}", which is not '
             f"followed; is server in {self._config.source} the API server's own address? ({call.asked})"

@@ -33,4 +33,5 @@ class Headers(Mapping[str, str]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Headers({self._values})"
+        # Values may be secret (Set-Cookie).
+        return f"Headers({', '.join(self._values)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,9 @@ import msgspec
 
 #: Their values are secrets: they are shown to hooks, as to client-go's WrapTransport, but never printed.
 SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "sec-websocket-key"))
+# Of the API server it is commands and tokens; programs behind a proxy have passwords, keys and signatures of their own.
+_SECRET_QUERY = re.compile(r"([?&](?:command|[^=&#]*(?:token|password|secret|signature|credential|api[-_]?key))=)[^&#]*", re.IGNORECASE)
+_USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#@]*@")
 
 
 class SentRequest(msgspec.Struct):
@@ -38,7 +42,7 @@ class SentRequest(msgspec.Struct):
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     def __repr__(self) -> str:
-        return f"SentRequest({self.method} {self.url}, attempt {self.attempt})"
+        return f"SentRequest({self.method} {without_secrets(self.url)}, attempt {self.attempt})"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -69,6 +73,11 @@ class Hook:
 
     def answered(self, request: SentRequest, outcome: Outcome) -> None:
         """After each try."""
+
+
+def without_secrets(url: str) -> str:
+    """A URL for logs: commands, tokens and passwords are masked, as is who logs in by it."""
+    return _USER.sub(r"\1<masked>@", _SECRET_QUERY.sub(r"\1<masked>", url))
 
 
 def shown(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -43,9 +43,6 @@ class _State(enum.Enum):
     UNTIL_CLOSE = enum.auto()
 
 
-_Next = tuple[_State, int]
-
-
 class Wire(asyncio.Protocol):
     """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` gives the body until it is empty.
 
@@ -341,12 +338,14 @@ class Wire(asyncio.Protocol):
                 else:
                     if size - at > _MAX_CHUNK_LINE + 1:
                         raise ProtocolError("a chunk's size line does not end")
+                    _check_line(data[at:])
                     break
             elif state is _State.TRAILERS:
                 end = data.find(b"\r\n", at, at + self._head_room + 2)
                 if end < 0:
                     if size - at > self._head_room + 1:
                         raise ProtocolError("the trailers do not end")
+                    _check_line(data[at:])
                     break
                 self._head_room -= end - at
                 if end == at:
@@ -401,3 +400,9 @@ class Wire(asyncio.Protocol):
         else:
             self._keep = False
             self._state = _State.UNTIL_CLOSE
+
+
+def _check_line(begun: bytes) -> None:
+    """A line that ends by half a line break never ends here: waiting for more would be waiting for nothing."""
+    if b"\n" in begun:
+        raise ProtocolError("a line ends with half a line break")

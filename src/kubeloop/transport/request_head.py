@@ -20,15 +20,15 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         ValueError: a method, path or header that cannot be sent. Values are not shown: they may be secret.
     """
     if _TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
-        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode what is not ASCII ({method} {target!r})")
+        asked = _shown(method, target)
+        raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode what is not ASCII ({asked})")
     lines = [f"{method} {prefix}{target} HTTP/1.1"]
     for place, (name, value) in enumerate(headers):
         if _TOKEN.fullmatch(name) is None or _NO_VALUE.search(value):
-            raise ValueError(
-                f"the header {name!r} holds a line break or another control character, or its name a blank ({method} {target!r})"
-            )
+            asked = _shown(method, target)
+            raise ValueError(f"the header {name!r} holds a line break or another control character, or its name a blank ({asked})")
         if place and name.lower() in _OWN:
-            raise ValueError(f"the header {name} is the transport's own; leave it out ({method} {target!r})")
+            raise ValueError(f"the header {name} is the transport's own; leave it out ({_shown(method, target)})")
         lines.append(f"{name}: {value}")
     if upgrade:
         lines += ["Connection: Upgrade", f"Upgrade: {upgrade}"]
@@ -40,3 +40,8 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
 def is_protocol_name(text: str) -> bool:
     """True for what may stand in an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
     return all(_TOKEN.fullmatch(part) for part in text.split("/", 1))
+
+
+def _shown(method: str, target: str) -> str:
+    """Without the query, whose values may be secret."""
+    return f"{method} {target.partition('?')[0]!r}"

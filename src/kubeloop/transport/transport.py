@@ -281,7 +281,7 @@ class Transport:
     async def _stream(self, call: Call, silence: float | None) -> AsyncIterator[Stream]:
         answer = await self._head(call, self._timeout)
         try:
-            coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+            coding = answer.headers.get("Content-Encoding", "").strip().lower() or "identity"
             if coding != "identity":
                 raise TransportError(
                     f"{self.config.server}: the answer is compressed ({coding}), which was not asked for; "

@@ -89,6 +89,7 @@ def test_199_an_exit_code_is_read_from_the_status_on_the_error_channel(message: 
         pytest.param(b'{"status":"Failure","reason":"InternalError","message":"no such container"}', InternalError, "no such", id="other"),
         pytest.param(b'{"status":"Failure","reason":"NonZeroExitCode"}', StreamError, "tells no exit code", id="a code without a cause"),
         pytest.param(b'{"status":"Failure","message":"x"}', ApiError, f"x.*{WHERE}", id="without a reason"),
+        pytest.param(b'{"x":' + b"[" * 100_000, StreamError, "the outcome is no Status", id="brackets without end"),
         pytest.param(b"not json", StreamError, "the outcome is no Status: 'not json'", id="no JSON"),
         pytest.param(_failure(7).replace(b'"7"', b'"x7"'), StreamError, "tells no exit code", id="a code that is no number"),
     ],

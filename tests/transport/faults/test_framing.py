@@ -73,6 +73,8 @@ async def test_a_stream_gives_what_came_and_then_the_error(reply: Reply) -> None
         pytest.param(CHUNKED + b"zz\r\n", "a chunk without a size", id="a size that is no number"),
         pytest.param(CHUNKED + b"2\r\nabc\r\n", "a chunk is longer than it says", id="a chunk longer than its size"),
         pytest.param(CHUNKED + b"2;" + b"x" * 10_000 + b"\r\n", "a chunk's size line does not end", id="a size line without end"),
+        pytest.param(CHUNKED + b"2\nok\n0\n\n", "a line ends with half a line break", id="half line breaks between chunks"),
+        pytest.param(CHUNKED + b"0\r\nX: y\n\n", "a line ends with half a line break", id="half line breaks in trailers"),
         pytest.param(CHUNKED + b"0\r\n" + b"X: y\r\n" * 100_000, "the trailers do not end", id="a flood of trailers"),
         pytest.param(OK + b"X: y\r\n" * 100_000, "the head does not end", id="a flood of headers"),
         pytest.param(OK + b"X: " + b"y" * 1_000_000, "the head does not end", id="a header of a megabyte"),

@@ -8,7 +8,8 @@ import pytest
 
 from kubeloop.config import Credentials
 from kubeloop.meta import TransportError
-from kubeloop.transport import Transport
+from kubeloop.transport import SentRequest, Transport
+from kubeloop.transport.hooks import without_secrets
 from kubeloop.transport.observing.debug_log import BODIES, HEADERS, SHOWN
 from tests.faults import DROP, FaultServer, Reply
 
@@ -79,6 +80,21 @@ async def test_what_is_run_in_a_container_and_tokens_in_a_url_are_not_shown(capl
     query: dict[str, str | int | bool | list[str] | None] = {"command": ["login", "hidden"], "token": "hidden", "stdin": True}
     text = await logged(caplog, BODIES, query=query)
     assert "?command=<masked>&command=<masked>&token=<masked>&stdin=true" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        pytest.param("https://s/x?id_token=a&limit=5", "https://s/x?id_token=<masked>&limit=5", id="a token of any kind"),
+        pytest.param("https://s/x?X-Amz-Signature=a#b", "https://s/x?X-Amz-Signature=<masked>#b", id="a signature"),
+        pytest.param("https://s/x?api_key=a&clientSecret=b", "https://s/x?api_key=<masked>&clientSecret=<masked>", id="keys"),
+        pytest.param("https://me:pw@s/x", "https://<masked>@s/x", id="who logs in by the address"),
+        pytest.param("https://s/x?continue=abc&q=a@b", "https://s/x?continue=abc&q=a@b", id="what is no secret stays"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets_also_in_a_hooks_request(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+    assert repr(SentRequest("GET", url, "/x", "get", "", [])) == f"SentRequest(GET {shown}, attempt 0)"
 
 
 async def test_protobuf_is_named_only(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ def exit_code(message: bytes, request: str) -> int:
     """
     try:
         status = msgspec.json.decode(message, type=Status)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = message[:200].decode("utf-8", "replace")
         raise StreamError(f"{request}: the outcome is no Status: {shown!r} ({error})") from error
     if status.status == "Success":

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
 from kubeloop.transport.describe import asked
-from kubeloop.transport.hooks import shown
+from kubeloop.transport.hooks import shown, without_secrets
 from kubeloop.transport.log_context import logger_with_context
 
 if TYPE_CHECKING:
@@ -26,12 +25,11 @@ SHOWN = 1024
 # What their bodies hold gives access to something; also certificates' requests, which may be answered with one.
 _SECRET_RESOURCES = frozenset(("secrets", "tokenreviews", "selfsubjectreviews", "certificatesigningrequests"))
 _SECRET_SUBRESOURCES = frozenset(("token", "proxy", "exec", "attach", "portforward", "log"))
-_SECRET_QUERY = re.compile(r"([?&](?:command|token|access_token|password)=)[^&]*", re.IGNORECASE)
 
 
 def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answer, content: bytes, seconds: float) -> None:
     """One try that was answered."""
-    url = _shown(url)
+    url = without_secrets(url)
     _logger.debug("%s %s: HTTP status %d in %.0f ms", call.method, url, answer.status, seconds * 1000)
     if not _logger.isEnabledFor(HEADERS):
         return
@@ -47,11 +45,7 @@ def log_exchange(url: str, call: Call, sent: list[tuple[str, str]], answer: Answ
 
 def log_failure(url: str, call: Call, error: BaseException, seconds: float) -> None:
     """One try that was not answered, or whose answer could not be read."""
-    _logger.debug("%s %s: %s after %.0f ms: %s", call.method, _shown(url), type(error).__name__, seconds * 1000, error)
-
-
-def _shown(url: str) -> str:
-    return _SECRET_QUERY.sub(r"\1<masked>", url)
+    _logger.debug("%s %s: %s after %.0f ms: %s", call.method, without_secrets(url), type(error).__name__, seconds * 1000, error)
 
 
 def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: bool) -> str:
