@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from kubeloop.apiserver.event_conversion import convert_event
 from kubeloop.apiserver.json_fault import json_fault
-from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, media_type_for_errors, negotiate
+from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
 from kubeloop.apiserver.object_meta import generate_name
 from kubeloop.apiserver.registry import Change, Registry
 from kubeloop.apiserver.request_info import request_info
@@ -123,8 +123,6 @@ def test_an_accept_header_is_answered_with(header: str, expected: Accepted) -> N
     [
         pytest.param("text/html", "get", False, id="a media type that nobody knows"),
         pytest.param("application/*", "get", False, id="a range of media types"),
-        pytest.param("application/yaml", "watch", False, id="YAML for a watch"),
-        pytest.param("application/yaml,application/json", "watch", False, id="YAML rather than JSON for a watch"),
         pytest.param(f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", "list", False, id="a table in protobuf"),
         pytest.param(PROTOBUF, "get", True, id="a custom resource in protobuf"),
     ],
@@ -132,6 +130,12 @@ def test_an_accept_header_is_answered_with(header: str, expected: Accepted) -> N
 def test_what_is_not_offered_is_not_acceptable(header: str, verb: str, custom: bool) -> None:
     with pytest.raises(NotAcceptable):
         negotiate(header, verb, custom=custom)
+
+
+@pytest.mark.parametrize("header", ["application/yaml", "application/yaml,application/json"])
+def test_yaml_is_offered_to_watches_and_refused_by_them(header: str) -> None:
+    with pytest.raises(NotAcceptable):
+        check_streams(negotiate(header, "watch"))
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,17 @@ def negotiate(header: str, verb: str = "get", *, custom: bool = False, tables: b
     found = _first(header, lambda clause, media_type: _in_form(clause, media_type, custom=custom, tables=tables))
     if found is None:
         raise refusals.not_acceptable(MEDIA_TYPES)
-    if verb == "watch" and found.media_type == YAML:
-        raise refusals.not_acceptable(STREAM_MEDIA_TYPES)
     return found
+
+
+def check_streams(accepted: Accepted) -> None:
+    """For watches, once all else about them is known to be right.
+
+    Raises:
+        NotAcceptable: there are no streams of it.
+    """
+    if accepted.media_type == YAML:
+        raise refusals.not_acceptable(STREAM_MEDIA_TYPES)
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ from kubeloop.apiserver.answers import Answer, Frames, success
 from kubeloop.apiserver.applying import apply, is_apply
 from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.negotiation import JSON
+from kubeloop.apiserver.negotiation import JSON, check_streams
 from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.options import (
     DeleteOptions,
@@ -55,6 +55,7 @@ async def watch(exchange: Exchange) -> Frames:
         selection = Selection(exchange.resource, options.label_selector, f"metadata.name={exchange.info.name}")
     if options.resource_version and resource_version_number(options.resource_version) is None:
         raise refusals.internal(invalid_version(options.resource_version))
+    check_streams(exchange.accepted)
     form = parts.renderer.watch_form(exchange.resource, exchange.accepted, request)
     watcher_parts = WatchParts(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
     watcher = Watcher(exchange.resource, exchange.namespace, options, selection, form, watcher_parts)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from kubeloop.codec import protobuf
-from tests.apiserver.content.conftest import FORM, JSON, PROTOBUF, Wire
+from tests.apiserver.content.conftest import FORM, JSON, PROTOBUF, YAML, Wire
 
 pytestmark = pytest.mark.server
 
@@ -64,3 +65,17 @@ async def test_a_stream_of_metadata_lists_says_nothing(wire: Wire) -> None:
     await wire.create("a")
     answer = await wire("GET", f"configmaps?watch=1&timeoutSeconds=1&{STATE}", accept=f"{JSON}{FORM}PartialObjectMetadataList")
     assert (answer.status, answer.content_type, answer.body) == (200, JSON, b"")
+
+
+async def test_a_table_without_objects_still_tells_where_the_state_ends(wire: Wire) -> None:
+    await wire.create("a", k="v")
+    answer = await wire("GET", f"configmaps?watch=1&timeoutSeconds=1&includeObject=None&{STATE}", accept=f"{JSON}{FORM}Table")
+    added, end = (json.loads(line) for line in answer.body.splitlines()[:2])
+    assert added["object"]["rows"][0]["object"] is None
+    assert end["object"]["rows"][0]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_what_a_watch_asks_for_is_looked_at_before_the_form_of_its_stream(wire: Wire) -> None:
+    found = await wire("GET", "configmaps?watch=1&fieldSelector=x%3Dy", accept=YAML)
+    assert (found.status, '"x" is not a known field selector' in found.body.decode()) == (400, True)
+    assert (await wire("GET", "configmaps?watch=1", accept=YAML)).status == 406

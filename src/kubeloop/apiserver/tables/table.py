@@ -19,6 +19,9 @@ JSONObject = dict[str, Any]
 #: Values of the query parameter ``includeObject``; empty means Metadata.
 INCLUDE_OBJECT: Final = ("", "None", "Metadata", "Object")
 
+#: By which a watch says that all that was there has been sent, also to who wants no objects.
+_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
 #: What upstream serves without a converter to tables, besides all that can only be created.
 _NEVER: Final = frozenset(
     {
@@ -92,7 +95,7 @@ def _row(cells: list[Any], obj: JSONObject, include: str, conditions: list[JSONO
     row: JSONObject = {"cells": cells}
     if conditions:
         row["conditions"] = conditions
-    if include == "None":
+    if include == "None" and (obj["metadata"].get("annotations") or {}).get(_INITIAL_EVENTS_END) != "true":
         row["object"] = None
     else:
         row["object"] = obj if include == "Object" else partial_object(obj)
