@@ -126,6 +126,8 @@ class Watcher:
     async def _live(self, subscription: Subscription) -> AsyncIterator[bytes]:
         clock = self._parts.clock
         end = clock.now() + (self._options.timeout_seconds or self._parts.default_timeout())
+        # A bookmark that was told is told again each minute: who got one takes silence for a broken connection. None is of where it began.
+        begun = self._told
         bookmark = self._next_bookmark(end)
         timer = clock.call_later(max(min(bookmark, end) - clock.now(), 0), subscription.nudge)
         try:
@@ -143,7 +145,7 @@ class Watcher:
                 if now >= bookmark:
                     # While the client took its time over the last frame, more may have come: a bookmark must not overtake it.
                     newest = self._sent if subscription.waiting else max(self._sent, self._parts.cache.revision)
-                    if self._options.allow_bookmarks and newest > self._told:
+                    if self._options.allow_bookmarks and newest > (self._told if subscription.waiting else begun):
                         yield self._bookmark(newest)
                     bookmark = self._next_bookmark(end)
                     timer.cancel()
