@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.client.streams import CopyError, CopyProgress
+from kubeloop.client.streams.packing import Packing
 from kubeloop.meta import TransportError
 from tests.apiserver.kubelet.scripted import Terminal
 from tests.client.streams.archives import archive_of, entry
@@ -187,3 +189,17 @@ async def test_a_name_that_looks_like_an_option_is_a_name(client: Client, pod: s
     (inside / "--version").write_text("1")
     result = await client.copy_from(pod, "--version", tmp_path / "back")
     assert (result.files, (tmp_path / "back").read_text()) == (1, "1")
+
+
+async def test_no_file_stays_open_whenever_its_reading_is_cancelled(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"x" * 1000)
+    for turns in range(20):
+        pieces = Packing(tmp_path, "made").pieces()
+        await anext(pieces)  # the header; next is the content
+        reading = asyncio.ensure_future(anext(pieces))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait((reading,))
+        await pieces.aclose()
+    gc.collect()  # a file that nobody closed would be an error here

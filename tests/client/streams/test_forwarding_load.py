@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import random
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.client.streams import ForwardingError, PortForward
+from kubeloop.client.streams.ports import parse_port
 from tests.client.streams.conftest import Cluster
 
 CONNECTIONS = 200
@@ -178,3 +180,33 @@ async def test_a_node_that_takes_no_more_connections_is_named_and_the_others_go_
         writer.write_eof()
         assert await reader.read() == b"ABC"
         writer.close()
+
+
+async def test_a_local_port_is_free_again_whenever_its_opening_is_cancelled(client: Client, cluster: Cluster, one_node: str) -> None:
+    await cluster.pod("web", one_node)
+    async with client.port_forward("web") as forward:
+        for turns in range(6):
+            opening = asyncio.ensure_future(forward.listen([parse_port(":80")], "127.0.0.1"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait((opening,))
+    gc.collect()  # a socket that nobody closed would be an error here
+    assert not [server for server in forward._servers if server.sockets]
+
+
+async def test_who_connects_while_a_forward_ends_is_not_left_hanging(client: Client, cluster: Cluster, one_node: str) -> None:
+    await cluster.pod("web", one_node)
+    async with program() as inside:
+        for turns in range(6):
+            async with client.port_forward("web", f":{inside.port}") as forward:
+                reader, writer = await asyncio.open_connection("127.0.0.1", forward.local(inside.port))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.timeout(30):
+                    assert await reader.read() == b""
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        gc.collect()

@@ -26,6 +26,7 @@ from kubeloop.client.streams.ports import PortSpec, Wanted, parse_port, pod_port
 from kubeloop.client.streams.spdy_wire import Running, watch_spdy
 from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, KubeloopError
+from kubeloop.serving.accepting import close_listening
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL
 from kubeloop.transport import NotUpgradedError, Transport
@@ -73,6 +74,7 @@ class PortForward:
         self._found = found
         self._numbers = itertools.count()
         self._stopped = asyncio.Event()
+        self._closed = False
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._transports: list[PortTransport] = []
@@ -136,19 +138,22 @@ class PortForward:
             port = pod_port(self._found, one.remote)
             local = port if one.local < 0 else one.local
             try:
-                server = await asyncio.start_server(self._handler(port), address, local)
+                # Serving begins with the server known: who is cancelled meanwhile would leave the port taken.
+                server = await asyncio.start_server(self._handler(port), address, local, start_serving=False)
+                self._servers.append(server)
+                await server.start_serving()
             except OSError as error:
                 raise StreamError(f"{self.where}: the local port {local} at {address} cannot be had: {error.strerror or error}") from error
-            self._servers.append(server)
             made.append(ForwardedPort(address, int(server.sockets[0].getsockname()[1]), one.remote, port))
         self.ports = tuple(made)
         self._tasks.add(asyncio.ensure_future(self._close_when_lost()))
 
     async def close(self) -> None:
         """End everything."""
+        self._closed = True
         self._stopped.set()
         for server in self._servers:
-            server.close()
+            await close_listening(server)
         for transport in self._transports:
             transport.abort()
         for task in self._tasks:
@@ -162,10 +167,13 @@ class PortForward:
         await self._running.over.wait()
         _logger.warning("%s", self._running.fault)
         for server in self._servers:
-            server.close()
+            await close_listening(server)
 
     def _handler(self, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if self._closed:  # it was accepted some turns of the loop ago
+                writer.transport.abort()
+                return
             task = asyncio.ensure_future(self._serve(reader, writer, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kubeloop.client.streams.errors import CopyError
 
@@ -54,7 +54,7 @@ class Packing:
 
     async def _content(self, path: Path, size: int) -> AsyncGenerator[bytes, None]:
         self.size = size
-        file = await _read(path.open, "rb")
+        file = await _opened(path)
         try:
             while self.done < size:
                 piece = await _read(file.read, min(_PIECE, size - self.done))
@@ -99,6 +99,18 @@ def _describe(path: Path, name: str, status: os.stat_result) -> tarfile.TarInfo 
     else:
         return None
     return info
+
+
+async def _opened(path: Path) -> IO[bytes]:
+    opening: asyncio.Future[IO[bytes]] = asyncio.ensure_future(_read(path.open, "rb"))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # A thread cannot be stopped: the file is open in a moment, and nobody else would close it.
+        await asyncio.wait((opening,))
+        if opening.exception() is None:
+            opening.result().close()
+        raise
 
 
 async def _read(call: Callable[..., Any], *args: Any) -> Any:
