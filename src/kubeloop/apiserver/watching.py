@@ -121,7 +121,8 @@ class Watcher:
         self._sent = self._told = found.revision
         for kv in await self._parts.objects.presented(self._resource, found.items):
             if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
-                yield self._frame("ADDED", kv)
+                first, self._first = self._first, False
+                yield self._frame("ADDED", kv, first=first)
 
     async def _live(self, subscription: Subscription) -> AsyncIterator[bytes]:
         clock = self._parts.clock
@@ -200,16 +201,14 @@ class Watcher:
         if type_ == "DELETED" and raw.value is not None:
             assert raw.previous is not None
             kv = replace(raw.previous, mod_revision=raw.revision)
-        if self._form.render is not None and self._first:
-            return self._frame(type_, kv)
-        key = (type_, self._resource.gvr, self._form.name, kv.value is raw.value)
-        return event.memo(key, lambda: self._frame(type_, kv))
+        first, self._first = self._first, False
+        key = (type_, self._resource.gvr, self._form.name, kv.value is raw.value, first and self._form.render is not None)
+        return event.memo(key, lambda: self._frame(type_, kv, first=first))
 
     def _tree(self, event: WatchEvent) -> JSONObject:
         return self._parts.objects.tree(self._resource, event.current())
 
-    def _frame(self, type_: str, kv: KeyValue) -> bytes:
-        first, self._first = self._first, False
+    def _frame(self, type_: str, kv: KeyValue, *, first: bool) -> bytes:
         objects = self._parts.objects
         if self._form.stored is not None:
             return self._form.stored(type_, kv)
