@@ -83,7 +83,10 @@ def test_documentation_is_bounded_unless_all_of_it_is_wanted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--builtins", "--group", "apps"], "--builtins writes Kubernetes' own kinds, all of them, as a package, from one --openapi or one cluster"),
+        (
+            ["--builtins", "--group", "apps"],
+            "--builtins writes Kubernetes' own kinds, all of them, as a package, from one --openapi or one cluster",
+        ),
         (["--crd", str(CORPUS / "gateways.yaml")], "would be one class in one module; give --out a folder"),
         (["--crd", CERTS, "--group", "apps"], "no kind of group apps here; groups: corpus-a.example.com"),
         (["--context", "nowhere"], "nowhere"),

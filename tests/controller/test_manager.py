@@ -75,7 +75,7 @@ async def test_nothing_is_reconciled_before_every_informer_of_the_controller_is_
 
 async def test_a_sync_that_takes_too_long_fails_and_names_what_is_missing(in_loop_server: InLoopServer, client: Client) -> None:
     let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/secrets"))
-    with pytest.raises(DeadlineError, match="not synced: .*secrets in all namespaces"):
+    with pytest.raises(DeadlineError, match=r"not synced: .*secrets in all namespaces"):
         await Manager(client, [Recorder()], sync_timeout=0.05).start()
     let_go()
 

@@ -22,7 +22,7 @@ from kubeloop.transport import Transport
 from tests.codec.random_edits import Edit, Plant, document
 from tests.faults import FaultServer, Received, Reply
 
-# Deployments as an old program knows them: a few fields of each struct.
+# StatefulSets as an old program knows them: a few fields of each struct. No controller of any server under test writes to these.
 
 
 class OldContainer(Model):
@@ -49,8 +49,8 @@ class OldSpec(Model):
     template: OldTemplate = msgspec.field(default_factory=OldTemplate)
 
 
-@custom_resource("apps/v1", plural="deployments", kind="Deployment")
-class OldDeployment(Resource):
+@custom_resource("apps/v1", plural="statefulsets", kind="StatefulSet")
+class OldStatefulSet(Resource):
     """What a program of years ago knew."""
 
     spec: OldSpec = msgspec.field(default_factory=OldSpec)
@@ -67,9 +67,9 @@ def container(name: str, port: int) -> dict[str, Any]:
     }
 
 
-DEPLOYMENT = {
+STATEFUL_SET = {
     "apiVersion": "apps/v1",
-    "kind": "Deployment",
+    "kind": "StatefulSet",
     "metadata": {"name": "web", "labels": {"app": "web"}},
     "spec": {
         "replicas": 2,
@@ -88,40 +88,40 @@ DEPLOYMENT = {
         },
     },
 }
-Web = Unstructured.of("apps/v1", "Deployment")
+Web = Unstructured.of("apps/v1", "StatefulSet")
 
 
 def pods(tree: dict[str, Any]) -> Any:
     return tree["spec"]["template"]["spec"]
 
 
-def scale(old: OldDeployment, tree: dict[str, Any]) -> None:
+def scale(old: OldStatefulSet, tree: dict[str, Any]) -> None:
     old.spec.replicas = tree["spec"]["replicas"] = 5
 
 
-def image(old: OldDeployment, tree: dict[str, Any]) -> None:
+def image(old: OldStatefulSet, tree: dict[str, Any]) -> None:
     old.spec.template.spec.containers[1].image = pods(tree)["containers"][1]["image"] = "sidecar:2"
 
 
-def reorder(old: OldDeployment, tree: dict[str, Any]) -> None:
+def reorder(old: OldStatefulSet, tree: dict[str, Any]) -> None:
     old.spec.template.spec.containers.reverse()
     pods(tree)["containers"].reverse()
     old.spec.template.spec.tolerations.reverse()
     pods(tree)["tolerations"].reverse()
 
 
-def remove(old: OldDeployment, tree: dict[str, Any]) -> None:
+def remove(old: OldStatefulSet, tree: dict[str, Any]) -> None:
     del old.spec.template.spec.containers[0], pods(tree)["containers"][0]
     del old.spec.template.spec.tolerations[0], pods(tree)["tolerations"][0]
 
 
-def move_and_change(old: OldDeployment, tree: dict[str, Any]) -> None:
+def move_and_change(old: OldStatefulSet, tree: dict[str, Any]) -> None:
     for items in (old.spec.template.spec.containers, pods(tree)["containers"]):
         items.append(items.pop(0))
     old.spec.template.spec.containers[-1].image = pods(tree)["containers"][-1]["image"] = "web:2"
 
 
-def label(old: OldDeployment, tree: dict[str, Any]) -> None:
+def label(old: OldStatefulSet, tree: dict[str, Any]) -> None:
     old.metadata.labels["tier"] = tree["metadata"]["labels"]["tier"] = "front"
 
 
@@ -142,11 +142,11 @@ async def full(client: Client) -> dict[str, Any]:
 @pytest.mark.parametrize("edit", EDITS, ids=[edit.__name__.replace("_", " ") for edit in EDITS])
 @pytest.mark.parametrize("way", ["update", "patch"])
 async def test_an_old_program_changes_what_it_knows_and_nothing_else(
-    client: Client, edit: Callable[[OldDeployment, dict[str, Any]], None], way: str
+    client: Client, edit: Callable[[OldStatefulSet, dict[str, Any]], None], way: str
 ) -> None:
-    await client.create(Web.from_dict(DEPLOYMENT))
+    await client.create(Web.from_dict(STATEFUL_SET))
     expected = await full(client)
-    old = await client.get(OldDeployment, "web")
+    old = await client.get(OldStatefulSet, "web")
     edit(old, expected)
     if way == "update":
         await client.update(old)
@@ -157,9 +157,9 @@ async def test_an_old_program_changes_what_it_knows_and_nothing_else(
 
 @pytest.mark.server
 async def test_an_old_program_applies_what_it_knows_and_takes_away_nothing(client: Client) -> None:
-    await client.create(Web.from_dict(DEPLOYMENT))
+    await client.create(Web.from_dict(STATEFUL_SET))
     expected = await full(client)
-    old = OldDeployment(metadata=ObjectMeta(name="web"))
+    old = OldStatefulSet(metadata=ObjectMeta(name="web"))
     old.spec.replicas = expected["spec"]["replicas"] = 7
     old.spec.template.spec.containers = [OldContainer(name="sidecar", image="sidecar:2")]
     pods(expected)["containers"][1]["image"] = "sidecar:2"
