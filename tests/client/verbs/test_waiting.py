@@ -84,15 +84,21 @@ class TestAgainstAServer:
         assert (await client.in_namespace(namespace).wait_created(Pod, "p", timeout=30)).metadata.namespace == namespace
 
     async def test_what_a_watch_sees_counts_one_condition_after_the_other(self, client: Client, namespace: str) -> None:
-        def named(name: str) -> Any:
-            return lambda event: event.object.metadata.name == name
+        begun = asyncio.Event()
 
-        waiting = asyncio.create_task(
-            client.until(ConfigMap, named("b"), lambda event: event.type == "DELETED", timeout=30, namespace=namespace, labels="app=web")
-        )
-        for name in ("a", "b"):
-            await client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": "web"})))
-        await client.delete(ConfigMap, "a")
+        def second(event: Event[ConfigMap]) -> bool:
+            if event.object.metadata.name == "b":
+                begun.set()
+            return begun.is_set()
+
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(
+                client.until(ConfigMap, second, lambda event: event.type == "DELETED", timeout=30, namespace=namespace, labels="app=web")
+            )
+            for name in ("a", "b"):
+                await client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": "web"})))
+            await begun.wait()  # or what is there would be asked for when "a" is gone
+            await client.delete(ConfigMap, "a")
         event = assert_type(await waiting, Event[ConfigMap])
         assert (event.type, event.object.metadata.name) == ("DELETED", "a")
 
