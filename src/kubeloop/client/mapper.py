@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Group versions that a message names at most.
+_SHOWN = 5
+
 
 class Mapper:
     """Kinds and resources of one server. Discovery is asked when first needed, and again when something is not in it.
@@ -157,14 +160,18 @@ class Mapper:
     async def _look(self, find: Callable[[Discovered], T | None], version: GroupVersion | None = None) -> tuple[T | None, Discovered]:
         """What ``find`` finds, if need be in fresh discovery; and where it looked last."""
         kept = self._kept_discovery()
-        asked = kept.asked
+        begun = kept.begun
         discovered = await kept.current()
         found = find(discovered)
-        # What was asked a moment ago says the same now, but of servers that had failed.
-        if found is None and (kept.asked == asked or _may_pass(discovered, version)):
-            renewed = await kept.renewed(discovered, version)
-            if renewed is not discovered:
-                discovered, found = renewed, find(renewed)
+        # What was asked since this look began says the same now, but of servers that had failed. What somebody else had asked before, and
+        # was answered meanwhile, need not know of a kind that was installed in between.
+        answered, again = -1, _may_pass(discovered, version)
+        while found is None and (answered < kept.answered <= begun or again):
+            answered, again = kept.answered, False
+            renewed = await kept.renewed(discovered, find, version)
+            if renewed is discovered:
+                break
+            discovered, found = renewed, find(renewed)
         return found, discovered
 
     def _kept_discovery(self) -> KeptDiscovery:
@@ -185,7 +192,8 @@ class Mapper:
         text = f'{self._transport.config.server} serves no kind "{gvk.kind}" in {gvk.api_version}'
         elsewhere = sorted({one.gvk.api_version for one in discovered.resources if one.gvk.kind == gvk.kind})
         if elsewhere:
-            return f"{text}; it serves {gvk.kind} in {', '.join(elsewhere)}: correct apiVersion"
+            more = f" and {len(elsewhere) - _SHOWN} more" if len(elsewhere) > _SHOWN else ""
+            return f"{text}; it serves {gvk.kind} in {', '.join(elsewhere[:_SHOWN])}{more}: correct apiVersion"
         failure = discovered.failure(gvk.group_version)
         if failure is not None:
             return f"{text}; the server behind {gvk.api_version} does not answer at the moment: see its APIService ({failure.why})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.client import Mapper
+from kubeloop.client.discovery import ApiResource
 from kubeloop.client.discovery.files import DiscoveryFile, cache_folder, folder_of
 from kubeloop.meta import GroupVersionKind, UnknownKind
 from kubeloop.timing import FakeClock
@@ -138,6 +140,37 @@ async def test_looking_in_vain_is_limited(cluster: Cluster, mapper: Callable[[],
     cluster.kinds["example.com/v1"] = ["Widget"]
     await clock.advance(10)
     assert (await one.find("widgets")).gvk == WIDGET
+
+
+async def test_looking_is_not_limited_while_it_finds_what_was_installed(cluster: Cluster, mapper: Callable[[], Mapper]) -> None:
+    one = mapper()
+    await one.find("pods")
+    for number in range(30):
+        cluster.kinds[f"g{number}.example.com/v1"] = ["Widget"]
+        assert (await one.resource_of(GroupVersionKind(f"g{number}.example.com", "v1", "Widget"))).gvr.resource == "widgets"
+    with pytest.raises(UnknownKind, match=r"it serves Widget in (g\d+.example.com/v1(, )?){5} and 25 more: correct apiVersion"):
+        await one.resource_of(WIDGET)
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["what is asked at first", "what is asked again"])
+async def test_a_kind_installed_while_somebody_else_asks_is_found(cluster: Cluster, clock: FakeClock, before: int) -> None:
+    looking: list[asyncio.Task[ApiResource]] = []
+
+    def answer(received: Received) -> Reply:
+        if received.path == "/api/v1" and cluster.asked > before and not looking:
+            # The groups were told already: what is being asked will not know of this one.
+            cluster.kinds["example.com/v1"] = ["Widget"]
+            looking.append(asyncio.ensure_future(one.resource_of(WIDGET)))
+        return cluster(received)
+
+    async with FaultServer(answer=answer) as server, Transport(server.config(), max_retries=0) as transport:
+        one = Mapper(transport, clock=clock)
+        if before:
+            await one.find("pods")
+        with pytest.raises(UnknownKind):
+            await one.find("gadgets")
+        assert (await looking[0]).gvr.resource == "widgets"
+    assert cluster.asked == before + 2
 
 
 async def test_what_is_forgotten_is_asked_anew_whatever_a_file_says(cluster: Cluster, mapper: Callable[[], Mapper], tmp_path: Path) -> None:

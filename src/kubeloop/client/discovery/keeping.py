@@ -6,6 +6,7 @@ Source: client-go discovery/cached/memory, discovery/cached/disk, restmapper/dis
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from kubeloop.client.discovery.asking import discover, discover_version
 from kubeloop.client.discovery.files import DiscoveryFile
@@ -14,8 +15,8 @@ from kubeloop.meta.kinds import GroupVersion
 from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import Transport
 
-#: How often everything may be asked again because something was not found: ten times at once, then every ten seconds. A program that asks
-#: for a kind that does not exist in a loop must not cost its server a discovery each time.
+#: How often everything may be asked again in vain: ten times at once, then every ten seconds. A program that asks for a kind
+#: that does not exist in a loop must not cost its server a discovery each time.
 _RATE = 0.1
 _BURST = 10
 
@@ -35,18 +36,24 @@ class KeptDiscovery:
         self._known: Discovered | None = None
         self._lock = asyncio.Lock()
         self._limit = TokenBucket(_RATE, _BURST, clock)
-        self._asked = 0
+        self._begun = 0
+        self._answered = 0
         self._read_files = True
 
     @property
     def fresh(self) -> bool:
         """True when what is known was asked by this client, not read from a file."""
-        return self._asked > 0 and self._known is not None
+        return self._answered > 0 and self._known is not None
 
     @property
-    def asked(self) -> int:
-        """How often everything was asked so far."""
-        return self._asked
+    def begun(self) -> int:
+        """How often everything was asked so far, whether the answer has come or not."""
+        return self._begun
+
+    @property
+    def answered(self) -> int:
+        """Which of these what is known answers; 0: none, it is from a file."""
+        return self._answered
 
     @property
     def known(self) -> Discovered | None:
@@ -65,10 +72,10 @@ class KeptDiscovery:
                 self._known = await self._from_file() or await self._ask()
             return self._known
 
-    async def renewed(self, missed: Discovered, version: GroupVersion | None = None) -> Discovered:
-        """What is known after something was not found in ``missed``; that itself if there is nothing to be learnt now.
+    async def renewed(self, missed: Discovered, found: Callable[[Discovered], object], version: GroupVersion | None = None) -> Discovered:
+        """What is known after ``found`` was None of ``missed``; that itself if there is nothing to be learnt now.
 
-        ``version``: that of what was missed, if it is known.
+        It may answer what somebody else had asked before. ``version``: that of what was missed, if it is known.
         """
         async with self._lock:
             if self._known is not None and self._known is not missed:
@@ -78,6 +85,8 @@ class KeptDiscovery:
                 self._known = missed.with_version(version, await discover_version(self._transport, version))
             elif self._limit.try_take():
                 self._known = await self._ask()
+                if found(self._known) is not None:
+                    self._limit.give_back()  # it was not in vain
             else:
                 self._known = missed
             return self._known
@@ -93,8 +102,9 @@ class KeptDiscovery:
         return await asyncio.to_thread(self.file.read, self._clock.wall().timestamp())
 
     async def _ask(self) -> Discovered:
+        self._begun += 1
         found = await discover(self._transport)
-        self._asked += 1
         if self.file is not None:
             await asyncio.to_thread(self.file.write, found)
+        self._answered = self._begun
         return found
