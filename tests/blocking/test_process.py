@@ -23,6 +23,9 @@ listener = socket.create_server(("127.0.0.1", 0))
 atexit.register(listener.close)
 gone = queue.SimpleQueue()
 
+# Whoever starts the tests may ignore SIGINT, as shells do for what runs in the background, and then Python does not raise KeyboardInterrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 

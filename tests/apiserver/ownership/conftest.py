@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from kubeloop.client import Client
 from kubeloop.merge.fields import FieldSet, path_text
 from kubeloop.meta.errors import ApiError
+from tests.servers import ServerUnderTest, server_under_test
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -96,6 +97,13 @@ def _status(refusal: ApiError) -> dict[str, Any]:
     details = refusal.status.details
     causes = [{"field": one.field, "message": one.message, "reason": one.reason} for one in (details.causes if details else [])]
     return {"message": refusal.status.message, "reason": refusal.status.reason, "details": {"causes": causes}}
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerUnderTest]:
+    """Without controllers: a garbage collector would take objects whose recorded owners do not exist."""
+    with server_under_test(controllers=False) as found:
+        yield found
 
 
 @pytest.fixture
