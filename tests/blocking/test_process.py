@@ -23,7 +23,7 @@ listener = socket.create_server(("127.0.0.1", 0))
 atexit.register(listener.close)
 gone = queue.SimpleQueue()
 
-# Whoever starts the tests may ignore SIGINT, as shells do for what runs in the background, and then Python does not raise KeyboardInterrupt.
+# Whoever starts the tests may ignore SIGINT, as shells do for what runs in the background; Python raises no KeyboardInterrupt then.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def interrupt():
