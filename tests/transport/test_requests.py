@@ -295,6 +295,20 @@ async def test_a_closed_transport_says_so() -> None:
             await transport.request("GET", "/x")
 
 
+async def test_a_call_that_pauses_before_its_next_try_ends_when_the_transport_is_closed() -> None:
+    clock = FakeClock()
+    async with FaultServer(Reply(429, headers={"Retry-After": "600"})) as server:
+        transport = Transport(server.config(), clock=clock)
+        asking = asyncio.ensure_future(transport.request("GET", "/x"))
+        async with asyncio.timeout(10):
+            while clock.next_due != 600:
+                await asyncio.sleep(0.001)
+            await transport.close()
+            with pytest.raises(TransportError, match="this transport is closed"):
+                await asking
+        assert (len(server.received), clock.waiting) == (1, 0)
+
+
 async def test_warnings_are_collected_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     reply = Reply(headers={"Warning": '299 - "v1 is \\"old\\", really", 299 - "second", 199 - "other"'})
     async with FaultServer(reply) as server, Transport(server.config()) as transport:

@@ -5,6 +5,7 @@ Order of each try, as in client-go (behaviour K144): rate limiter, back-off, req
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -114,6 +115,15 @@ class Calls:
         impersonate = config.credentials.impersonate
         self._impersonation = impersonation_headers(impersonate) if impersonate else []
         self._where = f'{self._config.server} (cluster "{self._config.name}")'
+        self._ended = False
+        self._pauses: set[asyncio.Future[None]] = set()
+
+    def end(self) -> None:
+        """Calls that wait for their next try make it now, and are told that the transport is closed."""
+        self._ended = True
+        for pause in self._pauses:
+            if not pause.done():
+                pause.set_result(None)
 
     async def make(self, call: Call) -> tuple[Answer, bytes]:
         """An answer below 400, with its body if ``call.whole``. The caller closes it.
@@ -162,8 +172,16 @@ class Calls:
             await self._limit(call, again)
 
     async def _sleep(self, seconds: float) -> None:
-        if seconds > 0:
-            await self._clock.sleep(seconds)
+        if seconds <= 0 or self._ended:
+            return
+        pause: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_later(seconds, lambda: None if pause.done() else pause.set_result(None))
+        self._pauses.add(pause)
+        try:
+            await pause
+        finally:
+            self._pauses.discard(pause)
+            timer.cancel()
 
     async def _limit(self, call: Call, again: Again | None) -> None:
         limiter = self._manners.limiter

@@ -264,6 +264,7 @@ class Transport:
     async def close(self) -> None:
         """Close all connections; calls that run end with ``TransportError``. May be called twice."""
         self._closed = True
+        self._calls.end()
         for collector in self._shown:
             collector.remove(self)
         self._shown.clear()
