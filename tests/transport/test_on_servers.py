@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -18,6 +18,7 @@ from kubeloop.meta.errors import ConfigError
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import NotUpgradedError, Query, ServerWarning, Transport
+from tests.faults.tunnel import tunnelling_proxy
 from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.server
@@ -39,47 +40,8 @@ async def test_one_connection_serves_several_groups_row_25(transport: Transport)
     assert transport.figures.connections == 1
 
 
-@asynccontextmanager
-async def counting_proxy() -> AsyncIterator[tuple[int, list[str]]]:
-    heads: list[str] = []
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        host, _, port = heads[-1].split(" ")[1].rpartition(":")
-        there, back = await asyncio.open_connection(host.strip("[]"), int(port))
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        ways = [asyncio.ensure_future(pump(reader, back)), asyncio.ensure_future(pump(there, writer))]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            back.transport.abort()
-            writer.transport.abort()
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
-        try:
-            yield listening.sockets[0].getsockname()[1], heads
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.sleep(0)
-
-
 async def test_a_proxy_that_is_configured_is_used_and_a_direct_way_is_not_row_29(server: ServerUnderTest) -> None:
-    async with counting_proxy() as (port, heads):
+    async with tunnelling_proxy() as (port, heads):
         config = msgspec.structs.replace(server.config, proxy_url=f"http://127.0.0.1:{port}")
         async with Transport(config) as transport:
             assert tree((await transport.request("GET", "/api/v1")).body)["kind"] == "APIResourceList"
@@ -194,7 +156,7 @@ async def main():
         print((await transport.request("GET", "/version")).status)
 asyncio.run(main())
 """
-    async with counting_proxy() as (port, heads):
+    async with tunnelling_proxy() as (port, heads):
         environment = {**os.environ, "HTTPS_PROXY": f"http://127.0.0.1:{port}"}
         command = [sys.executable, "-c", program, str(server.kubeconfig)]
         ended = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, check=True)
