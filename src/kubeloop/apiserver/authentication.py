@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -113,7 +114,11 @@ def _bearer_token(header: str) -> str | None:
 
 def _is_valid_now(certificate: Mapping[str, Any]) -> bool:
     # Not the server's own clock, which a test may have set to any time: certificates are issued at the real one.
-    return ssl.cert_time_to_seconds(certificate["notBefore"]) <= time.time() < ssl.cert_time_to_seconds(certificate["notAfter"])
+    return _seconds(certificate["notBefore"]) <= time.time() < _seconds(certificate["notAfter"])
+
+
+# Each request of a connection shows the same certificate.
+_seconds = lru_cache(maxsize=1024)(ssl.cert_time_to_seconds)
 
 
 def _certificate_user(certificate: Mapping[str, Any]) -> User:
