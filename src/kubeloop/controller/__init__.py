@@ -3,7 +3,7 @@
 from kubeloop.controller.controller import Controller, ControllerBase, KeyController, Surroundings
 from kubeloop.controller.declaration import DeclarationError
 from kubeloop.controller.events import EventRecorder
-from kubeloop.controller.manager import Manager, ManagerError
+from kubeloop.controller.managing.manager import Manager, ManagerError
 from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
 from kubeloop.controller.predicates import (
     Predicate,

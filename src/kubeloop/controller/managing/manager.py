@@ -17,7 +17,7 @@ from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.controller.controller import ControllerBase, Surroundings
 from kubeloop.controller.runner import Runnable, Runner, RunnerStats
-from kubeloop.controller.signals import stop_on_signals
+from kubeloop.controller.managing.signals import stop_on_signals
 from kubeloop.meta import KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context

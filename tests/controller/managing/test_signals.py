@@ -8,7 +8,7 @@ import pytest
 
 _PROGRAM = """
 import asyncio, signal
-from kubeloop.controller.signals import stop_on_signals
+from kubeloop.controller.managing.signals import stop_on_signals
 
 async def main():
     stop = asyncio.Event()
