@@ -17,7 +17,7 @@ from kubeloop.api.apps.v1 import ReplicaSet, ReplicaSetCondition, ReplicaSetStat
 from kubeloop.api.core.v1 import Pod
 from kubeloop.codec import decode, to_dict
 from kubeloop.controller import Controller, Result, controller_of, set_controller_reference
-from kubeloop.controller.controller import OWNER_INDEX
+from kubeloop.controller.declaring.controller import OWNER_INDEX
 from kubeloop.controlplane.claims import claim
 from kubeloop.controlplane.expectations import Expectations
 from kubeloop.controlplane.pod_ranking import deletion_order, is_active, is_available, is_ready

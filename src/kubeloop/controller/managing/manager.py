@@ -15,9 +15,11 @@ from typing import Any, Self
 
 from kubeloop.cache import Informers
 from kubeloop.client import Client
-from kubeloop.controller.controller import ControllerBase, Surroundings
-from kubeloop.controller.runner import Runnable, Runner, RunnerStats
+from kubeloop.controller.declaring.controller import ControllerBase
+from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.managing.signals import stop_on_signals
+from kubeloop.controller.running.runnable import Runnable, RunnerStats
+from kubeloop.controller.running.runner import Runner
 from kubeloop.meta import KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context

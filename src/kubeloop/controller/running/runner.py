@@ -9,16 +9,18 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kubeloop.cache import Event, Head, Informer, Registration
-from kubeloop.controller.controller import OWNER_INDEX, Connection, Controller, ControllerBase, KeyController, Surroundings
-from kubeloop.controller.declaration import Declaration, DeclarationError
+from kubeloop.controller.declaring.controller import OWNER_INDEX, Controller, ControllerBase, KeyController
+from kubeloop.controller.declaring.declaration import Declaration, DeclarationError
+from kubeloop.controller.declaring.surroundings import Connection, Surroundings
 from kubeloop.controller.events import FLUSH, EventRecorder
-from kubeloop.controller.predicates import Predicate
-from kubeloop.controller.result import Result
-from kubeloop.controller.watch import MapHead, to_controller
-from kubeloop.controller.workers import ReconcileCounts, Workers
+from kubeloop.controller.running.result import Result
+from kubeloop.controller.running.runnable import RunnerStats
+from kubeloop.controller.running.workers import ReconcileCounts, Workers
+from kubeloop.controller.triggers.predicates import Predicate
+from kubeloop.controller.triggers.watch import MapHead, to_controller
 from kubeloop.meta import DeadlineError, ObjectKey, Resource, UnknownKind
 from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
@@ -27,42 +29,6 @@ from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
 log = logger_with_context(__name__)
 
 R = TypeVar("R", bound=Resource)
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerStats:
-    """A moment of one controller, for a live view. ``last_change`` is the event that last led to a key: ``Deployment shop/web updated``."""
-
-    name: str
-    workers: int
-    queue: QueueStats
-    counts: ReconcileCounts
-    last_change: str = ""
-
-
-class Runnable(Protocol):
-    """What a manager runs."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def stats(self) -> RunnerStats: ...
-
-    async def connect(self, surroundings: Surroundings) -> None:
-        """Ask for informers and register handlers. Nothing may be acted on yet."""
-
-    async def synced(self, timeout: float) -> None:
-        """Return when every handler has seen its initial objects (behaviour R207). The informers are synced when this is called."""
-
-    async def run(self) -> None:
-        """Work until ``stop``."""
-
-    def stop(self) -> None:
-        """Begin nothing new; ``run`` returns when what is under way has ended."""
-
-    async def close(self) -> None:
-        """Let go of everything; called once, after ``run`` has ended or was cancelled, and also if it never began."""
 
 
 class Runner(Generic[R]):

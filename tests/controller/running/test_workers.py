@@ -7,8 +7,8 @@ from typing import Self
 
 import pytest
 
-from kubeloop.controller.result import Result, TerminalError
-from kubeloop.controller.workers import Workers
+from kubeloop.controller.running.result import Result, TerminalError
+from kubeloop.controller.running.workers import Workers
 from kubeloop.meta import KubeloopError, ObjectKey
 from kubeloop.timing import FakeClock
 from kubeloop.transport import logger_with_context

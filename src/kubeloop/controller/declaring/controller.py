@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from kubeloop.cache import Informer, Informers, Lister
+from kubeloop.cache import Informer, Lister
 from kubeloop.client import Client
-from kubeloop.controller.declaration import Declaration, DeclarationError, checked, kind_argument, takes_key
+from kubeloop.controller.declaring.declaration import Declaration, DeclarationError, checked, kind_argument, takes_key
+from kubeloop.controller.declaring.surroundings import Connection
 from kubeloop.controller.ownership import is_controlled_by
-from kubeloop.controller.predicates import Predicate
-from kubeloop.controller.result import Result
-from kubeloop.controller.watch import Watch
+from kubeloop.controller.running.result import Result
+from kubeloop.controller.triggers.predicates import Predicate
+from kubeloop.controller.triggers.watch import Watch
 from kubeloop.meta import ObjectKey, Resource
 from kubeloop.timing import Clock
 
@@ -26,28 +26,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Resource)
 S = TypeVar("S", bound=Resource)
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a manager gives to all that it runs. ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's."""
-
-    client: Client
-    informers: Informers
-    clock: Clock
-    namespace: str | None = None
-    grace: float | None = None
-    sync_timeout: float = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """What one connected controller works with."""
-
-    surroundings: Surroundings
-    events: EventRecorder
-    informers: Mapping[type[Resource], Informer[Any]]
-    enqueue: Callable[[ObjectKey, float], None]
 
 
 class ControllerBase(Generic[R]):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubeloop.controller.result import Result, TerminalError
+from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubeloop.cache import Head
-from kubeloop.controller.predicates import Predicate
+from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.meta import GroupVersion, ObjectKey, Resource, kind_info
 
 R = TypeVar("R", bound=Resource)

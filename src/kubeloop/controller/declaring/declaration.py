@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_origin
 
-from kubeloop.controller.predicates import Predicate
-from kubeloop.controller.watch import Watch
+from kubeloop.controller.triggers.predicates import Predicate
+from kubeloop.controller.triggers.watch import Watch
 from kubeloop.meta import KubeloopError, Resource
 
 
