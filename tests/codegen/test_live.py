@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from kubeloop.codegen.sources import read_builtins, read_cluster
 from kubeloop.codegen.typed import render_package
 from kubeloop.meta import Forbidden, GroupVersionKind, Unstructured
 from kubeloop.testing import InLoopServer
+from tests.faults import FaultServer, Received, Reply
 
 pytestmark = pytest.mark.embedded
 
@@ -65,3 +67,21 @@ async def test_definitions_that_go_while_they_are_read_are_left_out(in_loop_serv
     in_loop_server.faults.refuse(refusals.no_such_resource(), matching=lambda request: request.path.endswith("corpus-c.example.com/v1"))
     await read_builtins(kubeconfig, None, told.append)
     assert any("corpus-c.example.com/v1: left out" in line for line in told)
+
+
+async def test_an_empty_document_is_that_of_definitions_that_go(tmp_path: Path) -> None:
+    def answer(received: Received) -> Reply:
+        if received.path == "/openapi/v3":
+            return Reply(body={"paths": {"apis/things.example.com/v1": {"serverRelativeURL": "/openapi/v3/apis/things.example.com/v1"}}})
+        return Reply(body=b"" if received.path.startswith("/openapi") else {"items": []})
+
+    told: list[str] = []
+    async with FaultServer(answer=answer) as listening:
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": listening.config().server, "insecure-skip-tls-verify": True}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+            "current-context": "c",
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        assert (await read_cluster(tmp_path / "kubeconfig", None, told.append)).ours() == []
+    assert any("things.example.com/v1: left out" in line for line in told)

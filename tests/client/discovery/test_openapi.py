@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,22 @@ async def test_a_document_that_changed_since_the_index_was_read_is_found() -> No
     async with FaultServer(answer=server) as listening, Transport(listening.config()) as transport:
         assert await title(OpenApiDocuments(transport)) == "two"
     assert server.asked[-1] == "/openapi/v3/apis/apps/v1?hash=two"
+
+
+async def test_an_empty_document_is_that_of_definitions_that_go_and_is_not_kept(tmp_path: Path) -> None:
+    server = Server()
+
+    def empty(received: Received) -> Reply:
+        return server(received) if received.path == "/openapi/v3" else Reply(body=b"")
+
+    answer: Callable[[Received], Reply] = empty
+    async with FaultServer(answer=lambda received: answer(received)) as listening, Transport(listening.config()) as transport:
+        documents = OpenApiDocuments(transport)
+        documents.keep_on_disk(tmp_path)
+        with pytest.raises(UnknownKind, match="apis/apps/v1 any more"):
+            await documents.document(APPS)
+        answer = server
+        assert await title(documents) == "one"
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,9 @@ class OpenApiDocuments:
             body = await asyncio.to_thread(self._read, path, url)
             if body is None:
                 url, body = await self._ask(path, url)
+                if not body:  # What kube-apiserver answers for a moment, with 200, when the last definition of a group version is gone.
+                    self.forget()
+                    raise UnknownKind(f"{self._server} has no OpenAPI document of {path} any more; its definitions are being removed")
                 await asyncio.to_thread(self._write, path, url, body)
             kept = self._bodies[path] = url, body
         return kept[1]

@@ -93,13 +93,22 @@ async def _documents(transport: Transport, known: set[GroupVersion], tell: Tell)
         if place is None or place in known:
             continue
         url = str(entry["serverRelativeURL"]).partition("?")[0]
-        try:
-            documents[path] = await _get(transport, url)
-        except NotFound:
+        document = await _document(transport, url)
+        if document is None:
             tell(f"{url}: left out; its definitions went while the server was read")
             continue
+        documents[path] = document
         tell(f"{url}: read")
     return documents
+
+
+async def _document(transport: Transport, url: str) -> JSONObject | None:
+    """None if what it described is gone: kube-apiserver answers that with an empty 200 for a moment, and then with 404."""
+    try:
+        response = await transport.request("GET", url)
+    except NotFound:
+        return None
+    return _decoded(response.body, url) if response.body else None
 
 
 def _group_version(path: str) -> GroupVersion | None:
@@ -113,9 +122,12 @@ def _group_version(path: str) -> GroupVersion | None:
 
 
 async def _get(transport: Transport, path: str, query: dict[str, str] | None = None, accept: str = "application/json") -> JSONObject:
-    response = await transport.request("GET", path, query=query or {}, accept=accept)
+    return _decoded((await transport.request("GET", path, query=query or {}, accept=accept)).body, path)
+
+
+def _decoded(body: bytes, path: str) -> JSONObject:
     try:
-        tree = json.loads(response.body)
+        tree = json.loads(body)
     except ValueError as error:
         raise ConfigError(f"{path}: the answer is not JSON: {error}") from error
     if not isinstance(tree, dict):
