@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.cli.watching.diff import Change, changes, without_noise
-from kubeloop.cli.watching.masking import masked, plain
 from kubeloop.cli.watching.text import lines
+from kubeloop.codec.masking import masked, plain
 
 JSON = dict[str, Any]
 

@@ -13,8 +13,8 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from kubeloop.cli.watching.diff import ABSENT, Change, changes, without_noise
-from kubeloop.cli.watching.masking import masked, plain
 from kubeloop.cli.watching.text import Line, lines, visible
+from kubeloop.codec.masking import masked, plain
 
 JSON = dict[str, Any]
 #: Differences of one event that are listed before the rest is only counted.
