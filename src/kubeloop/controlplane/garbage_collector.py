@@ -69,6 +69,9 @@ class GarbageCollector:
     ``classes``: the Python class to watch a kind with, so that an informer is shared with the controllers that use it.
     """
 
+    needs_leader = True
+    warm_up = False
+
     def __init__(self, classes: Iterable[type[Resource]] = ()) -> None:
         self._classes: Mapping[GroupVersionKind, type[Resource]] = {cls.__kind_info__.gvk: cls for cls in classes}
         self._graph = OwnershipGraph()

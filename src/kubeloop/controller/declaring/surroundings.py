@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeloop.cache import Informer, Informers
 from kubeloop.client import Client
+from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.meta import ObjectKey, Resource
 from kubeloop.timing import Clock
 
@@ -15,9 +16,21 @@ if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
 
 
+class ReconcileObserver(Protocol):
+    """Is told of every reconcile, once it has ended."""
+
+    def __call__(self, controller: str, seconds: float, result: str) -> None:
+        """``seconds``: of the wall clock. ``result``: success, error, requeue or requeue_after, as controller-runtime counts them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a manager gives to all that it runs. ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's."""
+    """What a manager gives to all that it runs.
+
+    ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's. ``scope``: what informers are to keep, ``namespace``
+    included: ``informers.of(kind, **surroundings.scope.select(kind, namespaced=...))``. ``observe``: who wants to hear of reconciles.
+    ``workers``: by name of controller, where the program's settings say another number than the class.
+    """
 
     client: Client
     informers: Informers
@@ -25,6 +38,9 @@ class Surroundings:
     namespace: str | None = None
     grace: float | None = None
     sync_timeout: float = 120.0
+    scope: CacheScope = field(default_factory=CacheScope)
+    observe: ReconcileObserver | None = None
+    workers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.controller.declaring.controller import ControllerBase
 from kubeloop.controller.declaring.surroundings import Surroundings
+from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.signals import stop_on_signals
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.controller.running.runner import Runner
@@ -69,7 +70,9 @@ class Manager:
         self._clock = clock or SystemClock()
         self._own_informers = informers is None
         self.informers = informers or Informers(client, clock=self._clock)
-        self._surroundings = Surroundings(client, self.informers, self._clock, namespace, grace, sync_timeout)
+        self._surroundings = Surroundings(
+            client, self.informers, self._clock, namespace, grace, sync_timeout, CacheScope(namespaces=namespace)
+        )
         self._sync_timeout = sync_timeout
         self._grace = grace
         self._runnables: list[Runnable] = []

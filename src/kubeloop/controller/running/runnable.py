@@ -30,6 +30,14 @@ class Runnable(Protocol):
     @property
     def stats(self) -> RunnerStats: ...
 
+    @property
+    def needs_leader(self) -> bool:
+        """Whether it runs in one replica only, the leader. Without leader election it runs anyway."""
+
+    @property
+    def warm_up(self) -> bool:
+        """Whether ``connect`` and ``synced`` are done before this replica leads, and only ``run`` after (behaviour R211)."""
+
     async def connect(self, surroundings: Surroundings) -> None:
         """Ask for informers and register handlers. Nothing may be acted on yet."""
 

@@ -37,9 +37,11 @@ class Runner(Generic[R]):
     Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default; behaviour X12).
     """
 
-    def __init__(self, controller: ControllerBase[R]) -> None:
+    def __init__(self, controller: ControllerBase[R], *, name: str = "") -> None:
+        """``name``: where several of one class run, for several clusters; default the class's."""
         self._controller = controller
         self._declaration: Declaration = type(controller).declaration()
+        self._name = name or self._declaration.name
         if not isinstance(controller, Controller | KeyController):
             raise DeclarationError(f"{type(controller).__name__} must derive from Controller or KeyController")
         reconcile = type(controller).reconcile
@@ -56,7 +58,15 @@ class Runner(Generic[R]):
 
     @property
     def name(self) -> str:
-        return self._declaration.name
+        return self._name
+
+    @property
+    def needs_leader(self) -> bool:
+        return True
+
+    @property
+    def warm_up(self) -> bool:
+        return False
 
     @property
     def stats(self) -> RunnerStats:
@@ -72,7 +82,7 @@ class Runner(Generic[R]):
         client, clock = surroundings.client, surroundings.clock
         self._queue = WorkQueue(ExponentialLimiter(), clock)
         self._workers = Workers(
-            declared.name, self._reconcile, self._queue, declared.workers, cluster=client.cluster, clock=clock, timeout=declared.timeout
+            self._name, self._reconcile, self._queue, declared.workers, cluster=client.cluster, clock=clock, timeout=declared.timeout
         )
         flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)
         self._recorder = EventRecorder(client, declared.name, clock=clock, flush=flush)
@@ -86,9 +96,9 @@ class Runner(Generic[R]):
             sources.add(watch.kind, watch.to, watch.predicates, watch.paths)
         informers: dict[type[Resource], Informer[Any]] = {}
         for kind in dict.fromkeys([*sources.handlers, *declared.reads]):
-            namespace = surroundings.namespace if await _is_namespaced(kind, surroundings) else None
+            selection = surroundings.scope.select(kind, namespaced=await _is_namespaced(kind, surroundings))
             informers[kind] = surroundings.informers.of(
-                kind, namespace=namespace, indexes=sources.indexes(kind), paths=tuple(sources.paths.get(kind, ()))
+                kind, **selection, indexes=sources.indexes(kind), paths=tuple(sources.paths.get(kind, ()))
             )
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
         queue = self._queue

@@ -1,0 +1,93 @@
+"""Scope of a manager: which namespaces and which objects of each kind its informers keep, with defaults for all kinds.
+
+What a kind says comes first, then what is said for all (controller-runtime pkg/cache; behaviour S225).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
+from kubeloop.meta import Resource, names
+
+#: All namespaces, for a kind, where the default is some of them (Kubernetes' metav1.NamespaceAll).
+ALL_NAMESPACES = ""
+
+
+class Selection(TypedDict):
+    """Arguments of ``Informers.of``."""
+
+    namespace: str | tuple[str, ...] | None
+    labels: str | None
+    field_selector: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KindScope:
+    """For one kind. What is None is as for all kinds; ``""`` (``ALL_NAMESPACES``, or a selector of everything) overrides that.
+
+    Raises:
+        ValueError: as ``CacheScope``.
+    """
+
+    namespaces: str | Sequence[str] | None = None
+    labels: Labels | None = None
+    fields: Fields | None = None
+
+    def __post_init__(self) -> None:
+        _check("KindScope", self.namespaces, self.labels, self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheScope:
+    """What the informers of a manager keep. ``namespaces`` None: all of them; they do not concern cluster-scoped kinds, selectors do.
+
+    ::
+
+        CacheScope(namespaces=["shop", "bank"], kinds={Secret: KindScope(labels="team=web"), Node: KindScope(labels="pool=gpu")})
+
+    Raises:
+        ValueError: a name that can be no namespace, or a selector that cannot be read; says which.
+    """
+
+    namespaces: str | Sequence[str] | None = None
+    labels: Labels | None = None
+    fields: Fields | None = None
+    kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check("CacheScope", self.namespaces, self.labels, self.fields)
+
+    def select(self, kind: type[Resource], *, namespaced: bool) -> Selection:
+        """What an informer of ``kind`` is to be asked for: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
+        own = self.kinds.get(kind, KindScope())
+        namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
+        return Selection(
+            namespace=namespaces[0] if len(namespaces) == 1 else namespaces or None,
+            labels=label_text(self.labels if own.labels is None else own.labels) or None,
+            field_selector=field_text(self.fields if own.fields is None else own.fields) or None,
+        )
+
+    def covers(self, kind: type[Resource], namespace: str) -> bool:
+        """Whether objects of a namespaced kind in this namespace can be in the cache; ``""`` asks for all namespaces."""
+        own = self.kinds.get(kind, KindScope())
+        namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
+        return not namespaces or namespace in namespaces
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Sorted, each once; empty means all."""
+    found = (given,) if isinstance(given, str) else tuple(given or ())
+    return () if ALL_NAMESPACES in found else tuple(sorted(set(found)))
+
+
+def _check(what: str, namespaces: str | Sequence[str] | None, labels: Labels | None, fields: Fields | None) -> None:
+    for name in _names(namespaces):
+        if faults := names.dns1123_label(name):
+            raise ValueError(f"{what}: namespace {name!r} cannot be: {'; '.join(faults)}")
+    if labels:
+        label_text(labels)
+    if fields:
+        field_text(fields)
