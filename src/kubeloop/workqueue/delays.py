@@ -44,6 +44,10 @@ class Delays(Generic[T]):
             heapq.heapify(self._heap)
         self._arm()
 
+    def discard(self, item: T) -> None:
+        """``item`` will not be released."""
+        self._due.pop(item, None)
+
     def clear(self) -> None:
         """Forget every item; none is released."""
         self._due.clear()

@@ -1,0 +1,84 @@
+"""What controllers ask of a queue, whichever order it hands items out in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol, TypeVar
+
+from kubeloop.meta.errors import KubeloopError
+
+T = TypeVar("T", bound=Hashable)
+
+
+class QueueShutDown(KubeloopError):
+    """The queue was shut down: there is nothing more to take."""
+
+
+class QueueStats(NamedTuple):
+    """``waiting`` items to be taken, ``processing`` taken and not done, ``delayed`` not due; ``adds`` and ``retries`` since the start.
+
+    An item that is added again while it waits or is being worked on counts as one add. ``retries`` are calls of ``add_rate_limited``.
+    """
+
+    waiting: int
+    processing: int
+    delayed: int
+    adds: int
+    retries: int
+
+
+class Queue(Protocol[T]):
+    """Keys to work on: one entry per key, never two workers on a key. Every ``get`` is answered with one ``done`` for the same item.
+
+    For one event loop, not thread-safe: from another thread use ``loop.call_soon_threadsafe(queue.add, item)``.
+    """
+
+    def add(self, item: T, *, priority: int = 0) -> None:
+        """Have ``item`` worked on, if it does not wait for that already. Ignored after ``shut_down``."""
+
+    def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
+        """Add ``item`` when ``seconds`` have passed, at once if not above zero. Of several times for one item the earliest wins."""
+
+    def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
+        """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
+
+    async def get(self) -> T:
+        """The next item; waits for one if need be.
+
+        Raises:
+            QueueShutDown: the queue was shut down, and gives nothing more out.
+        """
+
+    def done(self, item: T) -> None:
+        """The work on ``item`` has ended, well or badly. If it was added meanwhile it waits again.
+
+        Raises:
+            ValueError: ``item`` was not being worked on: two workers may be running on it.
+        """
+
+    def priority_of(self, item: T) -> int:
+        """The priority with which ``item``, now being worked on, was handed out; always 0 where there are no priorities.
+
+        Raises:
+            ValueError: ``item`` is not being worked on (queues with priorities).
+        """
+
+    def forget(self, item: T) -> None:
+        """``item`` succeeded: its back-off starts over. It stays in the queue if it waits there."""
+
+    def retries(self, item: T) -> int:
+        """How many failures of ``item`` have been counted since it was last forgotten."""
+
+    def shut_down(self) -> None:
+        """Take nothing more in. A ``drain`` under way ends at once. May be called again."""
+
+    async def drain(self) -> None:
+        """Shut down, and return when everything that waits has been taken and every item taken is done."""
+
+    @property
+    def shutting_down(self) -> bool: ...
+
+    @property
+    def stats(self) -> QueueStats: ...
+
+    def __len__(self) -> int: ...
