@@ -1,8 +1,9 @@
-"""Time as the rest of kubeloop sees it: clocks (real and fake), exponential back-off, and a token bucket."""
+"""Time as the rest of kubeloop sees it: clocks (real and fake), exponential back-off, a token bucket, and limits for waits."""
 
 from kubeloop.timing.backoff import Backoff
 from kubeloop.timing.bucket import TokenBucket
 from kubeloop.timing.clock import Clock, SystemClock, Timer
 from kubeloop.timing.fake import FakeClock
+from kubeloop.timing.within import within
 
-__all__ = ["Backoff", "Clock", "FakeClock", "SystemClock", "Timer", "TokenBucket"]
+__all__ = ["Backoff", "Clock", "FakeClock", "SystemClock", "Timer", "TokenBucket", "within"]

@@ -1,0 +1,382 @@
+"""Leader election by a Lease: of several candidates one leads, and knows by its own clock when it may no longer.
+
+Rules: rules.py; source: client-go tools/leaderelection. What it cannot promise is in ``LeaderElector``: read it before you rely on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+from kubeloop.api.coordination.v1 import Lease
+from kubeloop.client import Client
+from kubeloop.controller.election.config import JITTER, LeaseConfig
+from kubeloop.controller.election.lock import LeaseLock
+from kubeloop.controller.election.record import LeaseRecord
+from kubeloop.controller.election.rules import Held, Refused, Seen, Write, after_coordinated_read, after_read, first, released, renewed
+from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound
+from kubeloop.timing import Clock, within
+from kubeloop.transport import log_context, logger_with_context
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logger_with_context(__name__)
+
+T = TypeVar("T")
+
+#: Seconds beyond the lease after which a leader that still has not noticed its loss is unhealthy (controller-runtime's 20 s).
+TOLERANCE = 20.0
+
+
+class LeaseLost(KubeloopError):
+    """This process leads no longer, or cannot be sure that it does."""
+
+
+class Announcements(Protocol):
+    """Where "became leader" and "stopped leading" are told to people: an ``EventRecorder``."""
+
+    def normal(self, obj: Lease, reason: str, message: str) -> None: ...
+
+
+class LeaderElector:
+    """One candidate for one Lease.
+
+    ::
+
+        elector = LeaderElector(client, LeaseConfig("my-operator", "ops"))
+        await elector.run(work)          # ``work`` while it leads; cancelled, then LeaseLost, when the lease is lost
+
+    Guarantees
+        ``is_leader`` becomes False at latest ``renew_deadline`` seconds after the last renewal was *sent*, by the local monotonic clock, in
+        whatever state the event loop is: it is computed when it is asked, from any thread. Others wait ``lease_duration``, which is longer.
+        A lease that was lost is not silently won back: ``renew`` raises ``LeaseLost``, also when the event loop stood still for too long
+        and the server has heard of nobody else.
+        No times of other machines are compared with the local clock; steps of the time of day, here or there, change nothing.
+        A request takes at most half of ``renew_deadline``, and none outlives it.
+
+    Not guaranteed
+        That nobody else acts: a lease is no fence. A request that was sent while this process led may be carried out when another one
+        leads; so may work that goes on without asking ``assert_leading`` (client-go says the same of itself). Where that must not happen,
+        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with what you write and refuse lower ones.
+        One leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine stands
+        still without its monotonic clock noticing (suspended, a VM frozen) until the next request of this process, or when people delete
+        or edit the Lease, or candidates share an identity.
+
+    Cost
+        One small write each ``retry_period`` for the leader, one read for each of the others.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: LeaseConfig,
+        *,
+        clock: Clock | None = None,
+        on_new_leader: Callable[[str], object] | None = None,
+        announcements: Announcements | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """``on_new_leader`` is called once per observed change with the identity of who leads, this one too; "" when the lease was given
+        back and nobody has taken it yet."""
+        self.config = config
+        #: Renewals that needed a read first, as client-go counts them.
+        self.slow_renewals = 0
+        self._lock = LeaseLock(client, config)
+        self._clock = clock or client.clock
+        self._on_new_leader = on_new_leader
+        self._announcements = announcements
+        self._rng = rng or random.Random()
+        self._seen: Seen | None = None
+        self._reported = ""
+        self._leads = False
+        self._renewed = 0.0  # When the last successful write was sent.
+        self._complaint = ""
+
+    def __repr__(self) -> str:
+        return f'<LeaderElector "{self.config.identity}" for {self.config}, {"leads" if self.is_leader else "does not lead"}>'
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process may act as leader now. Cheap, and right in any thread."""
+        return self._leads and self._clock.now() < self._renewed + self.config.renew_deadline
+
+    @property
+    def leads_until(self) -> float:
+        """The time by the local monotonic clock at which leadership ends unless renewed; 0.0 if this one does not lead."""
+        return self._renewed + self.config.renew_deadline if self._leads else 0.0
+
+    @property
+    def leader(self) -> str:
+        """Who was last seen to lead; "" if nobody was. For people: it may be out of date."""
+        return self._seen.record.holder if self._seen is not None else ""
+
+    @property
+    def transitions(self) -> int:
+        """How often the lease had changed hands when it was last seen. While this one leads it is the number of its term.
+
+        It grows with each new holder, so that a store can refuse what an earlier one still writes. A Lease that is deleted starts over.
+        """
+        return self._seen.record.transitions if self._seen is not None else 0
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """For ``log_context``: which lease and which term of it a record is from, so that logs of two leaders can be told apart."""
+        return {"lease": str(self.config), "term": str(self.transitions)}
+
+    def assert_leading(self) -> None:
+        """For work that only a leader may do, right before it does it.
+
+        Raises:
+            LeaseLost: this process does not lead, or has not renewed in time.
+        """
+        if not self.is_leader:
+            raise LeaseLost(self._loss() if self._leads else f'"{self.config.identity}" does not lead ({self.config})')
+
+    def check(self, tolerance: float = TOLERANCE) -> None:
+        """Health: fails only if this process leads, and has neither renewed nor noticed that it could not (behaviour I128).
+
+        Raises:
+            LeaseLost: the last renewal is older than the lease and ``tolerance`` seconds.
+        """
+        if self._leads and self._clock.now() - self._renewed > self.config.lease_duration + tolerance:
+            raise LeaseLost(f"failed election to renew leadership on lease {self.config.name}")
+
+    def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
+        """Show ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, client-go's, until what is returned is
+        called. ``registry`` None is prometheus_client's default one."""
+        from kubeloop.controller.election.metrics import show
+
+        return show(self, registry)
+
+    async def acquire(self) -> None:
+        """Return when this process leads. Errors of the server are logged and tried again, for as long as it takes."""
+        log.info("standing for election: %s as %s", self.config, self.config.identity)
+        while not await self._win():
+            await self._clock.sleep(self.config.retry_period * (1 + JITTER * self._rng.random()))
+
+    async def renew(self) -> NoReturn:
+        """Renew until the lease is lost. Cancel it to stop; then ``release``, once what the lease protects has ended.
+
+        Raises:
+            LeaseLost: this process leads no longer, or has not been able to renew within ``renew_deadline``.
+        """
+        try:
+            while True:
+                await self._clock.sleep(max(0.0, min(self.config.retry_period, self.leads_until - self._clock.now())))
+                if not self.is_leader:
+                    raise LeaseLost(self._loss())
+                await self._attempt(self.leads_until)
+        except LeaseLost as error:
+            self._end_term()
+            log.log(logging.ERROR, "%s", error)
+            raise
+
+    async def release(self) -> bool:
+        """Give the lease back if this process holds it at the server, also if a cancelled request got it there. True: nobody need wait now.
+
+        Only when everything that the lease protects has ended. Tries for ``renew_deadline`` seconds at most; a write of our own that is
+        still on its way makes it read again (behaviours I125, I126). Never raises for what the server says.
+        """
+        self._end_term()
+        try:
+            return await within(self._clock, self.config.renew_deadline, self._release())
+        except TimeoutError:
+            log.warning("lease %s could not be given back within %g s", self.config, self.config.renew_deadline)
+        except KubeloopError as error:
+            log.warning("lease %s could not be given back: %s", self.config, error)
+        return False
+
+    async def run(
+        self, on_started_leading: Callable[[], Awaitable[object]], on_stopped_leading: Callable[[], object] | None = None
+    ) -> None:
+        """Stand for election, lead, and end: when ``on_started_leading`` has returned or raised, when the lease is lost, or when cancelled.
+
+        ``on_started_leading`` is cancelled when leadership ends, and awaited; after that the lease is given back (``release_on_stop``), and
+        ``on_stopped_leading`` is called: always, also if this process never led (behaviour I127).
+
+        Raises:
+            LeaseLost: as ``renew``.
+        """
+        working: asyncio.Task[object] | None = None
+
+        async def work() -> object:
+            with log_context(**self.log_fields):
+                return await on_started_leading()
+
+        try:
+            await self.acquire()
+            working = asyncio.create_task(work(), name=f"leading-{self.config.name}")
+            await self._lead(working)
+        finally:
+            try:
+                # Whoever takes the lease over must not meet our work: if that did not end, because a second cancellation cut the wait
+                # for it short, others wait for the lease to expire.
+                if self.config.release_on_stop and (working is None or working.done()):
+                    await self.release()
+            finally:
+                self._end_term()
+                if on_stopped_leading is not None:
+                    on_stopped_leading()
+
+    async def _lead(self, working: asyncio.Task[object]) -> None:
+        renewing = asyncio.create_task(self.renew(), name=f"renewing-{self.config.name}")
+        try:
+            await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            try:
+                await _end(working)  # The lease is renewed until it has ended.
+            finally:
+                await _end(renewing)
+        failure = None if working.cancelled() else working.exception()
+        if not renewing.cancelled():
+            if failure is not None:
+                log.error("the work of the leader ended with %s: %s", type(failure).__name__, failure)
+            renewing.result()
+        if failure is not None:
+            raise failure
+
+    async def _win(self) -> bool:
+        if not await self._attempt(self._clock.now() + self.config.renew_deadline):
+            return False
+        self._leads = True
+        if not self.is_leader:  # The answer came too late to be of use: this process stood still.
+            self._leads = False
+            return False
+        log.info("became leader: %s as %s, term %d", self.config, self.config.identity, self.transitions)
+        self._announce("became leader")
+        return True
+
+    async def _attempt(self, until: float) -> bool:
+        """One try to get or keep the lease. Whether it was written.
+
+        Raises:
+            LeaseLost: this process led, and the server says that its term is over.
+        """
+        try:
+            return await within(self._clock, until - self._clock.now(), self._try())
+        except TimeoutError:
+            return False
+        finally:
+            self._report()
+
+    async def _try(self) -> bool:
+        config, clock = self.config, self._clock
+        duration = int(config.lease_duration)
+        mine = self._seen.record if self._leads and self._seen is not None else None
+        # A leader that nobody disturbed needs no read (behaviour I124).
+        if mine is not None and not config.coordinated and await self._write(renewed(mine, duration, clock.wall())):
+            return True
+        started = clock.now()
+        try:
+            record = await self._request(self._lock.read())
+        except NotFound:
+            if config.coordinated:
+                self._complain("the server has made no lease yet")
+                return False
+            # A leader whose lease was deleted keeps its term.
+            wall = clock.wall()
+            return await self._write(renewed(mine, duration, wall) if mine else first(config.identity, duration, wall), create=True)
+        except (KubeloopError, TimeoutError) as error:
+            self._complain(f"cannot be read: {str(error) or 'no answer in time'}")
+            return False
+        now = clock.now()
+        self._seen = self._seen.next(record, now) if self._seen is not None else Seen(record, now)
+        decide = after_coordinated_read if config.coordinated else after_read
+        decision = decide(self._seen, config.identity, duration, started, clock.wall())
+        match decision:
+            case Write(wanted, renewal) if renewal or not self._leads:
+                self.slow_renewals += renewal
+                return await self._write(wanted)
+            case Write():
+                # Nobody holds it. But somebody may have since our last renewal, so that this is another term, and not for work of this one.
+                why = "it was given back or taken away"
+            case Held(holder):
+                why = f'"{holder}" holds it'
+            case Refused(why):
+                pass
+        if self._leads:
+            raise LeaseLost(f"lease {config} is lost: {why}")
+        self._complain("", why)
+        return False
+
+    async def _write(self, record: LeaseRecord, *, create: bool = False) -> bool:
+        sent = self._clock.now()
+        try:
+            await self._request(self._lock.create(record) if create else self._lock.update(record))
+        except (Conflict, AlreadyExists) as error:  # Somebody was faster: how elections are decided.
+            log.debug("lease %s: %s", self.config, error)
+            return False
+        except (KubeloopError, TimeoutError) as error:
+            self._complain(f"cannot be written: {str(error) or 'no answer in time'}")
+            return False
+        self._seen = Seen(record, self._clock.now())
+        # From when it was sent: the server may have counted from then on.
+        self._renewed = sent
+        self._complaint = ""
+        return True
+
+    def _request(self, work: Awaitable[T]) -> Awaitable[T]:
+        return within(self._clock, self.config.request_timeout, work)
+
+    async def _release(self) -> bool:
+        while True:
+            try:
+                record = await self._request(self._lock.read())
+                if record.holder != self.config.identity:
+                    return True
+                given_back = released(record, self._clock.wall())
+                await self._request(self._lock.update(given_back))
+            except NotFound:
+                return True
+            except Conflict:
+                continue
+            self._seen = Seen(given_back, self._clock.now())
+            log.info("lease %s is given back", self.config)
+            return True
+
+    def _end_term(self) -> None:
+        if self._leads:
+            self._leads = False
+            self._announce("stopped leading")
+
+    def _announce(self, what: str) -> None:
+        if self._announcements is not None and self._lock.lease is not None:
+            self._announcements.normal(self._lock.lease, "LeaderElection", f"{self.config.identity} {what}")
+
+    def _report(self) -> None:
+        if self.leader == self._reported:
+            return
+        self._reported = self.leader
+        log.log(
+            logging.DEBUG if self._reported == self.config.identity else logging.INFO, "lease %s: leader is %r", self.config, self._reported
+        )
+        if self._on_new_leader is not None:
+            try:
+                self._on_new_leader(self._reported)
+            except Exception:
+                log.exception("lease %s: on_new_leader raised", self.config)
+
+    def _complain(self, problem: str, usual: str = "") -> None:
+        """A problem gets one line in the log, not one for each try."""
+        if problem and problem != self._complaint:
+            log.warning("lease %s %s; trying again", self.config, problem)
+        elif usual:
+            log.debug("lease %s: %s", self.config, usual)
+        self._complaint = problem
+
+    def _loss(self) -> str:
+        age = self._clock.now() - self._renewed
+        return (
+            f"lease {self.config} is lost: not renewed for {age:.1f} s (renew_deadline is {self.config.renew_deadline:g} s)"
+            f"{f'; it {self._complaint}' if self._complaint else ''}"
+        )
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel it and wait for its end; what it raises is the caller's to look at."""
+    task.cancel()
+    await asyncio.wait((task,))

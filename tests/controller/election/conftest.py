@@ -1,0 +1,29 @@
+"""A server in the test's process whose time is the test's, and candidates that stand for election there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kubeloop.testing import InProcessServer
+from kubeloop.timing import FakeClock
+from tests.controller.election.candidates import Candidates
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def in_process(clock: FakeClock) -> AsyncIterator[InProcessServer]:
+    async with InProcessServer(clock=clock) as found:
+        yield found
+
+
+@pytest.fixture
+async def candidates(in_process: InProcessServer, clock: FakeClock) -> AsyncIterator[Candidates]:
+    found = Candidates(in_process, clock)
+    yield found
+    await found.end()
