@@ -1,0 +1,1 @@
+"""What a controller does to single objects: conditions, finalizers and status."""
