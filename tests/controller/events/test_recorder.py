@@ -1,14 +1,12 @@
 """Events: a count instead of repetition (behaviour J131), and a recorder that never gets in the way (J134-J137)."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Event, Node
 from kubeloop.client import Client
 from kubeloop.controller import EventRecorder
-from kubeloop.controller.event_series import Occurrence, Series, SeriesCache, Subject
 from kubeloop.controller.events import QUEUE
 from kubeloop.meta import Forbidden, ObjectMeta, Status
 from kubeloop.testing import InLoopServer
@@ -144,27 +142,3 @@ async def test_leaving_the_recorder_sends_what_waits_and_later_events_are_droppe
         assert recorder.sent == 20
         recorder.normal(obj, "Late", "too late")
         assert recorder.dropped == 1
-
-
-def test_the_memory_of_events_is_bounded_and_forgets_the_one_unused_for_longest() -> None:
-    cache = SeriesCache(capacity=2)
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def occurrence(name: str) -> Occurrence:
-        return Occurrence(Subject("v1", "Pod", "shop", name, "u"), "Normal", "R", "m", now)
-
-    for name in "ab":
-        cache.remember(occurrence(name), Series("shop", name, 1, now))
-    assert cache.find(occurrence("a")) is not None
-    cache.remember(occurrence("c"), Series("shop", "c", 1, now))
-    assert cache.find(occurrence("b")) is None
-    assert len(cache) == 2
-
-
-def test_the_version_of_the_subject_does_not_make_another_event() -> None:
-    cache = SeriesCache()
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    first = Occurrence(Subject("v1", "Pod", "shop", "p", "u", "7"), "Normal", "R", "m", now)
-    cache.remember(first, Series("shop", "p.1", 1, now))
-    again = first._replace(subject=first.subject._replace(resource_version="8"))
-    assert cache.find(again) is not None

@@ -1,0 +1,191 @@
+"""Which core/v1 events are written, combined, counted or dropped. No I/O; time is the clock's.
+
+Order and figures: client-go tools/record/events_cache.go (similar events are combined, then counted, then filtered); behaviours J131-J133.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from kubeloop.controller.events.occurrence import LONGEST_MESSAGE, Occurrence, cut, event_name
+from kubeloop.controller.events.recent import Recent
+from kubeloop.timing import Clock, TokenBucket
+
+COMBINED = "(combined from similar events): "
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What to tell the server. ``exists``: it was written before, so it is patched, and created only if it is gone (behaviour J135)."""
+
+    namespace: str
+    name: str
+    occurrence: Occurrence
+    count: int
+    first: datetime
+    last: datetime
+    exists: bool
+
+
+class Verdict(NamedTuple):
+    """What becomes of an occurrence. ``spam``: it was dropped. Neither written nor dropped: it was only counted."""
+
+    writes: tuple[Write, ...] = ()
+    spam: bool = False
+
+
+class Correlator(Protocol):
+    """The memory of one sink. Called by one task only."""
+
+    def observe(self, occurrence: Occurrence) -> Verdict:
+        """What this occurrence makes of all that came before it."""
+
+    def due(self) -> list[Write]:
+        """What is to be written by now though nothing more has happened."""
+
+    def next_due(self) -> float | None:
+        """Seconds until ``due`` may have something; None when nothing waits."""
+
+    def rest(self) -> list[Write]:
+        """What was counted and not written yet; the recorder ends."""
+
+
+def by_object(occurrence: Occurrence) -> Hashable:
+    """What the spam filter counts together: events of one type about one object."""
+    return (*occurrence.subject.identity, occurrence.type)
+
+
+def by_reason(occurrence: Occurrence) -> Hashable:
+    """What is similar: events about one object that differ only by their message."""
+    return (*occurrence.subject.identity, occurrence.type, occurrence.reason)
+
+
+def combined_message(occurrence: Occurrence) -> str:
+    return COMBINED + occurrence.message
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one recorder says in core/v1 events; the defaults are client-go's.
+
+    ``burst`` events about one object at once, then one in ``refill`` seconds. Of ``similar`` different messages within ``interval``
+    seconds of each other the last one, and what follows, becomes one combined event. ``capacity`` objects and events are remembered.
+    ``spam_key`` and ``similar_key`` say what is counted together, ``message`` what a combined event says.
+
+    Raises:
+        ValueError: a figure of 0 or below.
+    """
+
+    burst: int = 25
+    refill: float = 300.0
+    similar: int = 10
+    interval: float = 600.0
+    capacity: int = 4096
+    spam_key: Callable[[Occurrence], Hashable] = by_object
+    similar_key: Callable[[Occurrence], Hashable] = by_reason
+    message: Callable[[Occurrence], str] = combined_message
+
+    def __post_init__(self) -> None:
+        for name in ("burst", "refill", "similar", "interval", "capacity"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"Limits: {name} must be above 0, not {getattr(self, name)}")
+
+
+class SpamFilter:
+    """At most so many events about one object (behaviour J133)."""
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._limits, self._clock = limits, clock
+        self._buckets: Recent[Hashable, TokenBucket] = Recent(limits.capacity)
+
+    def passes(self, occurrence: Occurrence) -> bool:
+        key = self._limits.spam_key(occurrence)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = TokenBucket(1.0 / self._limits.refill, self._limits.burst, self._clock)
+            self._buckets.put(key, bucket)
+        return bucket.try_take()
+
+
+@dataclass(slots=True)
+class _Similar:
+    messages: set[int]
+    seen: float
+
+
+class SimilarEvents:
+    """Finds events that differ only by their message, and combines them when there are too many (behaviour J132)."""
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._limits, self._clock = limits, clock
+        self._groups: Recent[Hashable, _Similar] = Recent(limits.capacity)
+
+    def combine(self, occurrence: Occurrence) -> tuple[Occurrence, Hashable]:
+        """The occurrence to go on with, and what makes it the same one again."""
+        limits, now = self._limits, self._clock.now()
+        key = limits.similar_key(occurrence)
+        group = self._groups.get(key)
+        if group is None or now - group.seen > limits.interval:
+            group = _Similar(set(), now)
+            self._groups.put(key, group)
+        group.messages.add(hash(occurrence.message))
+        group.seen = now
+        if len(group.messages) < limits.similar:
+            return occurrence, ("one", _identity(occurrence))
+        group.messages.pop()
+        return occurrence._replace(message=cut(limits.message(occurrence), LONGEST_MESSAGE)), ("combined", key)
+
+
+@dataclass(slots=True)
+class _Counted:
+    namespace: str
+    name: str
+    count: int
+    first: datetime
+
+
+class CoreCorrelator:
+    """Counts the same event again (behaviour J131), after similar ones were combined, before too many are dropped.
+
+    What the filter drops was counted: the next one that passes shows the true number.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
+        self._similar = SimilarEvents(limits, clock)
+        self._filter = SpamFilter(limits, clock)
+        self._counted: Recent[Hashable, _Counted] = Recent(limits.capacity)
+        self._name = name
+
+    def observe(self, occurrence: Occurrence) -> Verdict:
+        told, identity = self._similar.combine(occurrence)
+        counted = self._counted.get(identity)
+        exists = counted is not None
+        if counted is None:
+            counted = _Counted(namespace_of(told), self._name(told.subject.name), 0, told.time)
+            self._counted.put(identity, counted)
+        counted.count += 1
+        if not self._filter.passes(told):
+            return Verdict(spam=True)
+        return Verdict((Write(counted.namespace, counted.name, told, counted.count, counted.first, told.time, exists),))
+
+    def due(self) -> list[Write]:
+        return []
+
+    def next_due(self) -> float | None:
+        return None
+
+    def rest(self) -> list[Write]:
+        return []
+
+
+def namespace_of(occurrence: Occurrence) -> str:
+    """Where the event lives: beside its object, and in "default" for a cluster-scoped one (behaviour J137)."""
+    return occurrence.subject.namespace or "default"
+
+
+def _identity(occurrence: Occurrence) -> Hashable:
+    subject = occurrence.subject
+    return (*subject.identity, subject.field_path, occurrence.type, occurrence.reason, occurrence.message)

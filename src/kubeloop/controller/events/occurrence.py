@@ -1,0 +1,113 @@
+"""An occurrence: what happened to which object, checked and cut to what every API server takes. No I/O, no clock.
+
+Limits: pkg/apis/core/validation/events.go, in bytes of UTF-8, as the server counts them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from kubeloop.meta import Resource
+from kubeloop.meta.names import dns1123_subdomain
+
+EventType = Literal["Normal", "Warning"]
+
+LONGEST_MESSAGE = 1024
+LONGEST_WORD = 128
+#: Names of events end in a number that must differ within a nanosecond too.
+_SEQUENCE = itertools.count()
+
+
+class Subject(NamedTuple):
+    """An object that an event is about, or that has to do with it. ``field_path`` is a part of it: ``spec.containers{nginx}``."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = ""
+    field_path: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes it this object, whatever its version and the part of it."""
+        return self[:5]
+
+
+class Occurrence(NamedTuple):
+    """Something that happened at ``time``. ``action`` is what the controller did or tried to do because of it."""
+
+    subject: Subject
+    type: str
+    reason: str
+    message: str
+    time: datetime
+    action: str = ""
+    related: Subject | None = None
+    annotations: tuple[tuple[str, str], ...] = ()
+
+
+def occurrence_of(
+    obj: Resource,
+    type: str,  # noqa: A002  # the field's own name
+    reason: str,
+    message: object,
+    at: datetime,
+    *,
+    action: str = "",
+    related: Resource | None = None,
+    field_path: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> Occurrence:
+    """An occurrence that a server can take: what is too long is cut.
+
+    Raises:
+        ValueError: it cannot be an event: another type than Normal and Warning, no reason, or an object without kind or name.
+    """
+    if type not in ("Normal", "Warning"):
+        raise ValueError(f'the type of an event is "Normal" or "Warning", not {type!r}')
+    word = str(reason).strip() if reason else ""
+    if not word:
+        raise ValueError(f'an event needs a reason, a CamelCase word such as "Created", not {reason!r}')
+    return Occurrence(
+        subject_of(obj)._replace(field_path=field_path),
+        type,
+        cut(word, LONGEST_WORD),
+        cut(str(message), LONGEST_MESSAGE),
+        at,
+        cut(action, LONGEST_WORD),
+        subject_of(related) if related is not None else None,
+        tuple(annotations.items()) if annotations else (),
+    )
+
+
+def subject_of(obj: Resource) -> Subject:
+    """The reference to ``obj``.
+
+    Raises:
+        ValueError: it has no kind or no name, so nobody could find it.
+    """
+    metadata = obj.metadata
+    if not obj.kind or not obj.api_version or not metadata.name:
+        raise ValueError(f'an event needs an object with kind and name, not {obj.kind or "one without kind"} "{metadata.name}"')
+    return Subject(obj.api_version, obj.kind, metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+
+
+def cut(text: str, limit: int) -> str:
+    """``text`` in at most ``limit`` bytes, without half a character at its end."""
+    encoded = text.encode("utf-8", "replace")
+    # Decoded again even if short enough: a lone surrogate, as from a file's name, is nothing that could be sent.
+    return encoded[:limit].decode("utf-8", "ignore")
+
+
+def event_name(subject: str) -> str:
+    """A new name for an event about an object of that name; any unique one if that would make no valid name (too long, or ``system:x``)."""
+    number = (time.time_ns() + next(_SEQUENCE)) & 0xFFFFFFFFFFFFFFFF
+    name = f"{subject}.{number:x}"
+    return str(uuid.uuid4()) if dns1123_subdomain(name) else name

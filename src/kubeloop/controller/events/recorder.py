@@ -1,0 +1,185 @@
+"""Event recorder: tells users what a controller did to an object, as ``kubectl describe`` and ``kubectl events`` show it.
+
+Recording never waits, never raises, and never slows a reconcile: what cannot be sent is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kubeloop.client import Client
+from kubeloop.controller.events.counts import EventCounts
+from kubeloop.controller.events.occurrence import EventType, Occurrence, occurrence_of
+from kubeloop.controller.events.sending import EventSender
+from kubeloop.controller.events.sinks import CoreEvents, EventSink
+from kubeloop.controller.events.writing import Source
+from kubeloop.meta import Resource
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logger_with_context(__name__)
+
+#: Seconds that the end of a recorder waits for what is still to be sent, unless told otherwise.
+FLUSH = 2.0
+
+
+class EventRecorder:
+    """Writes events on behalf of ``component``, as core/v1 unless ``sinks`` says otherwise (``[SeriesEvents()]``: events.k8s.io/v1).
+
+    Guarantees
+        ``event`` returns at once, raises nothing, and may be called from any thread. Events are sent in the order in which they were
+        recorded, for each sink by one task. The same event again does not become another one: its count or series says how often.
+        Memory is bounded: 1000 waiting, 4096 remembered.
+
+    Not guaranteed
+        That an event arrives. Dropped are: those that the server refuses, those that it does not answer in 12 tries 10 s apart, more than
+        1000 waiting, too many about one object (core/v1), and what cannot be an event. See ``dropped``, ``counts`` and ``metrics``.
+
+    An async context manager: leaving it sends what waits for up to ``flush`` seconds. What is recorded before is sent once it is entered.
+
+    Raises:
+        ValueError: a component that a sink's API would not take.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        *,
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+        flush: float = FLUSH,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.last: Occurrence | None = None
+        self.component = component
+        self._clock = clock or SystemClock()
+        self._flush = flush
+        self._invalid = EventCounts()
+        self._endings: list[Callable[[], None]] = []
+        source, chance = Source(component, socket.gethostname()), rng or random.Random()
+        self._senders = [
+            (
+                sink.api,
+                EventSender(
+                    f"events-{component}", sink.correlator(self._clock), sink.writer(client, source), clock=self._clock, rng=chance
+                ),
+            )
+            for sink in sinks or (CoreEvents(),)
+        ]
+
+    async def __aenter__(self) -> Self:
+        for _, sender in self._senders:
+            sender.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            await asyncio.gather(*(sender.close(self._flush) for _, sender in self._senders))
+        finally:
+            endings, self._endings = self._endings, []
+            for end in endings:
+                end()
+
+    def normal(
+        self,
+        obj: Resource,
+        reason: str,
+        message: object,
+        *,
+        action: str = "",
+        related: Resource | None = None,
+        field_path: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Something worth knowing happened to ``obj``."""
+        self.event(obj, "Normal", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
+
+    def warning(
+        self,
+        obj: Resource,
+        reason: str,
+        message: object,
+        *,
+        action: str = "",
+        related: Resource | None = None,
+        field_path: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Something went wrong with ``obj`` that a person may have to put right."""
+        self.event(obj, "Warning", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
+
+    def event(
+        self,
+        obj: Resource,
+        type: EventType,  # noqa: A002  # the field's own name
+        reason: str,
+        message: object,
+        *,
+        action: str = "",
+        related: Resource | None = None,
+        field_path: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record an event.
+
+        ``reason`` is a CamelCase word for machines (cut at 128 bytes), ``message`` a sentence or an error for people (cut at 1024).
+        ``action`` is what was done or tried, a word too; ``related`` another object that it has to do with; ``field_path`` the part of
+        ``obj`` that it is about. Whoever may read events reads the message: no secrets in it.
+        """
+        try:
+            occurrence = occurrence_of(
+                obj,
+                type,
+                reason,
+                message,
+                self._clock.wall(),
+                action=action,
+                related=related,
+                field_path=field_path,
+                annotations=annotations,
+            )
+        except Exception as error:  # noqa: BLE001  # a wrong argument must not end a reconcile
+            self._invalid.record()
+            self._invalid.drop("invalid")
+            log.warning("event is dropped: %s", error)
+            return
+        self.last = occurrence
+        for _, sender in self._senders:
+            sender.put(occurrence)
+
+    @property
+    def sent(self) -> int:
+        """Requests that created or changed an event, of all sinks."""
+        return sum(sender.counts.sent for _, sender in self._senders)
+
+    @property
+    def dropped(self) -> int:
+        """Occurrences and writes that were given up, of all sinks."""
+        return sum(sum(counts.dropped.values()) for _, counts in self.counts)
+
+    @property
+    def waiting(self) -> int:
+        """Occurrences that are still to be sent, of all sinks."""
+        return sum(sender.waiting for _, sender in self._senders)
+
+    @property
+    def counts(self) -> Sequence[tuple[str, EventCounts]]:
+        """What was done, by API; "" for what could not become an event of any."""
+        return [("", self._invalid), *((api, sender.counts) for api, sender in self._senders)]
+
+    def metrics(self, registry: CollectorRegistry | None = None) -> None:
+        """Show the counts in a Prometheus registry (None: prometheus_client's default one); they stay there after the end."""
+        from kubeloop.controller.events.metrics import metrics_of
+
+        collector = metrics_of(registry)
+        collector.add(self)
+        self._endings.append(lambda: collector.remove(self))
