@@ -90,7 +90,7 @@ def left_over(before: set[asyncio.Task[object]]) -> list[str]:
     return [
         repr(task)
         for task in asyncio.all_tasks() - before
-        if not task.done() and any(word in repr(task.get_coro()) for word in ("controller", "cache", "EventRecorder"))
+        if not task.done() and any(word in repr(task.get_coro()) for word in ("controller", "cache", "EventSender"))
     ]
 
 
@@ -164,7 +164,7 @@ async def test_a_controller_that_could_not_be_added_leaves_nothing_behind(in_loo
         with pytest.raises(DeadlineError, match="secrets"):
             await adding
         assert [stats.name for stats in manager.stats] == ["names"]
-        assert not [task for task in left_over(before) if "EventRecorder" in task]
+        assert not [task for task in left_over(before) if "EventSender" in task]
         let_go()
         await manager.add(late)
     assert late.calls == ["start", "stop"]
