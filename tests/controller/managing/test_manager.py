@@ -7,6 +7,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import Client
 from kubeloop.controller import Controller, DeclarationError, Manager, ManagerError, Result
+from kubeloop.controller.managing.errors import GraceExceeded
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta, Status
 from kubeloop.testing import InLoopServer
 from kubeloop.transport import Transport
@@ -107,14 +108,17 @@ async def test_a_stop_lets_a_running_reconcile_end_and_leaves_no_task_behind(cli
     assert not [task for task in left if "controller" in repr(task.get_coro()) or "cache" in repr(task.get_coro())]
 
 
-async def test_a_reconcile_that_does_not_end_within_the_grace_is_cancelled(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reconcile_that_does_not_end_within_the_grace_is_cancelled(client: Client) -> None:
     controller = Recorder(asyncio.Event())
-    async with Manager(client, [controller], grace=0.01):
-        await client.create(config("a"))
-        await next_of(controller)
+    manager = Manager(client, [controller], grace=0.01)
+    await manager.start()
+    await client.create(config("a"))
+    await next_of(controller)
+    with pytest.raises(GraceExceeded, match=r"not ended within 0\.01 s, cancelled: recorder"):
+        await manager.stop()
     assert controller.ended == []
     assert controller.calls == ["start", "stop"]
-    assert "not ended within 0.01 s, cancelled: recorder" in caplog.text
+    assert manager.phase == "stopped"
 
 
 async def test_a_controller_that_cannot_start_stops_everything_and_run_raises_its_error(client: Client) -> None:

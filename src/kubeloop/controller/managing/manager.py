@@ -1,39 +1,42 @@
-"""Manager: starts controllers in order, keeps them running, and stops them gracefully.
+"""Manager: starts everything in order, keeps it running, and stops it gracefully, in reverse.
 
-Order: informers connect and sync, then reconciles begin; on stop reconciles end first, then events are sent, then informers stop
-(controller-runtime pkg/manager; behaviours S219-S222).
+Order: HTTP servers, webhooks, caches of all clusters (synced), what needs no leader, warm-up, what needs the leader; the lease is given
+back when all else has ended (controller-runtime pkg/manager; behaviours S219-S222).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kubeloop.cache import Informers
 from kubeloop.client import Client
-from kubeloop.controller.declaring.controller import ControllerBase
 from kubeloop.controller.declaring.surroundings import Surroundings
+from kubeloop.controller.managing.background import Background
+from kubeloop.controller.managing.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
+from kubeloop.controller.managing.errors import GraceExceeded, ManagerError
+from kubeloop.controller.managing.group import Entry, Group
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.signals import stop_on_signals
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
-from kubeloop.controller.running.runner import Runner
-from kubeloop.meta import KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
+
+if TYPE_CHECKING:
+    from kubeloop.controller.election.config import LeaseConfig
+    from kubeloop.controller.managing.leadership import Leadership
+
+__all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
 log = logger_with_context(__name__)
 
 
-class ManagerError(KubeloopError):
-    """The manager is asked for what it cannot do now."""
-
-
 class Manager:
-    """Runs controllers against one cluster.
+    """Runs controllers against one cluster, or several.
 
     ::
 
@@ -44,43 +47,65 @@ class Manager:
 
     Guarantees
         No reconcile starts before every informer is synced and has shown its initial objects to every handler.
+        With ``leader_election``, what needs the leader (controllers, unless they say otherwise) runs only while this process holds the
+        lease. When the lease is lost it is cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Records that it logs
+        carry ``lease_transitions``, the number of its term. On a stop the lease is given back when all of it has ended.
         When it has stopped, nothing of it runs any more: no task, no thread that could start another reconcile, no connection of a watch.
-        If a controller fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
+        If something that it runs fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
 
-    ``sync_timeout`` seconds to sync. ``grace`` seconds for running reconciles to end on stop, then they are cancelled; None waits for
-    ever, 0 does not wait; events are sent for as long at most. ``namespace`` restricts all namespaced kinds to one namespace. The client
-    stays open; it is the caller's.
+    ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
+    ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
+    ``namespace``: restricts all namespaced kinds of all clusters to one; ``scope`` says more.
+    ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
+    ever, 0 does not wait; events are sent for as long at most. The clients stay open; they are the caller's.
 
     Raises:
         DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
+        GraceExceeded: from ``stop`` and ``run``, something had to be cancelled.
     """
 
     def __init__(
         self,
         client: Client,
-        controllers: Iterable[ControllerBase[Any] | Runnable] = (),
+        controllers: Iterable[Manageable | OnCluster | OnEachCluster] = (),
         *,
         informers: Informers | None = None,
+        clusters: Iterable[Client] = (),
+        servers: Iterable[AbstractAsyncContextManager[Any]] = (),
+        leader_election: LeaseConfig | None = None,
         namespace: str | None = None,
+        scope: CacheScope | None = None,
         sync_timeout: float = 120.0,
         grace: float | None = 30.0,
         clock: Clock | None = None,
     ) -> None:
-        self._client = client
+        if namespace is not None and scope is not None:
+            raise ManagerError("namespace and scope are both given; say CacheScope(namespaces=...) only")
         self._clock = clock or SystemClock()
-        self._own_informers = informers is None
-        self.informers = informers or Informers(client, clock=self._clock)
-        self._surroundings = Surroundings(
-            client, self.informers, self._clock, namespace, grace, sync_timeout, CacheScope(namespaces=namespace)
-        )
+        self._grace = grace if grace is None or grace >= 0 else None
         self._sync_timeout = sync_timeout
-        self._grace = grace
-        self._runnables: list[Runnable] = []
-        self._tasks: dict[asyncio.Task[None], Runnable] = {}
+        self._scope = scope or CacheScope(namespaces=namespace)
+        self._namespace = namespace
+        self.informers = informers or Informers(client, clock=self._clock)
+        self._clusters: dict[str, ManagedCluster] = {}
+        self._main = self._cluster(client, self.informers, own=informers is None)
+        self._servers = list(servers)
+        self._entries: list[Entry] = []
+        self._makers: list[OnEachCluster] = []
+        self._others = Group(self._ended)
+        self._leaders = Group(self._ended)
+        self._leadership: Leadership | None = None
+        if leader_election is not None:
+            from kubeloop.controller.managing.leadership import Leadership
+
+            self._leadership = Leadership(client, leader_election, self._clock, lead=self._lead, lost=self._lost, failed=self._failed)
         self._over = asyncio.Event()
+        self._leading = asyncio.Event()
         self._errors: list[BaseException] = []
         self._stack = AsyncExitStack()
         self._phase = "new"
+        for other in clusters:
+            self._cluster(other, Informers(other, clock=self._clock), own=True)
         for controller in controllers:
             self._append(controller)
 
@@ -108,8 +133,12 @@ class Manager:
                 await self.wait()
 
     async def wait(self) -> None:
-        """Return when the manager should be stopped: ``request_stop`` was called, or a controller failed."""
+        """Return when the manager should be stopped: ``request_stop`` was called, something failed, or the lease was lost."""
         await self._over.wait()
+
+    async def wait_leading(self) -> None:
+        """Return when what needs the leader has begun: without leader election, when the manager has started."""
+        await self._leading.wait()
 
     def request_stop(self) -> None:
         """Have ``run`` and ``wait`` return. Returns at once."""
@@ -118,6 +147,8 @@ class Manager:
     async def start(self) -> None:
         """Return when everything is synced and reconciles have begun; or, stopped, when ``request_stop`` was called meanwhile.
 
+        With leader election it returns when this replica stands for election; see ``wait_leading``.
+
         Raises:
             ManagerError: it was started before. A manager lives once.
         """
@@ -125,76 +156,231 @@ class Manager:
             raise ManagerError("this manager was started already; make a new one")
         self._phase = "starting"
         try:
-            with log_context(cluster=self._client.cluster):
-                # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
-                begun = await self._unless_stopped(self._connect(self._runnables))
-                if begun and self._own_informers:
-                    await self._stack.enter_async_context(self.informers)
-                begun = begun and await self._unless_stopped(self._sync(self._runnables))
-                if begun:
-                    self._launch(self._runnables)
+            begun = await self._unless_stopped(self._start())
         except BaseException:
-            await self._tear_down()
+            await self._tear_down(0)
             raise
-        if begun:
-            self._phase = "running"
-        else:
-            await self._tear_down()
+        if not begun:
+            await self._tear_down(self._grace)
+            self._raise()
 
-    async def add(self, controller: ControllerBase[Any] | Runnable) -> None:
-        """Run one more controller; if the manager runs already, from now on: returns when it is synced.
+    async def add(self, what: Manageable | OnCluster | OnEachCluster) -> None:
+        """Run one more; if the manager runs already, from now on: returns when it is synced.
+
+        What needs the leader waits until this replica leads.
 
         Raises:
-            ManagerError: the manager is stopping or has stopped.
+            ManagerError: the manager is stopping or has stopped, or its caches still sync.
         """
         if self._phase not in ("new", "running"):
             raise ManagerError(f"the manager is {self._phase}; nothing can be added")
-        runnable = self._append(controller)
+        added = self._append(what)
+        if self._phase == "running":
+            await self._start_late(added)
+
+    async def add_cluster(self, client: Client) -> None:
+        """One more cluster; if the manager runs already, what is to run on each cluster runs there when this returns.
+
+        Raises:
+            ManagerError: a cluster of that name is here already, or as ``add``.
+        """
+        if self._phase not in ("new", "running"):
+            raise ManagerError(f"the manager is {self._phase}; no cluster can be added")
+        cluster = self._cluster(client, Informers(client, clock=self._clock), own=True)
+        entries = [self._insert(runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers]
         if self._phase == "running":
             try:
-                await self._connect([runnable])
-                await self._sync([runnable])
+                await cluster.enter()
+                await self._start_late(entries)
             except BaseException:
-                self._runnables.remove(runnable)
-                await runnable.close()
+                del self._clusters[cluster.name]
+                await cluster.leave()
                 raise
-            self._launch([runnable])
+
+    async def remove_cluster(self, name: str) -> None:
+        """Stop what runs on that cluster, within the grace, and forget it. Its client stays open.
+
+        Raises:
+            ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
+            GraceExceeded: something had to be cancelled.
+        """
+        cluster = self._cluster_named(name)
+        if cluster is self._main:
+            raise ManagerError(f'"{name}" is the manager\'s own cluster and cannot be removed')
+        entries = [entry for entry in self._entries if entry.cluster is cluster]
+        del self._clusters[name]
+        self._entries = [entry for entry in self._entries if entry.cluster is not cluster]
+        late: list[str] = []
+        try:
+            for group in (self._leaders, self._others):
+                late += await group.remove(entries).stop(self._grace)
+        finally:
+            for entry in entries:
+                await entry.runnable.close()
+            await cluster.leave()
+        if late and self._grace:
+            raise GraceExceeded(self._grace, late)
 
     async def stop(self) -> None:
         """Stop gracefully. Stopping twice, or without a start, does nothing.
 
         Raises:
-            Exception: what a controller failed with; several as an ``ExceptionGroup``.
+            Exception: what something failed with, or ``GraceExceeded``; several as an ``ExceptionGroup``.
         """
         if self._phase != "running":
             return
         self._phase = "stopping"
-        try:
-            for runnable in self._runnables:
-                runnable.stop()
-            if self._tasks:
-                _, late = await asyncio.wait(self._tasks, timeout=self._grace)
-                if late and self._grace:
-                    names = ", ".join(self._tasks[task].name for task in late)
-                    log.warning("not ended within %g s, cancelled: %s", self._grace, names)
-        finally:  # A cancellation ends the grace.
-            await self._tear_down()
-        if len(self._errors) == 1:
-            raise self._errors[0]
-        if self._errors:
-            raise BaseExceptionGroup("several controllers failed", self._errors)
+        await self._tear_down(0 if self._leadership is not None and self._leadership.lost else self._grace)
+        self._raise()
+
+    @property
+    def phase(self) -> str:
+        """new, starting, running, stopping or stopped."""
+        return self._phase
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether what needs the leader may run here now; without leader election always."""
+        return self._leadership is None or self._leadership.elector.is_leader
+
+    @property
+    def clusters(self) -> Mapping[str, ManagedCluster]:
+        """By name, the manager's own first."""
+        return dict(self._clusters)
 
     @property
     def stats(self) -> Sequence[RunnerStats]:
         """A moment of each controller, in the order in which they were given."""
-        return [runnable.stats for runnable in self._runnables]
+        return [entry.runnable.stats for entry in self._entries if not isinstance(entry.runnable, Background)]
 
-    def _append(self, controller: ControllerBase[Any] | Runnable) -> Runnable:
-        runnable: Runnable = Runner(controller) if isinstance(controller, ControllerBase) else controller
-        if any(other.name == runnable.name for other in self._runnables):
+    def _cluster(self, client: Client, informers: Informers, *, own: bool) -> ManagedCluster:
+        name = client.cluster
+        if name in self._clusters:
+            raise ManagerError(
+                f'two clusters are named "{name}"; keys and logs could not tell them apart: give the clients contexts of different clusters'
+            )
+        surroundings = Surroundings(client, informers, self._clock, self._namespace, self._grace, self._sync_timeout, self._scope)
+        self._clusters[name] = ManagedCluster(name, client, informers, own, surroundings)
+        return self._clusters[name]
+
+    def _cluster_named(self, name: str) -> ManagedCluster:
+        found = self._clusters.get(name)
+        if found is None:
+            known = ", ".join(f'"{one}"' for one in self._clusters)
+            raise ManagerError(f'there is no cluster "{name}"; there are {known}: give its client as Manager(..., clusters=[...])')
+        return found
+
+    def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
+        if isinstance(what, OnCluster):
+            return [self._insert(runnable_of(what.what), self._cluster_named(what.cluster))]
+        if isinstance(what, OnEachCluster):
+            self._makers.append(what)
+            return [self._insert(runnable_of(what.make(one.name), one.name), one) for one in list(self._clusters.values())]
+        return [self._insert(runnable_of(what), self._main)]
+
+    def _insert(self, runnable: Runnable, cluster: ManagedCluster) -> Entry:
+        if any(other.runnable.name == runnable.name for other in self._entries):
             raise ManagerError(f'two controllers are named "{runnable.name}"; give one of them name="..."')
-        self._runnables.append(runnable)
-        return runnable
+        entry = Entry(runnable, cluster)
+        self._entries.append(entry)
+        return entry
+
+    async def _start(self) -> None:
+        for server in self._servers:
+            await self._stack.enter_async_context(server)
+        early = [one for one in self._entries if self._leadership is None or not one.runnable.needs_leader or one.runnable.warm_up]
+        # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
+        await self._connect(early)
+        for cluster in self._clusters.values():
+            self._stack.push_async_callback(cluster.leave)
+            await cluster.enter()
+        await self._sync(self._others_of(early))
+        self._phase = "running"
+        self._launch(self._others, self._others_of(early))
+        await self._sync([one for one in early if one.runnable.needs_leader])
+        if self._leadership is None:
+            self._launch(self._leaders, [one for one in self._entries if one.runnable.needs_leader and one.task is None])
+            self._leading.set()
+        else:
+            self._leadership.begin()
+
+    async def _lead(self) -> None:
+        """This replica leads from now on."""
+        self._leaders.begun = True  # What is added from here on starts by itself.
+        entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
+        cold = [one for one in entries if not one.connected]
+        await self._connect(cold)
+        await self._sync(cold)
+        self._launch(self._leaders, entries)
+        self._leading.set()
+
+    def _lost(self, error: BaseException) -> None:
+        """Leadership, or its beginning, failed: what needs it must not act any longer (behaviour S220)."""
+        self._leaders.cancel_soon()
+        self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self._errors.append(error)
+        self._over.set()
+
+    def _raise(self) -> None:
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise BaseExceptionGroup("several things failed", self._errors)
+
+    async def _start_late(self, entries: Sequence[Entry]) -> None:
+        try:
+            leads = self._leaders.begun
+            now = [one for one in entries if leads or not one.runnable.needs_leader or one.runnable.warm_up]
+            await self._connect(now)
+            await self._sync(now)
+        except BaseException:
+            for entry in entries:
+                self._entries.remove(entry)
+                await entry.runnable.close()
+            raise
+        if self._phase != "running":
+            raise ManagerError(f"the manager is {self._phase}; nothing can be added")
+        self._launch(self._others, self._others_of(now))
+        if self._leaders.begun:
+            self._launch(self._leaders, [one for one in now if one.runnable.needs_leader and one.task is None])
+
+    @staticmethod
+    def _others_of(entries: Iterable[Entry]) -> list[Entry]:
+        return [one for one in entries if not one.runnable.needs_leader and one.task is None]
+
+    async def _connect(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            with log_context(cluster=entry.cluster.name):
+                await entry.runnable.connect(entry.cluster.surroundings)
+            entry.connected = True
+
+    async def _sync(self, entries: Iterable[Entry]) -> None:
+        """The caches of all clusters, and then what each of these waits for itself."""
+        deadline = self._clock.now() + self._sync_timeout
+        for cluster in list(self._clusters.values()):
+            await cluster.informers.wait_synced(timeout=max(deadline - self._clock.now(), 0.0))
+        for entry in entries:
+            await entry.runnable.synced(max(deadline - self._clock.now(), 0.0))
+
+    def _launch(self, group: Group, entries: Sequence[Entry]) -> None:
+        if entries:
+            log.log(logging.INFO, "caches are synced, starting: %s", ", ".join(entry.runnable.name for entry in entries))
+        group.launch(entries)
+
+    def _ended(self, entry: Entry) -> None:
+        task, name = entry.task, entry.runnable.name
+        assert task is not None
+        if task.cancelled():
+            if self._phase != "running" or self._over.is_set():
+                return
+            error: BaseException | None = ManagerError(f'controller "{name}" ended: something that it waited for was cancelled')
+        else:
+            error = task.exception()
+        if error is not None:
+            log.error("controller %s failed: %s", name, error)
+            self._failed(error)
 
     async def _unless_stopped(self, work: Coroutine[object, object, None]) -> bool:
         """Whether ``work`` was done before a stop was asked for. A stop cancels it."""
@@ -210,45 +396,34 @@ class Manager:
                 task.cancel()
             await asyncio.wait((doing, over))
 
-    async def _connect(self, runnables: Sequence[Runnable]) -> None:
-        for runnable in runnables:
-            await runnable.connect(self._surroundings)
-
-    async def _sync(self, runnables: Sequence[Runnable]) -> None:
-        started = self._clock.now()
-        await self.informers.wait_synced(timeout=self._sync_timeout)
-        for runnable in runnables:
-            await runnable.synced(max(self._sync_timeout - (self._clock.now() - started), 0.0))
-
-    def _launch(self, runnables: Sequence[Runnable]) -> None:
-        log.log(logging.INFO, "caches are synced, starting: %s", ", ".join(runnable.name for runnable in runnables))
-        for runnable in runnables:
-            task = asyncio.create_task(runnable.run(), name=f"controller-{runnable.name}")
-            self._tasks[task] = runnable
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        name = self._tasks[task].name
-        if task.cancelled():
-            if self._phase not in ("starting", "running"):
-                return
-            error: BaseException | None = ManagerError(f'controller "{name}" ended: something that its start waited for was cancelled')
-        else:
-            error = task.exception()
-        if error is not None:
-            self._errors.append(error)
-            log.error("controller %s failed: %s", name, error)
-            self._over.set()
-
-    async def _tear_down(self) -> None:
+    async def _tear_down(self, grace: float | None) -> None:
+        """In reverse of the start. Whatever fails or is cancelled on the way, the rest is done too; failures are kept."""
         self._phase = "stopping"
-        for runnable in self._runnables:
-            runnable.stop()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for runnable in reversed(self._runnables):
-            await runnable.close()
-        await self._stack.aclose()
+        deadline = None if grace is None else self._clock.now() + grace
+        late: list[str] = []
+
+        async def end(group: Group) -> None:
+            late.extend(await group.stop(0 if grace == 0 else None if deadline is None else max(deadline - self._clock.now(), 0.001)))
+
+        async with AsyncExitStack() as last:
+            if self._leadership is not None:
+                last.push_async_callback(self._kept, self._leadership.release)
+            last.push_async_callback(self._kept, self._stack.aclose)
+            for entry in self._entries:
+                last.push_async_callback(self._kept, entry.runnable.close)
+            last.push_async_callback(end, self._others)
+            last.push_async_callback(end, self._leaders)
+            if self._leadership is not None:
+                last.push_async_callback(self._leadership.withdraw)
         self._phase = "stopped"
+        if late and grace:
+            error = GraceExceeded(grace, late)
+            log.warning("%s", error)
+            self._errors.append(error)
+
+    async def _kept(self, end: Callable[[], Coroutine[object, object, None]]) -> None:
+        try:
+            await end()
+        except Exception as error:
+            log.exception("the manager cannot stop in order")
+            self._errors.append(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.running.workers import ReconcileCounts
@@ -21,6 +21,7 @@ class RunnerStats:
     last_change: str = ""
 
 
+@runtime_checkable
 class Runnable(Protocol):
     """What a manager runs."""
 

@@ -1,0 +1,81 @@
+"""Leadership: a manager's part in an election: stands, leads while it renews, and gives the lease back when all else has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kubeloop.client import Client
+from kubeloop.controller.election.config import LeaseConfig
+from kubeloop.controller.election.elector import LeaderElector
+from kubeloop.timing import Clock
+from kubeloop.transport import log_context
+
+
+class Leadership:
+    """One term at most: whoever has lost the lease ends, and stands again as a new process.
+
+    ``lead`` is awaited once this process leads; records logged from there on carry ``lease_transitions``. ``lost`` is called in the moment
+    in which the lease is lost, ``failed`` when ``lead`` raised.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: LeaseConfig,
+        clock: Clock,
+        *,
+        lead: Callable[[], Awaitable[None]],
+        lost: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.elector = LeaderElector(client, config, clock=clock)
+        self.lost = False
+        self._lead = lead
+        self._told = lost
+        self._failed = failed
+        self._standing: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Stand for election from now on."""
+        self._standing = asyncio.create_task(self._stand(), name=f"election-{self.elector.config.name}")
+        self._standing.add_done_callback(self._stood)
+
+    async def withdraw(self) -> None:
+        """Stand no longer, and begin nothing more; a lease that is held is still renewed."""
+        if self._standing is not None:
+            self._standing.cancel()
+            await asyncio.wait((self._standing,))
+
+    async def release(self) -> None:
+        """Everything that the lease protects has ended: stop renewing, and give it back if so configured."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait((self._renewing,))
+        if self._standing is not None and not self.lost and self.elector.config.release_on_stop:
+            await asyncio.shield(self.elector.release())
+
+    async def _stand(self) -> None:
+        await self.elector.acquire()
+        # At once, as ``lead`` may take longer than the lease lasts.
+        self._renewing = asyncio.create_task(self._renew(), name=f"renewing-{self.elector.config.name}")
+        self._renewing.add_done_callback(self._renewed)
+        with log_context(lease_transitions=str(self.elector.transitions)):
+            await self._lead()
+
+    async def _renew(self) -> None:
+        await self.elector.renew()
+
+    def _stood(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    def _renewed(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.lost = True
+            if self._standing is not None:
+                self._standing.cancel()
+            self._told(error)
