@@ -1,21 +1,39 @@
 """Work queue: fair (first in, first out), stingy (one entry per key, never two workers on a key), re-entrant (a key added while
 it is worked on comes back once), with many producers and workers; delays and retries; it drains before it stops."""
 
-from kubeloop.workqueue.limiter import BucketLimiter, ExponentialLimiter, Limiter, MaxOfLimiter, default_limiter
+from kubeloop.workqueue.limiter import (
+    BucketLimiter,
+    ExponentialLimiter,
+    FastSlowLimiter,
+    Limiter,
+    MaxOfLimiter,
+    MaxWaitLimiter,
+    default_limiter,
+)
+from kubeloop.workqueue.metrics import QueueMetrics, QueueTimes
+from kubeloop.workqueue.parallel import parallelize
 from kubeloop.workqueue.priority import LOW_PRIORITY, PriorityQueue
-from kubeloop.workqueue.protocol import Queue, QueueShutDown, QueueStats
+from kubeloop.workqueue.protocol import Queue, QueueFigures, QueueShutDown, QueueStats
 from kubeloop.workqueue.queue import WorkQueue
+from kubeloop.workqueue.rate_cap import RateCap
 
 __all__ = [
     "LOW_PRIORITY",
     "BucketLimiter",
     "ExponentialLimiter",
+    "FastSlowLimiter",
     "Limiter",
     "MaxOfLimiter",
+    "MaxWaitLimiter",
     "PriorityQueue",
     "Queue",
+    "QueueFigures",
+    "QueueMetrics",
     "QueueShutDown",
     "QueueStats",
+    "QueueTimes",
+    "RateCap",
     "WorkQueue",
     "default_limiter",
+    "parallelize",
 ]

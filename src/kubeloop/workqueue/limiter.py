@@ -92,6 +92,61 @@ class MaxOfLimiter(Generic[T]):
         return max(limiter.retries(item) for limiter in self._limiters)
 
 
+class FastSlowLimiter(Generic[T]):
+    """Per item: ``fast`` seconds for the first ``attempts`` failures, then ``slow`` seconds each time. Not exponential.
+
+    Remembers one entry per failing item until it is forgotten. Source: client-go ItemFastSlowRateLimiter.
+
+    Raises:
+        ValueError: a negative time, or fewer than 0 attempts.
+    """
+
+    __slots__ = ("_attempts", "_failures", "_fast", "_slow")
+
+    def __init__(self, fast: float, slow: float, attempts: int) -> None:
+        if fast < 0 or slow < 0 or attempts < 0:
+            raise ValueError(f"a fast/slow limiter wants fast, slow and attempts >= 0, not {fast=} {slow=} {attempts=}")
+        self._fast = fast
+        self._slow = slow
+        self._attempts = attempts
+        self._failures: dict[T, int] = {}
+
+    def delay(self, item: T) -> float:
+        count = self._failures[item] = self._failures.get(item, 0) + 1
+        return self._fast if count <= self._attempts else self._slow
+
+    def forget(self, item: T) -> None:
+        self._failures.pop(item, None)
+
+    def retries(self, item: T) -> int:
+        return self._failures.get(item, 0)
+
+
+class MaxWaitLimiter(Generic[T]):
+    """What another limiter says, but never more than ``longest`` seconds. Source: client-go WithMaxWaitRateLimiter.
+
+    Raises:
+        ValueError: ``longest`` is negative.
+    """
+
+    __slots__ = ("_limiter", "_longest")
+
+    def __init__(self, limiter: Limiter[T], longest: float) -> None:
+        if longest < 0:
+            raise ValueError(f"the longest wait must not be negative, but is {longest}")
+        self._limiter = limiter
+        self._longest = longest
+
+    def delay(self, item: T) -> float:
+        return min(self._limiter.delay(item), self._longest)
+
+    def forget(self, item: T) -> None:
+        self._limiter.forget(item)
+
+    def retries(self, item: T) -> int:
+        return self._limiter.retries(item)
+
+
 def default_limiter(clock: Clock | None = None) -> Limiter[Hashable]:
     """What client-go gives controllers: 5 ms doubling to 1000 s per item, and 10 per second with a burst of 100 over all items.
 

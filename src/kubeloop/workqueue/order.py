@@ -1,4 +1,7 @@
-"""Orders in which items wait: first come, first served; or tenants taking turns. Unlike a deque they let an item leave from the middle."""
+"""Orders in which items wait: first come, first served is an ``OrderedDict``; here is the one in which tenants take turns.
+
+Each item is kept with the time at which it was added; an item may leave from the middle.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +10,6 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
-
-
-class FifoOrder(Generic[T]):
-    """First come, first served. No item is in it twice."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self) -> None:
-        self._items: OrderedDict[T, None] = OrderedDict()
-
-    def append(self, item: T) -> None:
-        """Last in line."""
-        self._items[item] = None
-
-    def popleft(self) -> T:
-        """The first in line, which leaves it.
-
-        Raises:
-            KeyError: nobody waits.
-        """
-        return self._items.popitem(last=False)[0]
-
-    def discard(self, item: T) -> None:
-        """``item`` leaves the line, wherever it stands, if it does."""
-        self._items.pop(item, None)
-
-    def take(self, item: T) -> None:
-        """``item`` leaves as if it were the first."""
-        self._items.pop(item, None)
-
-    def __iter__(self) -> Iterator[T]:
-        """The next ones first. The order must not be changed meanwhile."""
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
 
 
 class FairOrder(Generic[T]):
@@ -59,46 +26,58 @@ class FairOrder(Generic[T]):
 
     def __init__(self, tenant: Callable[[T], Hashable]) -> None:
         self._tenant = tenant
-        self._lines: OrderedDict[Hashable, OrderedDict[T, None]] = OrderedDict()  # In the order of their turns; none of them is empty.
+        self._lines: OrderedDict[Hashable, OrderedDict[T, float]] = OrderedDict()  # In the order of their turns; none of them is empty.
         self._count = 0
 
-    def append(self, item: T) -> None:
-        """Last in the line of its tenant."""
+    def __setitem__(self, item: T, added: float) -> None:
+        """Last in the line of its tenant. It must not be in it already."""
         tenant = self._tenant(item)
         line = self._lines.get(tenant)
         if line is None:
             line = self._lines[tenant] = OrderedDict()
-        line[item] = None
+        line[item] = added
         self._count += 1
 
-    def popleft(self) -> T:
-        """The first of the tenant whose turn it is.
+    def append(self, item: T) -> None:
+        """The same without a time."""
+        self[item] = 0.0
+
+    def popitem(self, last: bool = True) -> tuple[T, float]:
+        """The first of the tenant whose turn it is. ``last``, which an OrderedDict has, must be False.
 
         Raises:
             KeyError: nobody waits.
         """
+        if last:
+            raise ValueError("the last one of a fair order is not defined")
         tenant, line = self._lines.popitem(last=False)
-        item = line.popitem(last=False)[0]
+        found = line.popitem(last=False)
         self._count -= 1
         if line:
             self._lines[tenant] = line
-        return item
+        return found
 
-    def discard(self, item: T) -> None:
-        """``item`` leaves; its tenant, if nothing of it is left, loses its turn."""
+    def popleft(self) -> T:
+        """The same without a time."""
+        return self.popitem(last=False)[0]
+
+    def pop(self, item: T) -> float:
+        """``item`` leaves, wherever it stands. Its tenant keeps its turn if anything else of it waits.
+
+        Raises:
+            KeyError: it does not wait.
+        """
         tenant = self._tenant(item)
-        line = self._lines.get(tenant)
-        if line is None or item not in line:
-            return
-        del line[item]
+        line = self._lines[tenant]
+        added = line.pop(item)
         self._count -= 1
         if not line:
             del self._lines[tenant]
+        return added
 
-    def take(self, item: T) -> None:
-        """``item`` leaves as if its turn had come: its tenant goes to the end."""
+    def end_turn(self, item: T) -> None:
+        """The tenant of ``item`` goes to the end."""
         tenant = self._tenant(item)
-        self.discard(item)
         if tenant in self._lines:
             self._lines.move_to_end(tenant)
 

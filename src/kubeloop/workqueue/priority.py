@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from kubeloop.timing import Clock
 from kubeloop.workqueue.base import BaseQueue
 from kubeloop.workqueue.limiter import ExponentialLimiter, Limiter
-from kubeloop.workqueue.order import FairOrder, FifoOrder
+from kubeloop.workqueue.metrics import QueueMetrics
+from kubeloop.workqueue.order import FairOrder
 from kubeloop.workqueue.protocol import QueueStats
+from kubeloop.workqueue.rate_cap import RateCap
 
 T = TypeVar("T", bound=Hashable)
 
@@ -32,7 +35,8 @@ class PriorityQueue(BaseQueue[T]):
         An item whose delay ends, or that is added without delay before that, joins its level at the end.
         After ``shut_down`` additions are ignored and ``get`` raises at once: what was ready is dropped. During ``drain`` what was ready is
         still handed out (controller-runtime's ShutDownWithDrain does not do that).
-        With ``tenant``, levels take turns between tenants: see ``FairOrder``.
+        With ``tenant``, tenants take turns within each level: see ``FairOrder``. With ``cap``, all queues that share it hand out no more
+        items a second than it allows. ``metrics`` is told of each item's times: see ``QueueTimes``.
 
     Not guaranteed
         That a low level is ever reached while higher ones always have items.
@@ -52,14 +56,16 @@ class PriorityQueue(BaseQueue[T]):
         clock: Clock | None = None,
         *,
         tenant: Callable[[T], Hashable] | None = None,
+        cap: RateCap | None = None,
+        metrics: QueueMetrics | None = None,
     ) -> None:
-        super().__init__(limiter or ExponentialLimiter(), clock)
+        super().__init__(limiter or ExponentialLimiter(), clock, cap, metrics)
         self._tenant = tenant
         self._ready: dict[T, int] = {}  # To be handed out (again), with priority.
-        self._processing: dict[T, int] = {}  # With the priority at which it was handed out.
+        self._processing: dict[T, tuple[int, float]] = {}  # With the priority at which it was handed out; since when, if there are metrics.
         self._held: set[T] = set()  # Both of these: not given out before done.
         self._later: dict[T, int] = {}  # Not due yet, with priority; none of them is ready.
-        self._levels: dict[int, FifoOrder[T] | FairOrder[T]] = {}
+        self._levels: dict[int, OrderedDict[T, float] | FairOrder[T]] = {}  # Ready items; since when, if there are metrics.
         self._heap: list[int] = []  # Each level, negated; entries of levels that are gone remain until they are met.
         self._draining = False
 
@@ -95,10 +101,20 @@ class PriorityQueue(BaseQueue[T]):
         Raises:
             QueueShutDown: the queue was shut down; or it was drained, and nothing is left.
         """
-        if self._stopped or len(self._ready) == len(self._held):
+        if self._stopped or self._cap is not None or len(self._ready) == len(self._held):
             await self._until_available()
-        item = self._take()
-        self._processing[item] = self._ready.pop(item)
+        heap, levels = self._heap, self._levels
+        while not (level := levels.get(-heap[0])):
+            levels.pop(-heapq.heappop(heap), None)
+        item, added = self._first_free() if self._held else level.popitem(last=False)
+        priority = self._ready.pop(item)
+        metrics = self._metrics
+        if metrics is None:
+            self._processing[item] = (priority, 0.0)
+        else:
+            now = self._now()
+            self._processing[item] = (priority, now)
+            metrics.waited(now - added)
         return item
 
     def done(self, item: T) -> None:
@@ -108,9 +124,11 @@ class PriorityQueue(BaseQueue[T]):
             ValueError: ``item`` was not being worked on: two workers may be running on it.
         """
         try:
-            del self._processing[item]
+            _, started = self._processing.pop(item)
         except KeyError:
             raise ValueError(f"done({item!r}) without a get of it") from None
+        if self._metrics is not None:
+            self._metrics.worked(self._now() - started)
         if self._held and item in self._held:
             self._held.discard(item)
             self._wake_one()
@@ -124,7 +142,7 @@ class PriorityQueue(BaseQueue[T]):
             ValueError: ``item`` is not being worked on.
         """
         try:
-            return self._processing[item]
+            return self._processing[item][0]
         except KeyError:
             raise ValueError(f"priority_of({item!r}) without a get of it") from None
 
@@ -165,45 +183,51 @@ class PriorityQueue(BaseQueue[T]):
         super()._stop()
         self._later.clear()
 
+    def _depths(self) -> dict[int, int]:
+        return {priority: len(level) for priority, level in list(self._levels.items())}
+
+    def _started(self) -> list[float]:
+        return [since for _, since in list(self._processing.values())]
+
     def _make_ready(self, item: T, priority: int) -> None:
-        known = self._ready.get(item)
+        ready = self._ready
+        known = ready.get(item)
         if known is None:
             self._adds += 1
-            if item in self._processing:
-                self._held.add(item)
+            added = 0.0 if self._metrics is None else self._now()
         elif priority > known:
-            self._leave(item, known)
+            added = self._leave(item, known)
         else:
             return
-        self._ready[item] = priority
+        ready[item] = priority
         level = self._levels.get(priority)
         if level is None:
-            level = self._levels[priority] = FifoOrder() if self._tenant is None else FairOrder(self._tenant)
+            level = self._levels[priority] = OrderedDict() if self._tenant is None else FairOrder(self._tenant)
             heapq.heappush(self._heap, -priority)
-        level.append(item)
-        if known is None and self._waiters and item not in self._held:
+        level[item] = added
+        if self._processing and item in self._processing:
+            self._held.add(item)
+        elif self._waiters and known is None:
             self._wake_one()
 
-    def _leave(self, item: T, priority: int) -> None:
+    def _leave(self, item: T, priority: int) -> float:
         level = self._levels[priority]
-        level.discard(item)
+        added = level.pop(item)
         if not level:
             del self._levels[priority]
             if len(self._heap) > 2 * len(self._levels) + _SLACK:
                 self._heap = [-each for each in self._levels]
                 heapq.heapify(self._heap)
+        return added
 
-    def _take(self) -> T:
-        """Out of its level; there is one that is not held."""
-        heap, levels = self._heap, self._levels
-        while not (level := levels.get(-heap[0])):
-            levels.pop(-heapq.heappop(heap), None)
-        held = self._held
-        if not held:
-            return level.popleft()
-        for priority in sorted(levels, reverse=True):
-            for item in levels[priority]:
-                if item not in held:
-                    levels[priority].take(item)
-                    return item
-        raise AssertionError("no item that is not held")
+    def _first_free(self) -> tuple[T, float]:
+        """The next item that is not held; there is one."""
+        for priority in sorted(self._levels, reverse=True):
+            level = self._levels[priority]
+            for item in level:
+                if item not in self._held:
+                    added = level.pop(item)
+                    if isinstance(level, FairOrder):
+                        level.end_turn(item)
+                    return item, added
+        raise AssertionError("every item that is ready is held")

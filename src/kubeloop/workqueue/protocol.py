@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from kubeloop.meta.errors import KubeloopError
+from kubeloop.workqueue.metrics import QueueMetrics
 
 T = TypeVar("T", bound=Hashable)
 
@@ -25,6 +26,19 @@ class QueueStats(NamedTuple):
     delayed: int
     adds: int
     retries: int
+
+
+class QueueFigures(NamedTuple):
+    """What metrics show of a queue at one moment, with client-go's meanings."""
+
+    depths: Mapping[int, int] | int
+    """Items that are to be handed out, those that come back after ``done`` included; by priority, if the queue has priorities."""
+    adds: int
+    delayed_adds: int
+    """Calls of ``add_after`` and ``add_rate_limited``, which the metric calls retries; only those with a delay, if there are priorities."""
+    unfinished: float
+    """Seconds of work so far on all items that are being worked on. 0 for a queue without metrics, as is ``longest_running``."""
+    longest_running: float
 
 
 class Queue(Protocol[T]):
@@ -80,5 +94,12 @@ class Queue(Protocol[T]):
 
     @property
     def stats(self) -> QueueStats: ...
+
+    @property
+    def figures(self) -> QueueFigures: ...
+
+    @property
+    def metrics(self) -> QueueMetrics | None:
+        """What is told of each item's times."""
 
     def __len__(self) -> int: ...

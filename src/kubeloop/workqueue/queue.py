@@ -12,8 +12,10 @@ from typing import TypeVar
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.workqueue.base import BaseQueue
 from kubeloop.workqueue.limiter import Limiter, default_limiter
+from kubeloop.workqueue.metrics import QueueMetrics
 from kubeloop.workqueue.order import FairOrder
 from kubeloop.workqueue.protocol import QueueStats
+from kubeloop.workqueue.rate_cap import RateCap
 
 T = TypeVar("T", bound=Hashable)
 
@@ -26,7 +28,8 @@ class WorkQueue(BaseQueue[T]):
         An item that is being worked on is given to nobody else; added meanwhile, it is handed out again exactly once after ``done``.
         After ``shut_down`` additions are ignored; workers still get everything that waits, and only then ``QueueShutDown``.
         The queue keeps no reference to an item after ``done``.
-        With ``tenant``, tenants take turns: see ``FairOrder``.
+        With ``tenant``, tenants take turns: see ``FairOrder``. With ``cap``, all queues that share it hand out no more items a second
+        than it allows, while shutting down too. ``metrics`` is told of each item's times: see ``QueueTimes``.
 
     Not guaranteed
         Which of several waiting workers gets an item. Items that are not due when the queue shuts down: they are dropped.
@@ -38,27 +41,38 @@ class WorkQueue(BaseQueue[T]):
     For one event loop, not thread-safe. Semantics of client-go's util/workqueue.
     """
 
-    __slots__ = ("_dirty", "_order", "_processing")
+    __slots__ = ("_again", "_order", "_waiting", "_working")
 
     def __init__(
-        self, limiter: Limiter[T] | None = None, clock: Clock | None = None, *, tenant: Callable[[T], Hashable] | None = None
+        self,
+        limiter: Limiter[T] | None = None,
+        clock: Clock | None = None,
+        *,
+        tenant: Callable[[T], Hashable] | None = None,
+        cap: RateCap | None = None,
+        metrics: QueueMetrics | None = None,
     ) -> None:
         clock = clock or SystemClock()
-        super().__init__(limiter or default_limiter(clock), clock)
-        # Waiting, the next one first; every one of them is dirty.
+        super().__init__(limiter or default_limiter(clock), clock, cap, metrics)
         self._order: deque[T] | FairOrder[T] = deque() if tenant is None else FairOrder(tenant)
-        self._dirty: set[T] = set()  # To be handed out (again).
-        self._processing: set[T] = set()
+        # Each item that is in the order, that is being worked on, and that was added while it was; since when, if there are metrics.
+        self._waiting: dict[T, float] = {}
+        self._working: dict[T, float] = {}
+        self._again: dict[T, float] = {}
 
     def add(self, item: T, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
         """Have ``item`` worked on, if it does not wait for that already."""
-        dirty = self._dirty
-        if item in dirty or self._stopped:
+        waiting = self._waiting
+        if item in waiting or self._stopped:
             return
-        dirty.add(item)
+        if self._working and item in self._working:
+            if item in self._again:
+                return
+            self._again[item] = 0.0 if self._metrics is None else self._now()
+            self._adds += 1
+            return
         self._adds += 1
-        if item in self._processing:
-            return
+        waiting[item] = 0.0 if self._metrics is None else self._now()
         self._order.append(item)
         if self._waiters:
             self._wake_one()
@@ -69,11 +83,16 @@ class WorkQueue(BaseQueue[T]):
         Raises:
             QueueShutDown: the queue was shut down, and nothing is left.
         """
-        if not self._order:
+        if not self._order or self._cap is not None:
             await self._until_available()
         item = self._order.popleft()
-        self._processing.add(item)
-        self._dirty.discard(item)
+        added = self._waiting.pop(item)
+        metrics = self._metrics
+        if metrics is None:
+            self._working[item] = 0.0
+        else:
+            self._working[item] = now = self._now()
+            metrics.waited(now - added)
         return item
 
     def done(self, item: T) -> None:
@@ -83,14 +102,17 @@ class WorkQueue(BaseQueue[T]):
             ValueError: ``item`` was not being worked on: two workers may be running on it.
         """
         try:
-            self._processing.remove(item)
+            started = self._working.pop(item)
         except KeyError:
             raise ValueError(f"done({item!r}) without a get of it") from None
-        if item in self._dirty:
+        if self._metrics is not None:
+            self._metrics.worked(self._now() - started)
+        if self._again and item in self._again:
+            self._waiting[item] = self._again.pop(item)
             self._order.append(item)
             if self._waiters:
                 self._wake_one()
-        elif self._stopped and self._drained and self._idle:
+        elif self._drained and self._idle:
             self._end_drain()
 
     def priority_of(self, item: T) -> int:  # noqa: ARG002  # there are none here
@@ -112,7 +134,7 @@ class WorkQueue(BaseQueue[T]):
 
     @property
     def stats(self) -> QueueStats:
-        return QueueStats(len(self._order), len(self._processing), len(self._delays), self._adds, self._retries)
+        return QueueStats(len(self._order), len(self._working), len(self._delays), self._adds, self._retries)
 
     def __len__(self) -> int:
         """Items that wait to be taken: not those being worked on (dirty or not), nor those not due yet."""
@@ -121,9 +143,15 @@ class WorkQueue(BaseQueue[T]):
     def _release(self, item: T) -> None:
         self.add(item)
 
+    def _depths(self) -> int:
+        return len(self._order) + len(self._again)
+
+    def _started(self) -> list[float]:
+        return list(self._working.values())
+
     def _available(self) -> bool:
         return bool(self._order)
 
     @property
     def _idle(self) -> bool:
-        return not self._order and not self._processing
+        return not self._order and not self._working
