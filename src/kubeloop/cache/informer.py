@@ -24,6 +24,7 @@ from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import DeadlineError, Resource
+from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
 R = TypeVar("R", bound=Resource)
@@ -75,6 +76,11 @@ class Informer(Generic[R]):
     def synced(self) -> bool:
         """Whether the first state is here, of all its namespaces."""
         return self._pipeline.synced
+
+    @property
+    def clock(self) -> Clock:
+        """What its times are measured with."""
+        return self._around.clock
 
     @property
     def resource_version(self) -> str:

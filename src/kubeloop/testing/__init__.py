@@ -6,22 +6,57 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kubeloop.testing.actions import Actions
     from kubeloop.testing.calls import Call, on
+    from kubeloop.testing.driving import driven
+    from kubeloop.testing.expecting import consistently, eventually
     from kubeloop.testing.faults import Faults
+    from kubeloop.testing.golden import assert_golden
     from kubeloop.testing.in_loop import InLoopServer
     from kubeloop.testing.in_process import InProcessServer
+    from kubeloop.testing.kube_cluster import KubeCluster
     from kubeloop.testing.local_cluster import LocalCluster
+    from kubeloop.testing.subjects import Subject, all_cached, cached, many, one
 
 _HOMES = {
-    "LocalCluster": "local_cluster",
+    "Actions": "actions",
+    "Call": "calls",
+    "Faults": "faults",
     "InLoopServer": "in_loop",
     "InProcessServer": "in_process",
-    "Faults": "faults",
-    "Call": "calls",
+    "KubeCluster": "kube_cluster",
+    "LocalCluster": "local_cluster",
+    "Subject": "subjects",
+    "all_cached": "subjects",
+    "assert_golden": "golden",
+    "cached": "subjects",
+    "consistently": "expecting",
+    "driven": "driving",
+    "eventually": "expecting",
+    "many": "subjects",
     "on": "calls",
+    "one": "subjects",
 }
 
-__all__ = ["Call", "Faults", "InLoopServer", "InProcessServer", "LocalCluster", "on"]
+__all__ = [
+    "Actions",
+    "Call",
+    "Faults",
+    "InLoopServer",
+    "InProcessServer",
+    "KubeCluster",
+    "LocalCluster",
+    "Subject",
+    "all_cached",
+    "assert_golden",
+    "cached",
+    "consistently",
+    "driven",
+    "eventually",
+    "many",
+    "on",
+    "one",
+]
 
 
 if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any

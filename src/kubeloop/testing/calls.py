@@ -29,6 +29,7 @@ class Call:
 
     ``kind`` is empty where the server serves no such resource; ``name`` is that of the path, and so empty for ``create``. ``body`` is the
     JSON tree that was sent: an object, a patch, options of a deletion; None if there was none, bytes if it was another format.
+    ``user`` is the name in the client's certificate, ``code`` the HTTP status of the answer; 0: not answered yet, or broken off.
     """
 
     verb: str
@@ -40,6 +41,8 @@ class Call:
     resource: GroupVersionResource = field(default=GroupVersionResource("", "", ""), compare=False)
     query: dict[str, list[str]] = field(default_factory=dict, compare=False)
     content_type: str = field(default="", compare=False)
+    user: str = field(default="", compare=False)
+    code: int = field(default=0, compare=False)
 
     @property
     def writes(self) -> bool:
@@ -55,7 +58,13 @@ def call_of(request: Request, registry: Registry | None) -> Call | None:
     served = registry.get(gvr) if registry is not None else None
     kind = served.kind if served is not None else ""
     name = info.name if info.name_in_path else ""
-    return Call(info.verb, kind, info.namespace, name, info.subresource, None, gvr, request.query, request.header("Content-Type"))
+    sent = request.header("Content-Type")
+    return Call(info.verb, kind, info.namespace, name, info.subresource, None, gvr, request.query, sent, _user(request))
+
+
+def _user(request: Request) -> str:
+    parts = (part for name in (request.peer_certificate or {}).get("subject", ()) for part in name)
+    return next((value for kind, value in parts if kind == "commonName"), "")
 
 
 def body_tree(raw: bytes) -> Any:

@@ -57,6 +57,7 @@ class Faults:
         self._cuts: list[tuple[Matches, int]] = []
         self._reactors: list[tuple[Matches, Reactor]] = []
         self._hidden: list[_Hiding] = []
+        self._listeners: list[Callable[[Call], None]] = []
         #: Requests so far, as ``METHOD path?query``.
         self.requests: list[str] = []
         #: Requests for resources so far; a test may clear it.
@@ -165,17 +166,36 @@ class Faults:
                     await release.wait()
             if (seconds := _next(self._delays, request)) is not None:
                 await self._clock.sleep(seconds)
-            refused = _next(self._refusals, request)
-            if refused is not None:
-                return _finished(refused)
-            if call is not None and (reply := await self._reply(request, call)) is not None:
-                return reply
-            answered = await handler(request)
-            if isinstance(answered, Frames):
-                answered.chunks = self._stream(request, answered.chunks)
+            answered = await self._answered(request, call, handler)
+            if call is not None:
+                # A write that is answered with a stream is one whose answer breaks off.
+                if isinstance(answered, Answer) or (isinstance(answered, Frames) and not call.writes):
+                    call.code = answered.status
+                self._tell(call)
             return answered
 
         return handle
+
+    def on_answer(self, listener: Callable[[Call], None]) -> Callable[[], None]:
+        """Call ``listener`` with each call that was answered, until the function returned is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _tell(self, call: Call) -> None:
+        for listener in list(self._listeners):
+            listener(call)
+
+    async def _answered(self, request: Request, call: Call | None, handler: Handler) -> Reply:
+        refused = _next(self._refusals, request)
+        if refused is not None:
+            await request.read_body(_BODY)  # for the record
+            return _finished(refused)
+        if call is not None and (reply := await self._reply(request, call)) is not None:
+            return reply
+        answered = await handler(request)
+        if isinstance(answered, Frames):
+            answered.chunks = self._stream(request, answered.chunks)
+        return answered
 
     async def _reply(self, request: Request, call: Call) -> Reply | None:
         for matching, reactor in list(self._reactors):

@@ -1,6 +1,6 @@
 """pytest fixtures for projects that use kubeloop: ``pytest_plugins = ["kubeloop.testing.plugin"]`` in the topmost conftest.py.
 
-``kube_client`` and ``in_process_server`` are async fixtures: they need pytest-asyncio (any mode) or anyio's plugin.
+Most are async fixtures: they need pytest-asyncio (any mode) or anyio's plugin.
 """
 
 from __future__ import annotations
@@ -8,15 +8,20 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from kubeloop.testing import LocalCluster
+from kubeloop.meta import ConfigError
+from kubeloop.testing import LocalCluster, golden
+from kubeloop.testing.kube_cluster import Isolation, KubeCluster, choose, own_server, shared_server
+from kubeloop.timing import FakeClock, SystemClock
 
 if TYPE_CHECKING:
     from kubeloop.client import Client
-    from kubeloop.testing import InProcessServer
+    from kubeloop.controller import ControllerBase, Manager, Runnable
+    from kubeloop.testing import Actions, Faults, InProcessServer
 
     async_fixture = pytest.fixture
 else:
@@ -26,6 +31,33 @@ else:
         async_fixture = pytest.fixture
 
 _NUMBERS = itertools.count(1)
+#: Fixtures that only a server of the test's own can give.
+_NEED_OWN = ("kube_clock", "kube_faults", "kube_actions")
+
+
+class StartsManager(Protocol):
+    """``manager = await kube_manager(FooController())``: synced when it returns, stopped after the test; options are the manager's."""
+
+    async def __call__(self, *controllers: ControllerBase[Any] | Runnable, **options: Any) -> Manager: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kubeloop")
+    group.addoption("--update-golden", action="store_true", help="assert_golden writes its files instead of comparing with them.")
+    group.addoption(
+        "--kube-isolation", choices=("namespace", "server"), help="How kube_cluster keeps tests apart that do not say it themselves."
+    )
+    group.addoption("--kube-config", metavar="FILE", help="Run tests that share a server against this cluster, in namespaces of their own.")
+    parser.addini("kube_isolation", "How kube_cluster keeps tests apart: namespace (on a shared server) or server.", default="namespace")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", 'kube(isolation): "namespace" on a shared server, or a "server" of the test\'s own (kubeloop).')
+    golden.RUN.update = bool(config.getoption("--update-golden"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    golden.RUN.folder = item.path.parent
 
 
 @pytest.fixture(scope="session")
@@ -36,24 +68,57 @@ def kubeloop_cluster() -> Iterator[LocalCluster]:
 
 
 @async_fixture
-async def kube_client(kubeloop_cluster: LocalCluster) -> AsyncIterator[Client]:
-    """An administrator's client whose default namespace, ``kube_client.namespace``, is new and the test's own.
+async def kube_cluster(request: pytest.FixtureRequest) -> AsyncIterator[KubeCluster]:
+    """The test's cluster: a namespace of its own on a server that is shared by the run, or a server of its own.
+
+    Which of them says ``@pytest.mark.kube(isolation="server")``, else the fixtures that a test asks for (``kube_clock``, ``kube_faults``
+    and ``kube_actions`` need a server of its own), else ``--kube-isolation``, else ``kube_isolation`` in pytest's configuration.
 
     Not guaranteed
-        That objects without a namespace (CustomResourceDefinitions, Nodes) are the test's own: the cluster is shared.
+        On a shared server, that objects without a namespace (CustomResourceDefinitions, Nodes) are the test's own.
     """
-    from kubeloop.api.core.v1 import Namespace
-    from kubeloop.client import Client
-    from kubeloop.meta import ObjectMeta
-    from kubeloop.transport import Transport
+    if _isolation(request) == "server":
+        clock = request.getfixturevalue("kube_clock") if "kube_clock" in request.fixturenames else SystemClock()
+        async with own_server(clock) as own:
+            yield own
+        return
+    given = request.config.getoption("--kube-config")
+    kubeconfig = Path(given) if given else request.getfixturevalue("kubeloop_cluster").kubeconfig
+    async with shared_server(kubeconfig, f"test-{os.getpid()}-{next(_NUMBERS)}") as shared:
+        yield shared
 
-    name = f"test-{os.getpid()}-{next(_NUMBERS)}"
-    async with Client(Transport(kubeloop_cluster.config), namespace=name) as client:
-        await client.create(Namespace(metadata=ObjectMeta(name=name)))
-        try:
-            yield client
-        finally:
-            await client.delete(Namespace, name)
+
+@pytest.fixture
+def kube_client(kube_cluster: KubeCluster) -> Client:
+    """An administrator's client whose default namespace, ``kube_client.namespace``, is the test's own."""
+    return kube_cluster.client()
+
+
+@pytest.fixture
+def kube_manager(kube_cluster: KubeCluster) -> StartsManager:
+    """Starts managers that are stopped after the test: ``manager = await kube_manager(FooController())``.
+
+    Each has a client of its own. On a shared server it looks at the test's namespace only, unless told otherwise.
+    """
+    return kube_cluster.start_manager
+
+
+@pytest.fixture
+def kube_clock() -> FakeClock:
+    """The clock of the test's server, clients and managers; it stands still until the test moves it, or waits with ``eventually``."""
+    return FakeClock()
+
+
+@pytest.fixture
+def kube_faults(kube_cluster: KubeCluster) -> Faults:
+    """What the test's server does wrong on command, a line each."""
+    return kube_cluster.faults
+
+
+@pytest.fixture
+def kube_actions(kube_cluster: KubeCluster) -> Actions:
+    """What the managers of the test wrote: ``kube_actions.expect(...)`` compares it with a table."""
+    return kube_cluster.actions
 
 
 @async_fixture
@@ -63,3 +128,14 @@ async def in_process_server() -> AsyncIterator[InProcessServer]:
 
     async with InProcessServer() as found:
         yield found
+
+
+def _isolation(request: pytest.FixtureRequest) -> Isolation:
+    config = request.config
+    asked = [marker.kwargs.get("isolation") for marker in request.node.iter_markers("kube")]
+    needs = next((name for name in _NEED_OWN if name in request.fixturenames), "")
+    default = config.getoption("--kube-isolation") or config.getini("kube_isolation")
+    try:
+        return choose(asked, default, needs)
+    except ConfigError as error:
+        pytest.fail(f"{request.node.name}: {error}", pytrace=False)

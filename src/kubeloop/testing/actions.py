@@ -1,0 +1,228 @@
+"""What the code under test wrote, as a table that a test compares: verb, kind, object, and the fields that matter."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+from typing import Any, overload
+
+import msgspec
+
+from kubeloop.codec.paths import parse_path, walk
+from kubeloop.meta import Resource, kind_info
+from kubeloop.testing.calls import Call
+from kubeloop.testing.faults import Faults
+from kubeloop.testing.shown import difference
+from kubeloop.testing.subjects import Subject
+from kubeloop.timing import Clock
+
+
+class Actions(Sequence[Call]):
+    """The writes of a server's record, always as they are now; refused ones only where ``refused`` is asked for.
+
+    ``select`` and ``without`` narrow them; ``expect`` compares them with a table; ``eventually(actions.subject(), ...)`` waits for more.
+    """
+
+    def __init__(self, faults: Faults, clock: Clock, keep: Callable[[Call], bool] = lambda _: True) -> None:
+        self._faults = faults
+        self._clock = clock
+        self._keep = keep
+
+    @property
+    def _found(self) -> list[Call]:
+        return [call for call in self._faults.calls if call.writes and self._keep(call)]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> Call: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Call]: ...
+    def __getitem__(self, index: int | slice) -> Call | list[Call]:
+        return self._found[index]
+
+    def __repr__(self) -> str:
+        return "<Actions\n" + "".join(f"  {line_of(call)}\n" for call in self) + ">"
+
+    def select(
+        self,
+        verb: str = "*",
+        kind: type[Resource] | str = "*",
+        name: str = "*",
+        *,
+        namespace: str = "*",
+        subresource: str | None = None,
+        user: str = "*",
+    ) -> Actions:
+        """Only those; patterns as of a shell. ``name`` of what is created is the body's; ``subresource``: None is any."""
+        wanted = kind if isinstance(kind, str) else kind_info(kind).gvk.kind
+
+        def chosen(call: Call) -> bool:
+            pairs = ((call.verb, verb), (call.kind, wanted), (name_of(call), name), (call.namespace, namespace), (call.user, user))
+            return all(fnmatchcase(found, pattern) for found, pattern in pairs) and subresource in (None, call.subresource)
+
+        return self._where(chosen)
+
+    def without(self, *kinds: type[Resource] | str) -> Actions:
+        """All but those of these kinds: ``actions.without("Event", "Lease")``."""
+        left_out = {kind if isinstance(kind, str) else kind_info(kind).gvk.kind for kind in kinds}
+        return self._where(lambda call: call.kind not in left_out)
+
+    def accepted(self) -> Actions:
+        """Only those that the server carried out."""
+        return self._where(lambda call: 200 <= call.code < 300)
+
+    def refused(self) -> Actions:
+        """Only those that it refused."""
+        return self._where(lambda call: call.code >= 400)
+
+    def clear(self) -> None:
+        """Forget what was recorded so far, of others too."""
+        self._faults.calls.clear()
+
+    def table(self, *paths: str) -> str:
+        """One line each, with the values at ``paths`` of what was sent."""
+        return "".join(f"{line_of(call, paths)}\n" for call in self)
+
+    def expect(self, table: str, *, in_any_order: bool = False) -> None:
+        """Compare with a table, a line for each write that is expected::
+
+            create  Secret       shop/token-*
+            update  Foo/status   shop/a        status.phase=Ready  status.replicas=3
+            patch   ConfigMap    shop/a        =>409
+
+        Verb, kind (with its subresource), namespace and name; then what was sent at paths, and the status where it was refused.
+        Kind and name may hold ``*``. Values with blanks are quoted.
+
+        Raises:
+            AssertionError: other writes, more or fewer; the text is the difference. ValueError: a line that is none; names it.
+        """
+        rows = [_Row(line) for line in table.splitlines() if line.strip()]
+        calls = list(self)
+        if in_any_order:
+            calls = _paired(rows, calls)
+        lines = [_shown(call, rows, at) for at, call in enumerate(calls)]
+        expected = [row.line for row in rows]
+        if lines != expected:
+            raise AssertionError("other writes than expected:\n" + difference("\n".join(expected), "\n".join(lines), "expected", "written"))
+
+    def subject(self) -> Subject[Actions]:
+        """For ``eventually`` and ``consistently``: ``eventually(actions.subject(), lambda writes: len(writes) == 2)``."""
+        return _OfRecord(self, self._faults, self._clock)
+
+    def _where(self, chosen: Callable[[Call], bool]) -> Actions:
+        keep = self._keep
+        return Actions(self._faults, self._clock, lambda call: keep(call) and chosen(call))
+
+
+class _OfRecord(Subject[Actions]):
+    def __init__(self, actions: Actions, faults: Faults, clock: Clock) -> None:
+        super().__init__("writes", clock)
+        self._actions, self._faults = actions, faults
+
+    @asynccontextmanager
+    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], Actions]]:
+        end = self._faults.on_answer(lambda _: notify())
+        try:
+            yield lambda: self._actions
+        finally:
+            end()
+
+    def shown(self, state: object) -> str:
+        return state.table() if isinstance(state, Actions) else ""
+
+
+class _Row:
+    """One expected line."""
+
+    def __init__(self, line: str) -> None:
+        words = shlex.split(line, comments=True)
+        if len(words) < 3:
+            raise ValueError(
+                f"{line.strip()!r}: an expected write is: VERB KIND[/SUBRESOURCE] [NAMESPACE/]NAME [PATH=VALUE ...] [=>STATUS]"
+            )
+        self.verb, self.kind, self.place, *rest = words
+        self.code = next((int(word[2:]) for word in rest if word.startswith("=>")), 0)
+        fields = [word.partition("=") for word in rest if not word.startswith("=>")]
+        for path, equals, _ in fields:
+            if not equals:
+                raise ValueError(f"{line.strip()!r}: {path!r} is neither PATH=VALUE nor =>STATUS")
+            parse_path(path)
+        self.values = {path: value for path, _, value in fields}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
+    @property
+    def line(self) -> str:
+        return _line(self.verb, self.kind, self.place, self.values, self.code)
+
+    def matches(self, call: Call) -> bool:
+        verb, kind, place = _words(call)
+        if not (self.verb == verb and fnmatchcase(kind, self.kind) and fnmatchcase(place, self.place)):
+            return False
+        if self.code != (call.code if call.code >= 400 else 0):
+            return False
+        return all(_value(call, path) == value for path, value in self.values.items())
+
+
+def name_of(call: Call) -> str:
+    """Of what is created as its body says: the name, or what one is made from with a star."""
+    if call.name or not isinstance(call.body, dict):
+        return call.name
+    metadata = call.body.get("metadata")
+    if not isinstance(metadata, dict):
+        return ""
+    return str(metadata.get("name") or f"{metadata.get('generateName', '')}*")
+
+
+def line_of(call: Call, paths: Sequence[str] = ()) -> str:
+    return _line(*_words(call), {path: _value(call, path) for path in paths}, call.code if call.code >= 400 else 0)
+
+
+def _shown(call: Call, rows: Sequence[_Row], at: int) -> str:
+    """As the expected line that it fits, so that a difference shows only what differs; else with what the line at its place looks at."""
+    beside = rows[at] if at < len(rows) else None
+    if beside is not None and beside.matches(call):
+        return beside.line
+    fitting = next((row for row in rows if row.matches(call)), None)
+    return fitting.line if fitting is not None else line_of(call, beside.paths if beside is not None else ())
+
+
+def _words(call: Call) -> tuple[str, str, str]:
+    kind = f"{call.kind or call.resource.resource}/{call.subresource}" if call.subresource else call.kind or call.resource.resource
+    name = name_of(call) or "*"
+    return call.verb, kind, f"{call.namespace}/{name}" if call.namespace else name
+
+
+def _line(verb: str, kind: str, place: str, values: dict[str, str], code: int) -> str:
+    fields = [f"{path}={shlex.quote(value) if not value or ' ' in value else value}" for path, value in values.items()]
+    return "  ".join([verb.ljust(6), kind.ljust(16), place, *fields, *([f"=>{code}"] if code else [])]).rstrip()
+
+
+def _value(call: Call, path: str) -> str:
+    """Text as it is, anything else as JSON; "" where nothing was sent."""
+    found: list[Any] = list(walk(call.body, parse_path(path)))
+    if not found:
+        return ""
+    value = found[0] if len(found) == 1 else found
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _paired(rows: Sequence[_Row], calls: list[Call]) -> list[Call]:
+    """The calls in the order of the rows that they fit, then the others."""
+    left = list(calls)
+    ordered: list[Call] = []
+    for row in rows:
+        fitting = next((call for call in left if row.matches(call)), None)
+        if fitting is not None:
+            left.remove(fitting)
+            ordered.append(fitting)
+    return [*ordered, *left] if len(ordered) == len(rows) else calls

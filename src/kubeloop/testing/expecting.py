@@ -1,0 +1,141 @@
+"""``eventually`` and ``consistently``: a state comes, or stays. Watches tell of changes; a failure says what was there instead.
+
+Seconds are those of the subject's clock; a ``FakeClock`` is moved here, so that an hour of it takes no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast, overload
+
+from kubeloop.testing.driving import step
+from kubeloop.testing.shown import difference, indented, shortened
+from kubeloop.testing.subjects import Subject
+from kubeloop.testing.wants import Want, amiss, describe
+from kubeloop.timing import Clock, FakeClock
+
+T = TypeVar("T")
+
+#: Turns of the loop after which nothing goes on without time passing; real seconds for what the loop cannot see (threads, sockets).
+_TURNS = 60
+_UNSEEN = 0.002
+#: Real seconds in which a change may still come when fake time is over: fake time says nothing about a slow machine.
+_LAST_CHANCE = 1.0
+
+
+@overload
+async def eventually(subject: Subject[T], want: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0) -> T: ...
+@overload
+async def eventually(subject: Subject[T], want: None, *, within: float = 10.0) -> None: ...
+async def eventually(subject: Subject[T], want: Want[T], *, within: float = 10.0) -> T | None:
+    """The first state that is as wanted; a state that was as wanted and is not any more before anybody looked does not count.
+
+    ``want``: a function of the state that is true of it, a part of its tree, or None: gone (see ``Want``).
+
+    Raises:
+        AssertionError: none within so many seconds; the text has the last state, why it would not do, and what changed meanwhile.
+        ApiError: the server refuses to show it.
+    """
+    seen = _Seen(subject, want)
+    changed = asyncio.Event()
+    async with subject.look(changed.set) as read:
+        watcher = _Watcher(subject.clock, within, changed)
+        while True:
+            changed.clear()
+            state = cast("T | None", read())
+            if not seen.judge(state):
+                return state
+            if not await watcher.changed():
+                raise AssertionError(seen.message(f"not as wanted within {within:g} s"))
+
+
+async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
+    """The last state, after every state for so many seconds was as wanted, the one at the beginning too.
+
+    Raises:
+        AssertionError: one was not, at once; the text has it, why it would not do, and what changed since the beginning.
+    """
+    seen = _Seen(subject, want)
+    changed = asyncio.Event()
+    async with subject.look(changed.set) as read:
+        watcher = _Watcher(subject.clock, seconds, changed, patient=False)
+        while True:
+            changed.clear()
+            state = cast("T | None", read())
+            if seen.judge(state):
+                raise AssertionError(seen.message(f"not as wanted {watcher.passed:g} s after the beginning"))
+            if not await watcher.changed():
+                return state
+
+
+class _Watcher:
+    """Waits for a change until so many seconds have passed. ``patient``: fake time being over, a slow machine has a last chance."""
+
+    def __init__(self, clock: Clock, seconds: float, happened: asyncio.Event, *, patient: bool = True) -> None:
+        self._clock = clock
+        self._started = clock.now()
+        self._ends = self._started + seconds
+        self._happened = happened
+        self._patient = patient and seconds > 0
+
+    @property
+    def passed(self) -> float:
+        return self._clock.now() - self._started
+
+    async def changed(self) -> bool:
+        """False: the time is over."""
+        if not isinstance(self._clock, FakeClock):
+            return await self._within(self._ends - self._clock.now())
+        while not await self._quiet():
+            left = self._ends - self._clock.now()
+            if left <= 0:
+                return await self._within(_LAST_CHANCE) if self._patient else False
+            if not await step(self._clock, left):
+                await self._clock.advance(left)
+        return True
+
+    async def _quiet(self) -> bool:
+        """Whether a change came before nothing went on any more."""
+        for _ in range(_TURNS):
+            if self._happened.is_set():
+                return True
+            await asyncio.sleep(0)
+        return await self._within(_UNSEEN)
+
+    async def _within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._happened.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class _Seen:
+    """The states so far, for the message."""
+
+    def __init__(self, subject: Subject[T], want: Want[T]) -> None:
+        self._subject, self._want = subject, want
+        self._count = 0
+        self._first = self._last = ""
+        self._amiss: list[str] = []
+
+    def judge(self, state: Any) -> list[str]:
+        """Why it will not do."""
+        self._amiss = amiss(self._want, state)
+        shown = self._subject.shown(state)
+        if not self._count:
+            self._first = shown
+        if shown != self._last:
+            self._count += 1
+        self._last = shown
+        return self._amiss
+
+    def message(self, outcome: str) -> str:
+        parts = [f"{self._subject.what}: {outcome}", f"  wanted: {describe(self._want)}", *(f"  {line}" for line in self._amiss)]
+        if self._first != self._last:
+            changes = difference(self._first, self._last, "the first state", "the last state")
+            parts += [f"  {self._count} states were seen; from the first to the last:", indented(changes)]
+        parts += ["  the last state:", indented("\n".join(shortened(self._last.splitlines())))]
+        return "\n".join(parts)

@@ -1,0 +1,224 @@
+"""``KubeCluster``: the cluster of one test, as the fixtures give it: a namespace on a shared server, or a server of the test's own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kubeloop.meta import ConfigError, Resource
+from kubeloop.testing.driving import driven
+from kubeloop.timing import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from kubeloop.client import Client
+    from kubeloop.controller import ControllerBase, Manager, Runnable
+    from kubeloop.testing.actions import Actions
+    from kubeloop.testing.faults import Faults
+
+Isolation = Literal["namespace", "server"]
+
+#: Who writes for a manager of the test, so that its writes are told from the test's own.
+MANAGER = "kube-manager"
+
+
+class KubeCluster(ABC):
+    """What a test has of a cluster.
+
+    ``namespace`` is the test's own; ``clock`` that of server (where it is the test's own), clients and managers.
+    """
+
+    isolation: Isolation
+
+    def __init__(self, namespace: str, clock: Clock) -> None:
+        self.namespace = namespace
+        self.clock = clock
+        self._managers: list[Manager] = []
+
+    @abstractmethod
+    def client(self, namespace: str | None = None, *, user: str | None = None) -> Client:
+        """A new client, closed after the test; of the test's namespace, and an administrator, unless told otherwise.
+
+        Raises:
+            ConfigError: another ``user`` on a shared server, which knows only its own.
+        """
+
+    @property
+    @abstractmethod
+    def faults(self) -> Faults:
+        """The server's faults, and the record of what it was asked.
+
+        Raises:
+            ConfigError: the server is shared.
+        """
+
+    @property
+    @abstractmethod
+    def kubeconfig(self) -> Path:
+        """For kubectl and other programs.
+
+        Raises:
+            ConfigError: the server has no socket.
+        """
+
+    @property
+    def actions(self) -> Actions:
+        """What the managers of this test wrote (see ``Actions``).
+
+        Raises:
+            ConfigError: the server is shared.
+        """
+        from kubeloop.testing.actions import Actions
+
+        return Actions(self.faults, self.clock).select(user=MANAGER)
+
+    async def install(self, *kinds: type[Resource]) -> None:
+        """Have the server serve custom kinds: their CustomResourceDefinitions, made from the classes, are applied and waited for.
+
+        Raises:
+            ConfigError: a class has no schema; names it. Invalid: the server refuses a definition.
+        """
+        from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
+        from kubeloop.codegen.crd import definitions_of
+        from kubeloop.meta import Unstructured
+
+        client = self.client()
+        for definition in definitions_of(kinds):
+            wanted = Unstructured.from_dict(definition.document)
+            await client.apply(wanted, field_manager="kubeloop-testing", force=True)
+            await driven(client.wait_ready(CustomResourceDefinition, definition.name, timeout=30), self.clock)
+
+    async def start_manager(self, *controllers: ControllerBase[Any] | Runnable, **options: Any) -> Manager:
+        """A manager of these controllers that is synced and runs until the test ends. ``options`` are the manager's.
+
+        On a shared server it looks at the test's namespace only, unless told otherwise; on the test's own at all.
+
+        Raises:
+            What ``Manager.start`` raises.
+        """
+        from kubeloop.controller import Manager
+
+        shared = self.isolation == "namespace"
+        options.setdefault("namespace", self.namespace if shared else None)
+        options.setdefault("clock", self.clock)
+        manager = Manager(self.client(user=None if shared else MANAGER), controllers, **options)
+        self._managers.append(manager)
+        await driven(manager.start(), self.clock)
+        return manager
+
+    async def stop_managers(self) -> None:
+        """Gracefully, the last one first. A controller that failed raises here."""
+        while self._managers:
+            await driven(self._managers.pop().stop(), self.clock)
+
+
+class OwnServer(KubeCluster):
+    """A server of the test's own, in its event loop and without a socket, without controllers."""
+
+    isolation = "server"
+
+    def __init__(self, server: Any, clock: Clock) -> None:
+        super().__init__("default", clock)
+        self.server = server
+
+    def client(self, namespace: str | None = None, *, user: str | None = None) -> Client:
+        name = namespace or self.namespace
+        made: Client = self.server.client(name, user=user) if user is not None else self.server.client(name)
+        return made
+
+    @property
+    def faults(self) -> Faults:
+        found: Faults = self.server.faults
+        return found
+
+    @property
+    def kubeconfig(self) -> Path:
+        raise ConfigError(
+            'this test has a server without a socket; mark it @pytest.mark.kube(isolation="namespace") to reach it from elsewhere'
+        )
+
+
+class SharedServer(KubeCluster):
+    """A namespace on a server that others use too."""
+
+    isolation = "namespace"
+
+    def __init__(self, namespace: str, kubeconfig: Path) -> None:
+        super().__init__(namespace, SystemClock())
+        self._kubeconfig = kubeconfig
+        self._clients: list[Client] = []
+
+    def client(self, namespace: str | None = None, *, user: str | None = None) -> Client:
+        from kubeloop.client import Client
+        from kubeloop.config import load_config
+        from kubeloop.transport import Transport
+
+        if user is not None:
+            raise ConfigError(_own_server(f'to ask as "{user}"'))
+        made = Client(Transport(load_config(self._kubeconfig)), namespace=namespace or self.namespace)
+        self._clients.append(made)
+        return made
+
+    @property
+    def faults(self) -> Faults:
+        raise ConfigError(_own_server("faults and recorded actions"))
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._kubeconfig
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
+@asynccontextmanager
+async def own_server(clock: Clock) -> AsyncIterator[OwnServer]:
+    """A server for the block."""
+    from kubeloop.testing.in_process import InProcessServer
+
+    async with InProcessServer(clock=clock) as server:
+        found = OwnServer(server, clock)
+        try:
+            yield found
+        finally:
+            await found.stop_managers()
+
+
+@asynccontextmanager
+async def shared_server(kubeconfig: Path, namespace: str) -> AsyncIterator[SharedServer]:
+    """A new namespace for the block."""
+    from kubeloop.api.core.v1 import Namespace
+    from kubeloop.meta import ObjectMeta
+
+    found = SharedServer(namespace, kubeconfig)
+    try:
+        client = found.client()
+        await client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+        try:
+            yield found
+        finally:
+            await found.stop_managers()
+            await client.delete(Namespace, namespace)
+    finally:
+        await found.close()
+
+
+def _own_server(what: str) -> str:
+    return f'{what}: not on a shared server; mark the test @pytest.mark.kube(isolation="server") for one of its own'
+
+
+def choose(asked: Iterable[Isolation | None], default: Isolation, needs_own: str) -> Isolation:
+    """How a test is kept apart: what the nearest of ``asked`` says, else by what it needs, else ``default``.
+
+    Raises:
+        ConfigError: it asks for a shared server and needs its own.
+    """
+    said = next((one for one in asked if one is not None), None)
+    if said not in (None, "namespace", "server"):
+        raise ConfigError(f'isolation={said!r}: must be "namespace" (on a shared server) or "server" (of the test\'s own)')
+    if said == "namespace" and needs_own:
+        raise ConfigError(_own_server(f"the fixture {needs_own}"))
+    return said or ("server" if needs_own else default)
