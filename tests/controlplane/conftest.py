@@ -28,7 +28,7 @@ def bare_server() -> Iterator[ServerUnderTest]:
 @pytest.fixture
 async def manager(bare_server: ServerUnderTest) -> AsyncIterator[Manager]:
     """All built-in controllers, started; one node."""
-    async with Client(Transport(bare_server.config)) as own, Manager(own, controllers(authority="PEM"), grace=5) as running:
+    async with Client(Transport(bare_server.config)) as own, Manager(own, controllers(authority="PEM"), grace=60) as running:
         yield running
 
 

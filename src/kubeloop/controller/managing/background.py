@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.running.runnable import RunnerStats
@@ -22,7 +22,6 @@ class NotRunnableError(KubeloopError, TypeError):
     """What was given to a manager is nothing that it can run; the text says what can be."""
 
 
-@runtime_checkable
 class HasRun(Protocol):
     """An object that a manager can run: ``async def run(self)`` or ``async def run(self, surroundings)``."""
 
@@ -46,12 +45,8 @@ class Background:
     warm_up = False
 
     def __init__(self, work: Work | HasRun, *, name: str = "", needs_leader: bool = True) -> None:
-        function: Callable[..., Awaitable[object]] | None = None
-        if isinstance(work, HasRun) and not isinstance(work, type):
-            function = work.run
-        elif callable(work):
-            function = work
-        if function is None or not _is_async(function):
+        function = _function_of(work)
+        if function is None:
             raise NotRunnableError(
                 f"{work!r} cannot be run by a manager; give a controller, an async function, or an object with 'async def run(self)'"
             )
@@ -101,7 +96,8 @@ class Background:
         """It holds nothing."""
 
     async def _work(self) -> object:
-        return await self._function(*([self._surroundings] * self._arguments))
+        given = (self._surroundings,) if self._arguments else ()
+        return await self._function(*given)
 
 
 async def _ended(task: asyncio.Future[object]) -> None:
@@ -110,6 +106,13 @@ async def _ended(task: asyncio.Future[object]) -> None:
     await asyncio.wait((task,))
     if not task.cancelled():
         task.result()
+
+
+def _function_of(work: object) -> Callable[..., Awaitable[object]] | None:
+    """What is to be called; None if that is nothing asynchronous."""
+    run = getattr(work, "run", None)
+    function = run if run is not None and not isinstance(work, type) else work
+    return function if callable(function) and _is_async(function) else None
 
 
 def _is_async(function: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from kubeloop.controller.managing.clusters import ManagedCluster
 from kubeloop.controller.running.runnable import Runnable
@@ -40,7 +41,7 @@ class Group:
             with log_context(cluster=entry.cluster.name):
                 entry.task = asyncio.create_task(entry.runnable.run(), name=f"controller-{entry.runnable.name}")
             self._entries[entry] = None
-            entry.task.add_done_callback(lambda _, entry=entry: self._over(entry))
+            entry.task.add_done_callback(partial(self._over, entry))
 
     async def stop(self, seconds: float | None) -> list[str]:
         """Ask all to end, wait so long (None: for ever; 0: not at all), cancel what is late. Its names; nothing runs any more then."""
@@ -78,5 +79,5 @@ class Group:
                 part._entries[entry] = None
         return part
 
-    def _over(self, entry: Entry) -> None:
+    def _over(self, entry: Entry, _: asyncio.Task[None]) -> None:
         self._ended(entry)

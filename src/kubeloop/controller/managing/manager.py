@@ -190,6 +190,7 @@ class Manager:
         entries = [self._insert(runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers]
         if self._phase == "running":
             try:
+                self._stack.push_async_callback(cluster.leave)
                 await cluster.enter()
                 await self._start_late(entries)
             except BaseException:
