@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
@@ -165,6 +165,15 @@ class Transport:
         collector.add(self)
         if collector not in self._shown:
             self._shown.append(collector)
+
+    def add_hook(self, hook: Hook) -> Callable[[], None]:
+        """From the next try on, ``hook`` sees requests too, after those that are there. What is returned removes it; twice does nothing."""
+        self._manners.hooks = (*self._manners.hooks, hook)
+
+        def remove() -> None:
+            self._manners.hooks = tuple(one for one in self._manners.hooks if one is not hook)
+
+        return remove
 
     async def request(
         self,

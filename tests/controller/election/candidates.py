@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
-from kubeloop.controller.election import LeaderElector, LeaseConfig, LeaseLost
-from kubeloop.testing import InProcessServer
+from kubeloop.controller.election import LeaderElector, LeaseConfig, LeaseLost, LeaseRecord
+from kubeloop.meta import ObjectMeta
+from kubeloop.serving.request import Request
+from kubeloop.testing import InProcessServer, on
+from kubeloop.testing.calls import Matches
 from kubeloop.timing import Clock, FakeClock
 
 
@@ -47,6 +51,27 @@ class Candidate:
         return await self.ended()
 
 
+class StallingClock(FakeClock):
+    """A fake clock under which a process can stand still: time passes, and nothing of what is due runs until it goes on."""
+
+    def stall(self, seconds: float) -> None:
+        self._move_to(self.now() + seconds)
+
+    def _move_to(self, now: float) -> None:
+        super()._move_to(max(now, self.now()))  # What was due meanwhile is late.
+
+
+def of(identity: str, verb: str = "*") -> Matches:
+    """Requests of one candidate about leases."""
+    wanted = on(verb, Lease)
+
+    def matches(request: Request) -> bool:
+        subject = (request.peer_certificate or {}).get("subject", ())
+        return wanted(request) and any(("commonName", identity) in part for part in subject)
+
+    return matches
+
+
 class Candidates:
     def __init__(self, server: InProcessServer, clock: FakeClock) -> None:
         self.server = server
@@ -55,7 +80,7 @@ class Candidates:
 
     def make(self, identity: str, *, clock: Clock | None = None, **changes: Any) -> Candidate:
         config = LeaseConfig("lock", "default", identity, **changes)
-        client = self.server.client()
+        client = self.server.client(user=identity)
         leaders: list[str] = []
         elector = LeaderElector(client, config, clock=clock or self.clock, on_new_leader=leaders.append, rng=random.Random(len(self.made)))
         one = Candidate(elector, client, leaders)
@@ -69,6 +94,24 @@ class Candidates:
 
     async def lease(self) -> Lease:
         return await self.server.client().get(Lease, "lock")
+
+    async def hold(self, holder: str, *, duration: int = 15, transitions: int = 3, renewed: datetime | None = None) -> Lease:
+        """Have the lease held by a candidate that is not of this test."""
+        record = LeaseRecord(holder, duration, self.clock.wall(), renewed or self.clock.wall(), transitions)
+        return await self.server.client().create(Lease(metadata=ObjectMeta(name="lock", namespace="default"), spec=record.spec()))
+
+    async def touch(self) -> None:
+        """Change the lease as a person does, so that whoever writes over an older version is refused."""
+        lease = await self.lease()
+        lease.metadata.annotations["note"] = str(int(lease.metadata.annotations.get("note", "0")) + 1)
+        await self.server.client().update(lease)
+
+    def verbs(self, identity: str) -> list[str]:
+        """What a candidate has asked the server since this was last called."""
+        calls = self.server.faults.calls
+        found = [call.verb for call in calls if call.user == identity]
+        calls[:] = [call for call in calls if call.user != identity]
+        return found
 
     @property
     def leading(self) -> list[str]:

@@ -7,23 +7,22 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kubeloop.testing import InProcessServer
-from kubeloop.timing import FakeClock
-from tests.controller.election.candidates import Candidates
+from tests.controller.election.candidates import Candidates, StallingClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> StallingClock:
+    return StallingClock()
 
 
 @pytest.fixture
-async def in_process(clock: FakeClock) -> AsyncIterator[InProcessServer]:
+async def in_process(clock: StallingClock) -> AsyncIterator[InProcessServer]:
     async with InProcessServer(clock=clock) as found:
         yield found
 
 
 @pytest.fixture
-async def candidates(in_process: InProcessServer, clock: FakeClock) -> AsyncIterator[Candidates]:
+async def candidates(in_process: InProcessServer, clock: StallingClock) -> AsyncIterator[Candidates]:
     found = Candidates(in_process, clock)
     yield found
     await found.end()

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.client import Client
 from kubeloop.controller.election.config import JITTER, LeaseConfig
+from kubeloop.controller.election.fence import fenced
 from kubeloop.controller.election.lock import LeaseLock
 from kubeloop.controller.election.record import LeaseRecord
 from kubeloop.controller.election.rules import Held, Refused, Seen, Write, after_coordinated_read, after_read, first, released, renewed
@@ -30,6 +32,8 @@ T = TypeVar("T")
 
 #: Seconds beyond the lease after which a leader that still has not noticed its loss is unhealthy (controller-runtime's 20 s).
 TOLERANCE = 20.0
+#: Seconds between tries to give a lease back that somebody writes to.
+PAUSE = 0.1
 
 
 class LeaseLost(KubeloopError):
@@ -85,6 +89,7 @@ class LeaderElector:
         self.config = config
         #: Renewals that needed a read first, as client-go counts them.
         self.slow_renewals = 0
+        self._client = client
         self._lock = LeaseLock(client, config)
         self._clock = clock or client.clock
         self._on_new_leader = on_new_leader
@@ -125,7 +130,7 @@ class LeaderElector:
     @property
     def log_fields(self) -> dict[str, str]:
         """For ``log_context``: which lease and which term of it a record is from, so that logs of two leaders can be told apart."""
-        return {"lease": str(self.config), "term": str(self.transitions)}
+        return {"lease": str(self.config), "lease_transitions": str(self.transitions)}
 
     def assert_leading(self) -> None:
         """For work that only a leader may do, right before it does it.
@@ -144,6 +149,17 @@ class LeaderElector:
         """
         if self._leads and self._clock.now() - self._renewed > self.config.lease_duration + tolerance:
             raise LeaseLost(f"failed election to renew leadership on lease {self.config.name}")
+
+    @contextmanager
+    def leading(self, *clients: Client) -> Iterator[None]:
+        """What runs in the block, tasks begun there included, is a leader's work: its log records say which term they are from, and its
+        writes through ``clients`` (default: this elector's own) are refused with ``LeaseLost``, unsent, from the moment in which this
+        process leads no longer. So a reconcile that wakes up after a standstill cannot write before somebody has looked.
+
+        Reads go through, and so do writes of tasks that were begun elsewhere. What was sent before is on its way.
+        """
+        with log_context(**self.log_fields), fenced(self.assert_leading, clients or (self._client,)):
+            yield
 
     def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
         """Show ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, client-go's, until what is returned is
@@ -204,7 +220,7 @@ class LeaderElector:
         working: asyncio.Task[object] | None = None
 
         async def work() -> object:
-            with log_context(**self.log_fields):
+            with self.leading():
                 return await on_started_leading()
 
         try:
@@ -333,6 +349,7 @@ class LeaderElector:
             except NotFound:
                 return True
             except Conflict:
+                await self._clock.sleep(PAUSE)
                 continue
             self._seen = Seen(given_back, self._clock.now())
             log.info("lease %s is given back", self.config)

@@ -1,0 +1,38 @@
+"""The last look before a leader's write leaves this process: is it still the leader?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+
+from kubeloop.client import Client
+from kubeloop.transport import Hook, SentRequest
+
+_check: ContextVar[Callable[[], None] | None] = ContextVar("kubeloop_leadership", default=None)
+
+_READS = frozenset(("get", "list", "watch", "GET", "HEAD", "OPTIONS"))
+
+
+class _Fence(Hook):
+    """Asks the check of the task that sends; others pass."""
+
+    def sending(self, request: SentRequest) -> None:
+        check = _check.get()
+        if check is not None and request.verb not in _READS:
+            check()
+
+
+@contextmanager
+def fenced(check: Callable[[], None], clients: Iterable[Client]) -> Iterator[None]:
+    """Within the block, and in tasks begun there, writes through ``clients`` are sent only if ``check`` does not raise."""
+    with ExitStack() as stack:
+        for client in clients:
+            stack.callback(client.transport.add_hook(_Fence()))
+        token = _check.set(check)
+        try:
+            yield
+        finally:
+            # A coroutine that nobody finished is closed in whatever context the garbage collector runs: nothing to reset there.
+            with suppress(ValueError):
+                _check.reset(token)
