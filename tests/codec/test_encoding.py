@@ -15,7 +15,7 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.coordination.v1 import Lease, LeaseSpec
 from kubeloop.api.core.v1 import Container, Pod, PodSpec, Secret, Toleration
 from kubeloop.codec import decode, encode, require_document, to_dict
-from kubeloop.meta import IncompleteObject, ObjectMeta, Quantity, Unstructured
+from kubeloop.meta import IncompleteObject, ObjectMeta, OwnerReference, Quantity, Unstructured
 
 SOURCE = """{"kind": "Pod", "apiVersion": "v1", "future": {"a": 1.0},
  "metadata": {"name": "web", "labels": null, "uid": "u", "resourceVersion": "7", "future": 12345678901234567890123},
@@ -202,3 +202,8 @@ def test_a_value_that_json_cannot_say_is_refused() -> None:
     deployment.metadata.labels["a"] = object()  # type: ignore[assignment]  # the point of the test
     with pytest.raises(TypeError, match="a field holds a object, which JSON cannot say"):
         encode(deployment)
+
+
+def test_an_object_made_here_says_its_kind_also_beside_an_owner_of_the_same_kind() -> None:
+    owned = Pod(metadata=ObjectMeta(name="a", owner_references=[OwnerReference(api_version="v1", kind="Pod", name="b", uid="u")]))
+    assert encode(owned).startswith(b'{"apiVersion":"v1","kind":"Pod",')

@@ -105,8 +105,10 @@ _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def with_kind(document: bytes, obj: Resource) -> bytes:
     """The document with the kind of ``obj`` in front, where it has none or another."""
-    wanted = b'"apiVersion":"%b","kind":"%b"' % (obj.api_version.encode(), obj.kind.encode())
-    if document[:200].count(b'"apiVersion":"%b"' % obj.api_version.encode()) and document[:200].count(b'"kind":"%b"' % obj.kind.encode()):
+    version, kind = b'"apiVersion":"%b"' % obj.api_version.encode(), b'"kind":"%b"' % obj.kind.encode()
+    wanted = version + b"," + kind
+    # Only at the very front: further on the same words may be an owner's.
+    if document.startswith((b"{" + wanted, b"{" + kind + b"," + version)):
         return document
     head = _HEAD.decode(document)
     if head.api_version == obj.api_version and head.kind == obj.kind:
