@@ -32,7 +32,7 @@ async def events(client: Client, kind: type[E]) -> list[E]:
 @pytest.mark.server
 async def test_j138_repetition_is_a_series_that_the_server_is_told_twice(client: Client) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester", sinks=[SeriesEvents()]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[SeriesEvents()], flush=60) as recorder:
         for _ in range(6):
             recorder.normal(obj, "Synced", "all is well")
     (event,) = await events(client, SeriesEvent)
@@ -46,7 +46,7 @@ async def test_j138_repetition_is_a_series_that_the_server_is_told_twice(client:
 @pytest.mark.server
 async def test_an_event_names_its_controller_object_related_object_action_and_part(client: Client) -> None:
     obj, other = await about(client), await about(client, "other")
-    async with EventRecorder(client, "example.com/tester", sinks=[SeriesEvents(), CoreEvents()]) as recorder:
+    async with EventRecorder(client, "example.com/tester", sinks=[SeriesEvents(), CoreEvents()], flush=60) as recorder:
         recorder.warning(obj, "Failed", "no", action="Binding", related=other, field_path="data.x", annotations={"example.com/a": "b"})
     found = await events(client, SeriesEvent)
     (event,) = [each for each in found if each.event_time is not None]
@@ -66,7 +66,7 @@ async def test_an_event_names_its_controller_object_related_object_action_and_pa
 @pytest.mark.server
 async def test_j137_several_sinks_each_have_their_own_memory(client: Client) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester", sinks=[CoreEvents(), SeriesEvents(), CoreEvents()]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[CoreEvents(), SeriesEvents(), CoreEvents()], flush=60) as recorder:
         recorder.normal(obj, "Synced", "x")
         recorder.normal(obj, "Synced", "x")
     found = await events(client, Event)
@@ -76,7 +76,7 @@ async def test_j137_several_sinks_each_have_their_own_memory(client: Client) -> 
 @pytest.mark.server
 async def test_j132_the_tenth_of_similar_events_and_those_after_it_are_one(client: Client) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester") as recorder:
+    async with EventRecorder(client, "tester", flush=60) as recorder:
         for number in range(12):
             recorder.normal(obj, "Changed", f"change {number}")
     found = {each.message: each.count for each in await events(client, Event)}
@@ -87,7 +87,7 @@ async def test_j132_the_tenth_of_similar_events_and_those_after_it_are_one(clien
 async def test_j133_of_30_events_about_an_object_25_pass_and_5_are_counted_as_dropped(client: Client) -> None:
     obj = await about(client)
     registry = CollectorRegistry()
-    async with EventRecorder(client, "tester") as recorder:
+    async with EventRecorder(client, "tester", flush=60) as recorder:
         recorder.metrics(registry)
         for _ in range(30):
             recorder.normal(obj, "Changed", "again")
@@ -103,7 +103,7 @@ async def test_j133_of_30_events_about_an_object_25_pass_and_5_are_counted_as_dr
 @pytest.mark.parametrize("sink", [CoreEvents(), SeriesEvents()], ids=["core/v1", "events.k8s.io/v1"])
 async def test_what_is_too_long_is_cut_to_what_the_server_takes(client: Client, sink: CoreEvents | SeriesEvents) -> None:
     obj = await about(client, "c" * 253)
-    async with EventRecorder(client, "tester", sinks=[sink]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[sink], flush=60) as recorder:
         recorder.normal(obj, "R" * 500, "ä" * 5000, action="A" * 500)
     (event,) = await events(client, SeriesEvent)
     assert [len((text or "").encode()) for text in (event.reason, event.action, event.note)] == [128, 128, 1024]
@@ -115,7 +115,7 @@ async def test_what_is_too_long_is_cut_to_what_the_server_takes(client: Client, 
 async def test_an_object_that_is_gone_may_still_have_events(client: Client) -> None:
     obj = await about(client)
     await client.delete(obj)
-    async with EventRecorder(client, "tester", sinks=[CoreEvents(), SeriesEvents()]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[CoreEvents(), SeriesEvents()], flush=60) as recorder:
         recorder.warning(obj, "Gone", "it is gone")
     assert (recorder.sent, recorder.dropped) == (2, 0)
 
@@ -126,7 +126,7 @@ async def test_in_a_namespace_that_is_being_deleted_events_are_dropped_quietly(c
     await client.create(Namespace(metadata=ObjectMeta(name=name)))
     held = await client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace=name, finalizers=["example.com/hold"])))
     await client.delete(Namespace, name)
-    async with EventRecorder(client, "tester", sinks=[CoreEvents(), SeriesEvents()]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[CoreEvents(), SeriesEvents()], flush=60) as recorder:
         recorder.normal(held, "Ending", "it ends")
     assert (recorder.sent, recorder.dropped) == (0, 2)
     assert "is dropped" not in caplog.text
@@ -136,7 +136,7 @@ async def test_in_a_namespace_that_is_being_deleted_events_are_dropped_quietly(c
 @pytest.mark.server
 async def test_j137_a_series_about_a_cluster_scoped_object_lives_in_default(client: Client) -> None:
     node = Node(metadata=ObjectMeta(name=f"node-{client.namespace}", uid="u"))
-    async with EventRecorder(client, "tester", sinks=[SeriesEvents()]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[SeriesEvents()], flush=60) as recorder:
         recorder.normal(node, "Seen", "hello")
         recorder.normal(node, "Seen", "hello")
     (event,) = [each async for each in client.list(SeriesEvent, namespace="default") if each.regarding.name == node.metadata.name]
@@ -149,7 +149,7 @@ async def test_j137_a_series_about_a_cluster_scoped_object_lives_in_default(clie
 @pytest.mark.parametrize("sink", [CoreEvents(), SeriesEvents()], ids=["core/v1", "events.k8s.io/v1"])
 async def test_j139_the_same_event_from_many_threads_at_once_is_one_event(client: Client, sink: CoreEvents | SeriesEvents) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester", sinks=[sink]) as recorder:
+    async with EventRecorder(client, "tester", sinks=[sink], flush=60) as recorder:
         await asyncio.gather(*(asyncio.to_thread(recorder.normal, obj, "Synced", "x") for _ in range(20)))
     (event,) = await events(client, SeriesEvent)
     assert (event.series.count if event.series else event.deprecated_count) == 20
@@ -162,15 +162,18 @@ async def test_j139_the_same_event_from_many_threads_at_once_is_one_event(client
 async def test_a_patch_that_finds_no_event_creates_it(in_loop_server: InLoopServer, sink: CoreEvents | SeriesEvents, count: int) -> None:
     """The patch is answered with 404 once, although the event is there: so the create meets it."""
     clock = FakeClock()
-    async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester", sinks=[sink], clock=clock) as recorder:
+    async with (
+        Client(Transport(in_loop_server.config)) as client,
+        EventRecorder(client, "tester", sinks=[sink], clock=clock, flush=60) as recorder,
+    ):
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default", uid="u"))
         recorder.normal(obj, "Synced", "x")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not recorder.sent:
                 await asyncio.sleep(0.001)
         in_loop_server.faults.refuse(NotFound, matching=lambda request: request.method == "PATCH")
         recorder.normal(obj, "Synced", "x")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while recorder.sent < count:
                 # Only a pause between two tries is waited for: the series' own timer is minutes away.
                 if (clock.next_due or 60) <= 10:
@@ -183,7 +186,7 @@ async def test_a_patch_that_finds_no_event_creates_it(in_loop_server: InLoopServ
 
 async def test_nothing_that_cannot_be_an_event_raises(in_loop_server: InLoopServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
-        recorder = EventRecorder(client, "tester")
+        recorder = EventRecorder(client, "tester", flush=60)
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
         wrong: list[tuple[Resource | None, str, str]] = [
             (obj, "Error", "R"),
@@ -200,7 +203,7 @@ async def test_nothing_that_cannot_be_an_event_raises(in_loop_server: InLoopServ
 async def test_a_component_that_events_k8s_io_would_refuse_is_refused_at_once(in_loop_server: InLoopServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         with pytest.raises(ValueError, match='"my controller" cannot be the reporting controller of an event'):
-            EventRecorder(client, "my controller", sinks=[SeriesEvents()])
+            EventRecorder(client, "my controller", sinks=[SeriesEvents()], flush=60)
 
 
 async def test_metrics_of_recorders_are_added_up_and_stay_after_their_end(in_loop_server: InLoopServer) -> None:
@@ -208,7 +211,7 @@ async def test_metrics_of_recorders_are_added_up_and_stay_after_their_end(in_loo
     async with Client(Transport(in_loop_server.config)) as client:
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
         for _ in range(2):
-            async with EventRecorder(client, "tester") as recorder:
+            async with EventRecorder(client, "tester", flush=60) as recorder:
                 recorder.metrics(registry)
                 recorder.metrics(registry)
                 recorder.normal(obj, "R", "m")

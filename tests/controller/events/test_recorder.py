@@ -15,7 +15,7 @@ from kubeloop.transport import Transport
 
 
 async def recorded(recorder: EventRecorder, sent: int = 0, dropped: int = 0) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while recorder.sent < sent or recorder.dropped < dropped:
             await asyncio.sleep(0.001)
 
@@ -27,7 +27,7 @@ async def about(client: Client) -> ConfigMap:
 @pytest.mark.server
 async def test_the_same_event_again_patches_the_first_with_a_higher_count_instead_of_creating_one(client: Client) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester") as recorder:
+    async with EventRecorder(client, "tester", flush=60) as recorder:
         for _ in range(3):
             recorder.normal(obj, "Synced", "all is well")
         await recorded(recorder, sent=3)
@@ -51,7 +51,7 @@ async def test_the_same_event_again_patches_the_first_with_a_higher_count_instea
 @pytest.mark.server
 async def test_another_message_or_reason_is_another_event(client: Client) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester") as recorder:
+    async with EventRecorder(client, "tester", flush=60) as recorder:
         recorder.normal(obj, "Synced", "one")
         recorder.normal(obj, "Synced", "two")
         recorder.warning(obj, "Failed", "two")
@@ -67,7 +67,7 @@ async def test_another_message_or_reason_is_another_event(client: Client) -> Non
 @pytest.mark.server
 async def test_an_event_that_is_gone_when_it_is_to_be_patched_is_created_anew_with_its_count(client: Client) -> None:
     obj = await about(client)
-    async with EventRecorder(client, "tester") as recorder:
+    async with EventRecorder(client, "tester", flush=60) as recorder:
         recorder.normal(obj, "Synced", "again")
         await recorded(recorder, sent=1)
         await client.delete_collection(Event)
@@ -80,7 +80,7 @@ async def test_an_event_that_is_gone_when_it_is_to_be_patched_is_created_anew_wi
 @pytest.mark.server
 async def test_an_event_of_a_cluster_scoped_object_goes_to_namespace_default(client: Client) -> None:
     node = Node(metadata=ObjectMeta(name=f"node-{client.namespace}", uid="u"))
-    async with EventRecorder(client, "tester") as recorder:
+    async with EventRecorder(client, "tester", flush=60) as recorder:
         recorder.normal(node, "Seen", "hello")
         await recorded(recorder, sent=1)
     (event,) = [one for one in await client.list(Event, namespace="default") if one.involved_object.name == node.metadata.name]
@@ -91,7 +91,7 @@ async def test_an_event_of_a_cluster_scoped_object_goes_to_namespace_default(cli
 async def test_what_the_server_refuses_is_dropped_at_once_and_the_next_event_is_sent(in_loop_server: InLoopServer) -> None:
     refused = Forbidden(Status(reason="Forbidden", code=403, message="no events here"))
     in_loop_server.faults.refuse(refused, matching=lambda request: request.path.endswith("/events"))
-    async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester", clock=FakeClock()) as recorder:
+    async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester", clock=FakeClock(), flush=60) as recorder:
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default", uid="u"))
         recorder.normal(obj, "Lost", "lost")
         recorder.normal(obj, "Kept", "kept")
@@ -106,12 +106,12 @@ async def test_an_event_without_an_answer_is_tried_again_after_a_pause(in_loop_s
     async with Client(Transport(config)) as client, EventRecorder(client, "tester", clock=clock, flush=0.01) as recorder:
         await in_loop_server.api.stop()
         recorder.normal(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")), "Lost", "lost")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not clock.waiting:
                 await asyncio.sleep(0.001)
         assert (recorder.sent, recorder.dropped) == (0, 0)
         for _ in range(15):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not clock.waiting and not recorder.dropped:
                     await asyncio.sleep(0.001)
             await clock.advance(10)
@@ -120,7 +120,7 @@ async def test_an_event_without_an_answer_is_tried_again_after_a_pause(in_loop_s
 
 async def test_a_full_queue_drops_and_neither_blocks_nor_raises(in_loop_server: InLoopServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
-        recorder = EventRecorder(client, "tester")
+        recorder = EventRecorder(client, "tester", flush=60)
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
         for number in range(QUEUE + 5):
             recorder.normal(obj, "Many", f"{number}")
@@ -128,7 +128,7 @@ async def test_a_full_queue_drops_and_neither_blocks_nor_raises(in_loop_server: 
 
 
 async def test_events_may_be_recorded_from_another_thread(in_loop_server: InLoopServer) -> None:
-    async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester") as recorder:
+    async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester", flush=60) as recorder:
         await asyncio.to_thread(recorder.normal, ConfigMap(metadata=ObjectMeta(name="c", namespace="default")), "Far", "from a thread")
         await recorded(recorder, sent=1)
 
@@ -136,7 +136,7 @@ async def test_events_may_be_recorded_from_another_thread(in_loop_server: InLoop
 async def test_leaving_the_recorder_sends_what_waits_and_later_events_are_dropped(in_loop_server: InLoopServer) -> None:
     obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
     async with Client(Transport(in_loop_server.config)) as client:
-        async with EventRecorder(client, "tester") as recorder:
+        async with EventRecorder(client, "tester", flush=60) as recorder:
             for number in range(20):
                 recorder.normal(obj, "Last", f"{number}")
         assert recorder.sent == 20
