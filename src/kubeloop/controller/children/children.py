@@ -1,0 +1,191 @@
+"""Children: brings the objects that make up an owner to what they should be, and deletes those that it no longer wants.
+
+Source of the rules: Kubernetes documentation, "Server-Side Apply" (using it in a controller) and "Owners and Dependents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from kubeloop.client import Client
+from kubeloop.controller.children.order import in_order, rank
+from kubeloop.controller.children.reading import Member, Reader
+from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
+from kubeloop.controller.children.wanted import SET_LABEL, UnplacedChild, Wanted, check_set_name, set_label, wanted_child
+from kubeloop.controller.children.writing import ApplyWriter, PatchWriter, Writer, check_ownership, delete_child, is_part, outcome_of
+from kubeloop.controller.declaring.controller import ControllerBase
+from kubeloop.meta import KubeloopError, Resource, kind_info
+
+
+class Children:
+    """The children of owners, as sets.
+
+    ::
+
+        class ShopController(Controller[Shop], owns=[Deployment, Service]):
+            def __init__(self) -> None:
+                self.children = Children(self)
+
+            async def reconcile(self, shop: Shop) -> None:
+                await self.children.apply(shop, [deployment_of(shop), service_of(shop)])
+
+    Guarantees
+        A child that is as wanted costs no request: it is compared with the controller's cache (with the server where there is no cache).
+        What others wrote into a child stays, unless it is a value that is wanted to be another. What is no longer wanted of a child
+        is taken out of it.
+        Only what both has the owner as its controller and carries the set's label is pruned, and only in the state in which it was seen.
+        An object of a child's name that is not the owner's is never written (``ForeignChild``).
+        Kinds in an order in which each finds what it needs; pruning comes last, in the opposite order, and not at all if a child failed.
+        One child's failure does not keep the others from being applied; the report tells of each.
+
+    Not guaranteed
+        One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor wanted now.
+        That nobody creates an object of a new child's name in the very moment in which it is created here; then it is taken over if
+        nobody controls it, and refused by the server if somebody does.
+
+    ``source``: a controller (its caches, its name as field manager, the kinds that it ``owns``), or a client (then name ``field_manager``
+    and ``kinds``, and everything is read from the server). ``name``: of the set, if one owner has several. ``kinds``: where to look for
+    what is to be pruned. ``mode``: "apply" is server-side apply; "patch" creates, and then sends merge patches. ``force``: an apply takes
+    over fields that others own (Kubernetes' advice for controllers); else it fails with Conflict. ``adopt``: objects of a child's name
+    that nobody controls are taken over.
+
+    Raises
+        ValueError: ``name`` cannot be in a label; no field manager beside a client.
+    """
+
+    def __init__(
+        self,
+        source: ControllerBase[Any] | Client,
+        *,
+        name: str = "main",
+        kinds: Sequence[type[Resource]] | None = None,
+        field_manager: str = "",
+        mode: Literal["apply", "patch"] = "apply",
+        force: bool = True,
+        adopt: bool = False,
+    ) -> None:
+        check_set_name(name)
+        if mode not in ("apply", "patch"):
+            raise ValueError(f'mode="{mode}": children are brought about by "apply" or by "patch"')
+        if isinstance(source, ControllerBase):
+            declared = type(source).declaration()
+            field_manager = field_manager or declared.name
+            kinds = [owned.kind for owned in declared.owns] if kinds is None else kinds
+        if not field_manager:
+            raise ValueError("Children with a client need field_manager=..., the same name in each run of the program")
+        self.name = name
+        self.field_manager = field_manager
+        self._source = source
+        self._kinds = tuple(kinds or ())
+        self._mode = mode
+        self._force = force
+        self._adopt = adopt
+        self._made: tuple[Reader, Writer] | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """How children are looked up."""
+        return self._tools()[0]
+
+    async def apply(
+        self, owner: Resource, wanted: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
+    ) -> ChildrenReport:
+        """Bring the children of ``owner`` to ``wanted``: objects made for this call, which set only what is to be so.
+
+        Children without a namespace get their owner's. ``prune`` False leaves alone what is no longer wanted. ``dry_run``: the server does
+        everything but store, and the report says what would be done. ``check`` False: failures are only in the report.
+
+        Raises:
+            ChildrenFailed: some children failed (``check``); its report tells of all.
+            UnplacedChild: two children are one, or a child has no name or place; nothing was sent.
+            OwnershipError: ``owner`` cannot own a child (another namespace, cluster-scoped); nothing was sent.
+            ValueError: a child was read from a server, or a field of it is not of its type; nothing was sent.
+        """
+        reader, writer = self._tools()
+        plan = await self.plan(owner, wanted)
+        outcomes = [await self._one(reader, writer, owner, child, dry_run) for child in plan]
+        kept = "" if prune else "pruning was not asked for"
+        if any(one.did == "failed" for one in outcomes):
+            kept = kept or "a child failed, and what it replaces may still be needed"
+        if not kept:
+            outcomes += [await self._pruned(reader, writer, owner, one, dry_run) for one in await self.unwanted(owner, plan)]
+        report = ChildrenReport(tuple(outcomes), kept, dry_run)
+        if check:
+            report.raise_failures()
+        return report
+
+    async def plan(self, owner: Resource, wanted: Iterable[Resource]) -> list[Wanted]:
+        """What would be applied, in order.
+
+        Raises:
+            UnplacedChild, OwnershipError, ValueError: as ``apply``.
+        """
+        client = self.reader.client
+        children = [await wanted_child(client, owner, child, self.name) for child in wanted]
+        keys = [child.key for child in children]
+        for index, child in enumerate(children):
+            if child.key in keys[:index]:
+                raise UnplacedChild(f"{child.kind.kind} {child.name} is twice among the children of {owner.kind} {owner.metadata.name}")
+        return in_order((child.group_kind, child) for child in children)
+
+    async def unwanted(self, owner: Resource, plan: Sequence[Wanted]) -> list[Member]:
+        """Children of the set that are there and not in ``plan``, those that need others first."""
+        keys = {child.key for child in plan}
+        found: dict[tuple[Any, str, str], Member] = {}
+        for kind in dict.fromkeys([*self._kinds, *(child.kind for child in plan)]):
+            group_kind = kind_info(kind).gvk.group_kind
+            namespaced = (await self.reader.client.mapping(kind)).namespaced
+            if owner.metadata.namespace and not namespaced:
+                continue  # a namespaced owner has no cluster-scoped children
+            where = owner.metadata.namespace or None
+            for member in await self.reader.members(kind, where, owner, (SET_LABEL, set_label(self.name, owner))):
+                key = (group_kind, member.namespace, member.name)
+                if key not in keys:
+                    found.setdefault(key, member)
+        return [member for _, member in sorted(found.items(), key=lambda item: -rank(item[0][0]))]
+
+    async def _one(self, reader: Reader, writer: Writer, owner: Resource, child: Wanted, dry_run: bool) -> ChildOutcome:
+        def told(did: Any, live: Resource | None = None, error: Exception | None = None) -> ChildOutcome:
+            return ChildOutcome(child.kind, child.namespace, child.name, did, live, error)
+
+        try:
+            live = await reader.get(child.kind, child.namespace, child.name)
+            if live is not None and live.metadata.deletion_timestamp is None:
+                check_ownership(live, owner, adopt=self._adopt)
+                if writer.is_so(live, child):
+                    return told("unchanged", live)
+            elif live is None or reader.informer(child.kind) is not None:
+                # A cache may not have it yet, or may not know that it is gone: to apply blindly could write into somebody else's object.
+                live = await reader.newest(child.kind, child.namespace, child.name)
+                if live is not None:
+                    check_ownership(live, owner, adopt=self._adopt)
+            if live is None:
+                return outcome_of(child, None, await writer.create(child, dry_run=dry_run), dry_run=dry_run)
+            if live.metadata.deletion_timestamp is not None:
+                return told("deleting", live)
+            return outcome_of(child, live, await writer.update(live, child, dry_run=dry_run), dry_run=dry_run)
+        except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report carries it
+            return told("failed", None, error)
+
+    async def _pruned(self, reader: Reader, writer: Writer, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome:
+        live: Resource | None = None
+        try:
+            live = await reader.newest(extra.kind, extra.namespace, extra.name)
+            if live is not None and is_part(live, owner, set_label(self.name, owner)) and live.metadata.deletion_timestamp is None:
+                await delete_child(reader.client, live, dry_run=dry_run)
+        except (KubeloopError, ValueError, TypeError) as error:  # as above
+            return ChildOutcome(extra.kind, extra.namespace, extra.name, "failed", live, error)
+        writer.forget((kind_info(extra.kind).gvk.group_kind, extra.namespace, extra.name))
+        return ChildOutcome(extra.kind, extra.namespace, extra.name, "pruned", live, sent=True)
+
+    def _tools(self) -> tuple[Reader, Writer]:
+        if self._made is None or self._made[0].client is not self._client():
+            client = self._client()
+            made = ApplyWriter if self._mode == "apply" else PatchWriter
+            controller = self._source if isinstance(self._source, ControllerBase) else None
+            self._made = Reader(client, controller), made(client, self.field_manager, force=self._force)
+        return self._made
+
+    def _client(self) -> Client:
+        return self._source.client if isinstance(self._source, ControllerBase) else self._source

@@ -1,0 +1,91 @@
+"""One child as it is to be: named, placed, owned, labelled as part of its set; and what tells one wish from another."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubeloop.client import Client
+from kubeloop.client.verbs.applying import applied
+from kubeloop.controller.ownership import set_controller_reference
+from kubeloop.meta import GroupKind, KubeloopError, Resource, kind_info
+from kubeloop.meta.names import label_value
+
+#: On each child: which set of which owner it belongs to, ``SET.UID``. With the owner reference it says what may be pruned.
+SET_LABEL: Final = "kubeloop.dev/child-set"
+#: On each child that was applied: what of (a digest), so that a restart need not apply again what is there.
+APPLIED: Final = "kubeloop.dev/applied"
+#: On each child that was patched: the fields that were set, without their values, so that those no longer wanted can be taken out.
+FIELDS_SET: Final = "kubeloop.dev/fields-set"
+
+#: A label's value holds 63 characters, the uid and the dot take 37.
+_LONGEST_SET: Final = 26
+
+
+class UnplacedChild(KubeloopError):
+    """A child that does not say where it belongs, or is named twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """``tree`` is what is to be owned of the child, ``digest`` stands for it. Neither has the annotations of this module."""
+
+    kind: type[Resource]
+    group_kind: GroupKind
+    namespace: str
+    name: str
+    tree: dict[str, Any]
+    digest: str
+
+    @property
+    def key(self) -> tuple[GroupKind, str, str]:
+        return self.group_kind, self.namespace, self.name
+
+    def annotated(self, name: str, value: str) -> dict[str, Any]:
+        """The tree with one more annotation."""
+        metadata = self.tree["metadata"]
+        return {**self.tree, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), name: value}}}
+
+
+def check_set_name(name: str) -> None:
+    """Raises ValueError: the name of a set cannot be part of a label."""
+    if not name or len(name) > _LONGEST_SET or label_value(name):
+        raise ValueError(f'name="{name}" of a set of children: letters, digits, "-", "_" and ".", {_LONGEST_SET} characters at most')
+
+
+def set_label(name: str, owner: Resource) -> str:
+    return f"{name}.{owner.metadata.uid}"
+
+
+async def wanted_child(client: Client, owner: Resource, child: Resource, set_name: str) -> Wanted:
+    """What to apply for ``child``, which is not changed.
+
+    Raises:
+        OwnershipError: ``owner`` cannot own it (``set_controller_reference`` says when). UnknownKind: the server serves no such kind.
+        UnplacedChild: it has no name, or no namespace where its owner has none to lend. ValueError: it was read, not made here.
+    """
+    kind = type(child)
+    mapping = await client.mapping(kind)
+    if not child.metadata.name:
+        raise UnplacedChild(
+            f"a {child.kind} of {owner.kind} {owner.metadata.name} has no metadata.name: children are found again by name; "
+            f"derive one from the owner's, such as {owner.metadata.name}-{child.kind.lower()}"
+        )
+    placed = copy.deepcopy(child)
+    metadata = placed.metadata
+    if not mapping.namespaced:
+        metadata.namespace = ""
+    elif not metadata.namespace:
+        metadata.namespace = owner.metadata.namespace
+        if not metadata.namespace:
+            raise UnplacedChild(f"{child.kind} {metadata.name} has no metadata.namespace, and its owner {owner.kind} has none to lend")
+    metadata.labels = {**metadata.labels, SET_LABEL: set_label(set_name, owner)}
+    set_controller_reference(owner, placed)
+    body = applied(placed)
+    tree: dict[str, Any] = msgspec.json.decode(body)
+    digest = hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:16]
+    return Wanted(kind, kind_info(placed).gvk.group_kind, metadata.namespace, metadata.name, tree, digest)

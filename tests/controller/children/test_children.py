@@ -1,0 +1,245 @@
+"""Sets of children, on both servers: made, changed, left alone and pruned; and never somebody else's."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import pytest
+
+from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
+from kubeloop.api.core.v1 import (
+    ConfigMap,
+    Container,
+    Namespace,
+    PodSpec,
+    PodTemplateSpec,
+    ResourceRequirements,
+    Secret,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
+from kubeloop.client import Client, Write
+from kubeloop.controller import OwnershipError, set_controller_reference
+from kubeloop.controller.children.children import Children
+from kubeloop.controller.children.report import ChildrenFailed, ForeignChild
+from kubeloop.controller.children.wanted import SET_LABEL, UnplacedChild
+from kubeloop.meta import Conflict, LabelSelector, NotFound, ObjectMeta, Quantity, Unstructured
+
+pytestmark = pytest.mark.server
+
+KINDS = (ConfigMap, Secret, Service, Deployment)
+
+
+@pytest.fixture
+async def owner(client: Client) -> ConfigMap:
+    return await client.create(ConfigMap(metadata=ObjectMeta(name="owner")))
+
+
+@pytest.fixture
+async def writes(client: Client) -> AsyncIterator[list[str]]:
+    """What was written through the client, as VERB NAME; for the tests that say that nothing was."""
+    told: list[str] = []
+
+    def heard(write: Write) -> None:
+        told.append(f"{write.verb} {write.name}")
+
+    stop = client.on_write(heard)
+    yield told
+    stop()
+
+
+def config(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name), data=data)
+
+
+def deployment(name: str = "web", image: str = "nginx:1", cpu: str = "1000m") -> Deployment:
+    limits = ResourceRequirements(limits={"cpu": Quantity(cpu)})
+    container = Container(name="web", image=image, resources=limits)
+    template = PodTemplateSpec(metadata=ObjectMeta(labels={"app": name}), spec=PodSpec(containers=[container]))
+    spec = DeploymentSpec(replicas=0, selector=LabelSelector(match_labels={"app": name}), template=template)
+    return Deployment(metadata=ObjectMeta(name=name), spec=spec)
+
+
+def service(name: str = "web") -> Service:
+    return Service(metadata=ObjectMeta(name=name), spec=ServiceSpec(selector={"app": name}, ports=[ServicePort(port=80)]))
+
+
+def children(client: Client, mode: Literal["apply", "patch"] = "apply", **options: Any) -> Children:
+    return Children(client, field_manager="children-test", kinds=KINDS, mode=mode, **options)
+
+
+both_modes = pytest.mark.parametrize("mode", ["apply", "patch"])
+
+
+@both_modes
+async def test_a_set_is_made_changed_and_pruned(client: Client, owner: ConfigMap, mode: Literal["apply", "patch"]) -> None:
+    of_owner = children(client, mode)
+    report = await of_owner.apply(owner, [deployment(), service(), config("a", k="1"), config("b")])
+    assert str(report) == "4 created"
+    assert [one.name for one in report] == ["a", "b", "web", "web"], "configuration, then services, then what runs"
+    made = await client.get(Deployment, "web")
+    assert made.metadata.owner_references[0].uid == owner.metadata.uid
+    assert made.metadata.labels[SET_LABEL] == f"main.{owner.metadata.uid}"
+
+    report = await of_owner.apply(owner, [deployment(image="nginx:2"), config("a")])
+    assert [(one.name, one.did) for one in report] == [("a", "updated"), ("web", "updated"), ("web", "pruned"), ("b", "pruned")]
+    assert (await client.get(ConfigMap, "a")).data == {}, "what is no longer wanted of a child is taken out"
+    with pytest.raises(NotFound):
+        await client.get(Service, "web")
+
+
+@both_modes
+async def test_what_is_as_wanted_is_not_sent_again(
+    client: Client, owner: ConfigMap, mode: Literal["apply", "patch"], writes: list[str]
+) -> None:
+    def wanted() -> list[Any]:
+        return [deployment(), service(), config("a", k="1")]
+
+    of_owner = children(client, mode)
+    await of_owner.apply(owner, wanted())
+    writes.clear()
+    again = await of_owner.apply(owner, wanted())
+    assert str(again) == "3 unchanged"
+    assert not again.changed
+    assert not any(one.sent for one in again), "1000m, which the server stores as 1, is not sent for ever"
+    after_restart = await children(client, mode).apply(owner, [config("a", k="1"), service()], prune=False)
+    assert not any(one.sent for one in after_restart), "what was applied is known from the child itself"
+    assert writes == []
+
+
+@both_modes
+async def test_what_others_wrote_stays_but_for_what_is_wanted(client: Client, owner: ConfigMap, mode: Literal["apply", "patch"]) -> None:
+    of_owner = children(client, mode)
+    await of_owner.apply(owner, [config("a", k="1"), deployment()])
+    await client.patch(ConfigMap, "a", {"data": {"k": "drifted", "theirs": "x"}})
+    sidecar = PodTemplateSpec(spec=PodSpec(containers=[Container(name="sidecar", image="envoy")]))
+    await client.patch(Deployment, "web", Deployment(spec=DeploymentSpec(template=sidecar)), type="strategic")
+    report = await of_owner.apply(owner, [config("a", k="1"), deployment()])
+    assert [(one.name, one.did) for one in report] == [("a", "updated"), ("web", "unchanged")]
+    assert (await client.get(ConfigMap, "a")).data == {"k": "1", "theirs": "x"}
+    containers = (await client.get(Deployment, "web")).spec.template.spec.containers
+    assert sorted(one.name for one in containers) == ["sidecar", "web"]
+
+
+@both_modes
+async def test_a_child_of_somebody_else_is_refused_and_the_others_are_applied(
+    client: Client, owner: ConfigMap, mode: Literal["apply", "patch"]
+) -> None:
+    rival = await client.create(config("rival"))
+    taken = config("taken", theirs="1")
+    taken.metadata.namespace = client.namespace
+    set_controller_reference(rival, taken)
+    await client.create(taken)
+    await client.create(config("orphan"))
+    of_owner = children(client, mode)
+    await of_owner.apply(owner, [config("old")])
+    with pytest.raises(ChildrenFailed, match=r"2 of 3 children failed: ConfigMap taken .* controlled by ConfigMap rival") as caught:
+        await of_owner.apply(owner, [config("taken", mine="1"), config("orphan"), config("free")])
+    report = caught.value.report
+    assert [(one.name, one.did) for one in report] == [("taken", "failed"), ("orphan", "failed"), ("free", "created")]
+    assert all(isinstance(one.error, ForeignChild) for one in report.failed)
+    assert report.kept.startswith("a child failed"), "what is no longer wanted stays while something failed"
+    assert (await client.get(ConfigMap, "taken")).data == {"theirs": "1"}
+    adopted = await children(client, mode, adopt=True).apply(owner, [config("taken"), config("orphan"), config("free")], check=False)
+    assert [(one.name, one.did) for one in adopted] == [("taken", "failed"), ("orphan", "updated"), ("free", "unchanged")]
+
+
+async def test_nothing_of_others_is_pruned(client: Client, owner: ConfigMap) -> None:
+    main, other = children(client), children(client, name="other")
+    await main.apply(owner, [config("a")])
+    await other.apply(owner, [config("b")])
+    by_hand = config("by-hand")
+    by_hand.metadata.namespace = client.namespace
+    set_controller_reference(owner, by_hand)
+    await client.create(by_hand)
+    labelled = config("labelled")
+    labelled.metadata.labels = {SET_LABEL: f"main.{owner.metadata.uid}"}
+    await client.create(labelled)
+    report = await main.apply(owner, [])
+    assert [(one.name, one.did) for one in report] == [("a", "pruned")], "of another set, without the label, without the owner: all stay"
+    assert {one.metadata.name for one in await client.list(ConfigMap, namespace=client.namespace)} >= {"b", "by-hand", "labelled"}
+    assert len(await main.apply(owner, [])) == 0
+
+
+@both_modes
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(
+    client: Client, owner: ConfigMap, mode: Literal["apply", "patch"], writes: list[str]
+) -> None:
+    of_owner = children(client, mode)
+    await of_owner.apply(owner, [config("a", k="1"), config("b"), config("same")])
+    writes.clear()
+    report = await of_owner.apply(owner, [config("a", k="2"), config("new"), config("same")], dry_run=True)
+    assert [(one.name, one.did) for one in report] == [("a", "updated"), ("new", "created"), ("same", "unchanged"), ("b", "pruned")]
+    assert str(report).endswith("(dry run)")
+    assert writes == []
+    assert (await client.get(ConfigMap, "a")).data == {"k": "1"}
+    assert (await of_owner.apply(owner, [config("a", k="2"), config("same")])).changed, "what was only tried is not taken for done"
+
+
+async def test_without_force_another_manager_s_field_is_a_conflict(client: Client, owner: ConfigMap) -> None:
+    await children(client).apply(owner, [config("a", k="1")])
+    await client.apply(config("a", k="9"), field_manager="rival", force=True, namespace=client.namespace)
+    with pytest.raises(ChildrenFailed) as caught:
+        await children(client, force=False).apply(owner, [config("a", k="1")])
+    assert isinstance(caught.value.report.failed[0].error, Conflict)
+    assert (await children(client).apply(owner, [config("a", k="1")])).changed
+
+
+async def test_a_child_that_is_still_going_is_told_and_made_when_it_is_gone(client: Client, owner: ConfigMap) -> None:
+    of_owner = children(client)
+    await of_owner.apply(owner, [config("a")])
+    await client.patch(ConfigMap, "a", {"metadata": {"finalizers": ["children.example.com/held"]}})
+    await client.delete(ConfigMap, "a")
+    report = await of_owner.apply(owner, [config("a")])
+    assert [one.did for one in report] == ["deleting"]
+    assert [one.did for one in await of_owner.apply(owner, [])] == [], "what is going already is not pruned again"
+    await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
+    assert str(await of_owner.apply(owner, [config("a")])) == "1 created"
+
+
+async def test_unstructured_children_are_applied_alike(client: Client, owner: ConfigMap) -> None:
+    def child(colour: str) -> Unstructured:
+        return Unstructured.from_dict({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "u"}, "data": {"colour": colour}})
+
+    of_owner = children(client)
+    wish = child("red")
+    assert str(await of_owner.apply(owner, [wish])) == "1 created"
+    assert "labels" not in wish["metadata"], "what is given is not changed"
+    assert str(await of_owner.apply(owner, [child("red")])) == "1 unchanged"
+    assert str(await of_owner.apply(owner, [child("blue")])) == "1 updated"
+    assert str(await of_owner.apply(owner, [])) == "1 pruned"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "says"),
+    [
+        pytest.param([config("")], UnplacedChild, "has no metadata.name.*owner-configmap", id="a child without a name is refused"),
+        pytest.param([config("a"), config("a")], UnplacedChild, "ConfigMap a is twice", id="a child that is named twice is refused"),
+        pytest.param(
+            [Namespace(metadata=ObjectMeta(name="n"))], OwnershipError, "cluster-scoped", id="a cluster-scoped child is refused (S230)"
+        ),
+        pytest.param(
+            [ConfigMap(metadata=ObjectMeta(name="a", namespace="elsewhere"))],
+            OwnershipError,
+            "owners live in the same namespace",
+            id="a child in another namespace is refused (S230)",
+        ),
+    ],
+)
+async def test_a_set_that_cannot_be_is_refused_before_anything_is_sent(
+    client: Client, owner: ConfigMap, wanted: list[Any], error: type[Exception], says: str, writes: list[str]
+) -> None:
+    with pytest.raises(error, match=says):
+        await children(client).apply(owner, [config("first"), *wanted])
+    assert writes == []
+
+
+async def test_an_object_that_was_read_is_no_wish(client: Client, owner: ConfigMap) -> None:
+    with pytest.raises(ValueError, match=r"read from the server|managedFields"):
+        await children(client).apply(owner, [await client.get(ConfigMap, "owner")])
+
+
+@pytest.mark.parametrize("name", ["", "x" * 27, "not a label", "ends-"])
+def test_the_name_of_a_set_fits_into_a_label(name: str) -> None:
+    with pytest.raises(ValueError, match="of a set of children"):
+        Children(Client.__new__(Client), name=name, field_manager="m")
