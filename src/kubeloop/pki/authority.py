@@ -25,7 +25,8 @@ class IssuedCertificate:
 
 
 class CertificateAuthority:
-    """Issues certificates that whoever trusts ``certificate`` accepts. Keys are EC P-256; validity is counted in days from now.
+    """Issues certificates that whoever trusts ``certificate`` accepts. Keys are EC P-256; validity is counted in days from ``now``:
+    the time of the machine unless given (aware).
 
     The start of validity lies five minutes back, so that clocks a little behind accept it.
     """
@@ -35,12 +36,12 @@ class CertificateAuthority:
         self._key = key
 
     @classmethod
-    def create(cls, common_name: str, *, days: int = 365) -> CertificateAuthority:
+    def create(cls, common_name: str, *, days: float = 365, now: datetime | None = None) -> CertificateAuthority:
         """A new, self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         builder = (
-            _builder(name, name, key.public_key(), days)
+            _builder(name, name, key.public_key(), days, now)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(sign_certificates=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -78,7 +79,8 @@ class CertificateAuthority:
         ip_addresses: Sequence[str] = (),
         client: bool = False,
         server: bool = False,
-        days: int = 365,
+        days: float = 365,
+        now: datetime | None = None,
     ) -> IssuedCertificate:
         """A certificate for a client, a server, or both. To Kubernetes, ``common_name`` is the user and ``organizations`` its groups.
 
@@ -94,7 +96,7 @@ class CertificateAuthority:
             + [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         )
         builder = (
-            _builder(subject, self._certificate.subject, key.public_key(), days)
+            _builder(subject, self._certificate.subject, key.public_key(), days, now)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(sign_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -108,8 +110,10 @@ class CertificateAuthority:
         return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float, now: datetime | None
+) -> x509.CertificateBuilder:
+    now = now or datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -1,0 +1,137 @@
+"""Answers AdmissionReviews: the object decoded, the hook called, what it changed as a patch against the document that came.
+
+Source: admission.k8s.io/v1 AdmissionResponse; behaviour of controller-runtime's pkg/webhook/admission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from kubeloop.codec import decode, encode
+from kubeloop.controller.webhooks.containing import Failed, contained
+from kubeloop.controller.webhooks.declared import Call, Hook
+from kubeloop.controller.webhooks.denied import Denied, Warnings, status_of
+from kubeloop.controller.webhooks.request import ADMISSION, AdmissionRequest, RawRequest, has_object, read_review
+from kubeloop.merge.json_diff import json_diff
+from kubeloop.meta import ApiError, DecodeError, Resource
+from kubeloop.meta.kinds import GroupKind
+from kubeloop.meta.resource import kind_info, source_of
+from kubeloop.meta.status import Status
+
+JSONObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a hook decided. ``patch`` is empty where nothing changed; ``panic``: the hook raised what it should not."""
+
+    allowed: bool
+    status: Status | None = None
+    patch: list[JSONObject] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    audit_annotations: Mapping[str, str] = field(default_factory=dict)
+    panic: bool = False
+
+
+@dataclass(slots=True)
+class Answered:
+    """A review with its answer, as bytes; and what metrics count."""
+
+    body: bytes
+    code: int
+    panic: bool = False
+
+
+async def answer_admission(hook: Hook, body: bytes, seconds: float) -> Answered:
+    """The review that answers the one in ``body``, of the same version, with its uid.
+
+    Raises:
+        ReviewMalformed: ``body`` is no review, so that there is no uid to answer to.
+    """
+    version, raw = read_review(body)
+    verdict = await decide(hook, raw, seconds)
+    response: JSONObject = {"uid": raw.uid, "allowed": verdict.allowed}
+    if verdict.status is not None:
+        response["status"] = verdict.status
+    if verdict.patch:
+        response["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
+        response["patchType"] = "JSONPatch"
+    if verdict.warnings:
+        response["warnings"] = verdict.warnings
+    if verdict.audit_annotations:
+        response["auditAnnotations"] = verdict.audit_annotations
+    review = {"apiVersion": f"{ADMISSION}/{version}", "kind": "AdmissionReview", "response": response}
+    return Answered(msgspec.json.encode(review), verdict.status.code if verdict.status else 200, verdict.panic)
+
+
+async def decide(hook: Hook, raw: RawRequest, seconds: float) -> Verdict:
+    """What ``hook`` says, within ``seconds``. Never raises for what a hook does."""
+    request = raw.typed()
+    about = {"operation": raw.operation, "object": f"{raw.namespace}/{raw.name}" if raw.namespace else raw.name}
+    patch: list[JSONObject] = []
+    status: Status | None = None
+    panic = False
+    try:
+        patch = await contained(hook.name, lambda: _run(hook, raw, request), seconds, **about)
+    except (Denied, ApiError) as error:
+        info = kind_info(hook.body)
+        status = status_of(error, GroupKind(info.gvk.group, info.gvk.kind), raw.name)
+    except Failed as failure:
+        status, panic = failure.status, failure.panic
+    return Verdict(status is None, status, patch, list(request.warnings), dict(request.audit_annotations), panic)
+
+
+async def _run(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> list[JSONObject]:
+    call = hook.calls.get(raw.operation)
+    if call is None:
+        raise DecodeError(
+            f"it is not declared for {raw.operation}, only for {', '.join(hook.operations)}; is its configuration an old one?"
+        )
+    wanted = kind_info(hook.body).gvk
+    if raw.gvk() != wanted:
+        raise DecodeError(f"it is declared for {wanted}, but was asked about {raw.gvk()}; is its configuration an old one?")
+    request.object = _decoded(hook.body, raw.object)
+    request.old = _decoded(hook.body, raw.old_object)
+    obj = request.old if raw.operation == "DELETE" else request.object
+    if obj is None:
+        raise DecodeError(f"the {raw.operation} brings no object")
+    result = await _called(call, obj, request)
+    if hook.mutating:
+        return _patch(bytes(raw.object), obj, result)
+    if isinstance(result, Warnings):
+        for text in result:
+            request.warn(text)
+    elif result is not None:
+        raise TypeError(f"a validating hook returns None or Warnings(...), not {type(result).__name__}; raise Denied(...) to refuse")
+    return []
+
+
+async def _called(call: Call, obj: Resource, request: AdmissionRequest[Any]) -> Any:
+    arguments = (obj, request) if call.with_request else (obj,)
+    if call.plain:
+        return await asyncio.to_thread(call.function, *arguments)
+    return await call.function(*arguments)
+
+
+def _decoded(body: type[Resource], raw: msgspec.Raw) -> Resource | None:
+    return decode(body, bytes(raw), checked=True) if has_object(raw) else None
+
+
+def _patch(document: bytes, obj: Resource, result: Any) -> list[JSONObject]:
+    """What the hook changed, or what it returned instead, against the document that came."""
+    changed = obj if result is None else result
+    if not isinstance(changed, Resource) or type(changed) is not type(obj):
+        raise TypeError(f"a mutating hook changes its object, or returns another {type(obj).__name__}, not {type(changed).__name__}")
+    if source_of(changed) is None:
+        raise TypeError("a mutating hook returned an object made from nothing: change the one it was given, or a copy of that")
+    return json_diff(_tree(document), _tree(encode(changed)))
+
+
+def _tree(document: bytes) -> JSONObject:
+    return cast("JSONObject", msgspec.json.decode(document))

@@ -1,0 +1,168 @@
+"""When which certificate is made anew: pure, so that years pass in a table of tests.
+
+An authority is trusted before anything that it signed is served: it stands in the bundle for a while (``overlap``), beside the one before,
+which stays there until it has expired. So neither a server nor a client that is a little behind refuses the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+
+from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.pki import CertificateAuthority
+
+#: What is renewed has this part of its life before it; cert-manager's default.
+_LAST_PART: Final = 3
+_AUTHORITY: Final = "kubeloop webhooks"
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long certificates are valid. Each is renewed when a third of its life is left.
+
+    ``overlap``: how long a new authority is only trusted, before it signs; longer than API servers need to learn of a configuration.
+
+    Raises:
+        ValueError: an authority must live three times as long as what it signs, so that it outlives that; and the overlap must fit into
+            the last third of a certificate's life.
+    """
+
+    serving: timedelta = timedelta(days=90)
+    authority: timedelta = timedelta(days=730)
+    overlap: timedelta = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        if self.serving <= timedelta() or self.authority < self.serving * _LAST_PART:
+            raise ValueError(
+                f"an authority of {self.authority} cannot sign certificates of {self.serving}: it must live three times as long"
+            )
+        if not timedelta() <= self.overlap < self.serving / _LAST_PART:
+            raise ValueError(f"an overlap of {self.overlap} must be shorter than a third of a certificate's life, {self.serving}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept between renewals: PEM. ``authorities`` newest first; ``authority_key`` is the newest one's."""
+
+    authorities: tuple[bytes, ...]
+    authority_key: bytes
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"Kept({len(self.authorities)} authorities, keys hidden)"
+
+    @property
+    def bundle(self) -> bytes:
+        return b"".join(self.authorities)
+
+    @property
+    def serving(self) -> Serving:
+        return Serving(self.certificate, self.key, self.bundle)
+
+    def check(self) -> None:
+        """Raises ValueError: a part cannot be read, or a key is not its certificate's."""
+        newest, *_ = [x509.load_pem_x509_certificate(one) for one in self.authorities]
+        for certificate, key in ((newest, self.authority_key), (x509.load_pem_x509_certificate(self.certificate), self.key)):
+            if serialization.load_pem_private_key(key, None).public_key() != certificate.public_key():
+                raise ValueError("a key is not the one of its certificate")
+
+
+def renewed(kept: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+    """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under.
+
+    ``now`` is aware, in UTC.
+    """
+    if kept is None:
+        authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
+        return _issued(Kept((authority.certificate,), authority.key, b"", b""), names, lifetimes, now)
+    alive = tuple(one for one in kept.authorities if _read(one).not_valid_after_utc > now)
+    if len(alive) != len(kept.authorities):
+        kept = replace(kept, authorities=alive)
+    if not alive:
+        return renewed(None, names, lifetimes, now)
+    if _due(_read(alive[0])) <= now:
+        authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
+        kept = replace(kept, authorities=(authority.certificate, *alive), authority_key=authority.key)
+    return _issued(kept, names, lifetimes, now) if _issue_at(kept, names, lifetimes) <= now else kept
+
+
+def next_due(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+    """When ``renewed`` has something to do next."""
+    ends = [_read(one).not_valid_after_utc for one in kept.authorities]
+    return min(*ends, _due(_read(kept.authorities[0])), _issue_at(kept, names, lifetimes))
+
+
+def _issue_at(kept: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+    """When the newest authority is to sign a serving certificate."""
+    newest, serving = _read(kept.authorities[0]), _read(kept.certificate)
+    trusted = newest.not_valid_before_utc + _BACKDATED + lifetimes.overlap
+    if _is_signed(serving, newest):
+        return _due(serving) if set(names) <= _names(serving) else datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)
+    if not any(_is_signed(serving, _read(one)) for one in kept.authorities[1:]):
+        return datetime.min.replace(tzinfo=serving.not_valid_after_utc.tzinfo)  # nobody trusts what is served
+    return min(trusted, serving.not_valid_after_utc)
+
+
+#: So far back lies the start of what ``pki`` makes.
+_BACKDATED: Final = timedelta(minutes=5)
+
+
+def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+    authority = CertificateAuthority.load(kept.authorities[0], kept.authority_key)
+    addresses = [one for one in names if _is_address(one)]
+    made = authority.issue(
+        next(iter(names), "webhooks")[:64],
+        dns_names=[one for one in names if one not in addresses],
+        ip_addresses=addresses,
+        server=True,
+        days=_days(lifetimes.serving),
+        now=now,
+    )
+    return replace(kept, certificate=made.certificate, key=made.key)
+
+
+def _read(pem: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pem)
+
+
+def _due(certificate: x509.Certificate) -> datetime:
+    begin, end = certificate.not_valid_before_utc + _BACKDATED, certificate.not_valid_after_utc
+    return end - (end - begin) / _LAST_PART
+
+
+def _is_signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _names(certificate: x509.Certificate) -> set[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
+
+
+def _is_address(name: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _days(lifetime: timedelta) -> float:
+    return lifetime / timedelta(days=1)

@@ -1,0 +1,127 @@
+"""What tells an API server of hooks: admission configurations and the conversion of CustomResourceDefinitions, from the declarations.
+
+Source: admissionregistration.k8s.io/v1 and apiextensions.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from kubeloop.api.admissionregistration.v1 import (
+    MatchCondition,
+    MutatingWebhook,
+    MutatingWebhookConfiguration,
+    RuleWithOperations,
+    ServiceReference,
+    ValidatingWebhook,
+    ValidatingWebhookConfiguration,
+    WebhookClientConfig,
+)
+from kubeloop.controller.webhooks.conversion import CONVERT_PATH
+from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook
+from kubeloop.meta import ConfigError, ObjectMeta
+
+JSONObject = dict[str, Any]
+Configuration: TypeAlias = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
+W = TypeVar("W", MutatingWebhook, ValidatingWebhook)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The Service in front of the webhook server; certificates must be for ``NAME.NAMESPACE.svc``."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+    @property
+    def dns_names(self) -> tuple[str, ...]:
+        """What API servers call it, that first, and what else it is called in the cluster."""
+        full = f"{self.name}.{self.namespace}"
+        return (f"{full}.svc", full, f"{full}.svc.cluster.local", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """Where a webhook server outside of the cluster is: ``https://HOST:PORT``, without a path.
+
+    Raises:
+        ConfigError: no https, or a path.
+    """
+
+    base: str
+
+    def __post_init__(self) -> None:
+        if not self.base.startswith("https://") or "/" in self.base.removeprefix("https://").rstrip("/"):
+            raise ConfigError(f'"{self.base}" is no address of a webhook server; it is https://HOST:PORT (each hook has its path)')
+
+
+Place: TypeAlias = Service | Url
+
+
+def configurations(hooks: Sequence[Hook], name: str, place: Place, ca: bytes) -> list[Configuration]:
+    """As ``Webhooks.configurations``."""
+    found: list[Configuration] = []
+    mutating = [_mutating(hook, place, ca) for hook in hooks if hook.mutating]
+    validating = [_filled(ValidatingWebhook(), hook, place, ca) for hook in hooks if not hook.mutating]
+    if mutating:
+        found.append(MutatingWebhookConfiguration(metadata=ObjectMeta(name=name), webhooks=mutating))
+    if validating:
+        found.append(ValidatingWebhookConfiguration(metadata=ObjectMeta(name=name), webhooks=validating))
+    return found
+
+
+def conversion(place: Place, ca: bytes) -> JSONObject:
+    """``spec.conversion`` that has this server asked."""
+    client: JSONObject = {"caBundle": base64.b64encode(ca).decode()} if ca else {}
+    if isinstance(place, Service):
+        client["service"] = {"namespace": place.namespace, "name": place.name, "port": place.port, "path": CONVERT_PATH}
+    else:
+        client["url"] = place.base.rstrip("/") + CONVERT_PATH
+    return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}}
+
+
+def _mutating(hook: Hook, place: Place, ca: bytes) -> MutatingWebhook:
+    webhook = _filled(MutatingWebhook(), hook, place, ca)
+    webhook.reinvocation_policy = hook.options.get("reinvocation_policy")
+    return webhook
+
+
+def _filled(webhook: W, hook: Hook, place: Place, ca: bytes) -> W:
+    options = hook.options
+    webhook.name = hook.name
+    webhook.admission_review_versions = ["v1", "v1beta1"]
+    webhook.client_config = _client_config(hook.path, place, ca)
+    webhook.rules = [_rule(hook)]
+    webhook.side_effects = options.get("side_effects", "None")
+    webhook.failure_policy = options.get("failure_policy", "Fail")
+    webhook.match_policy = options.get("match_policy", "Equivalent")
+    webhook.timeout_seconds = options.get("timeout_seconds", DEFAULT_TIMEOUT)
+    webhook.namespace_selector = options.get("namespace_selector")
+    webhook.object_selector = options.get("object_selector")
+    conditions = options.get("match_conditions") or {}
+    webhook.match_conditions = [MatchCondition(name=name, expression=text) for name, text in conditions.items()]
+    return webhook
+
+
+def _client_config(path: str, place: Place, ca: bytes) -> WebhookClientConfig:
+    bundle = ca or None
+    if isinstance(place, Service):
+        service = ServiceReference(namespace=place.namespace, name=place.name, path=path, port=place.port)
+        return WebhookClientConfig(service=service, ca_bundle=bundle)
+    return WebhookClientConfig(url=place.base.rstrip("/") + path, ca_bundle=bundle)
+
+
+def _rule(hook: Hook) -> RuleWithOperations:
+    gvr = hook.gvr
+    resource = f"{gvr.resource}/{hook.subresource}" if hook.subresource else gvr.resource
+    return RuleWithOperations(
+        api_groups=[gvr.group],
+        api_versions=[gvr.version],
+        resources=[resource],
+        operations=list(hook.operations),
+        scope=hook.options.get("scope", "*"),
+    )

@@ -1,0 +1,78 @@
+"""Runs what a program gave us so that nothing it does ends the server: errors, exits and calls that never return become a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kubeloop.controller.webhooks.denied import Denied
+from kubeloop.meta import ApiError, DecodeError
+from kubeloop.meta.status import Status
+from kubeloop.transport import log_context, logger_with_context
+
+log = logger_with_context(__name__)
+
+
+class Failed(Exception):
+    """A hook did not end as it should; ``status`` is what the writer is told. ``panic``: it raised what it should not."""
+
+    def __init__(self, status: Status, *, panic: bool = False) -> None:
+        super().__init__(status.message)
+        self.status = status
+        self.panic = panic
+
+
+class Inside(Exception):
+    """What a part of the work raised; ``where`` names that part in place of the whole."""
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        super().__init__(where)
+        self.where = where
+        self.error = error
+
+
+async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: float, **about: str) -> Any:
+    """What ``work`` returns.
+
+    Guarantees
+        ``Denied`` and ``ApiError`` come through. Every other error is logged with its traceback and a trace id, and told as a 500 that
+        names hook, class and trace id; a text of its own may hold what the writer must not see. Only the caller's own cancellation ends it.
+
+    Raises:
+        Failed: it raised, or took longer than ``seconds`` (504). Denied, ApiError: as raised.
+    """
+    trace = secrets.token_hex(8)
+    with log_context(webhook=name, trace=trace, **about):
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await work()
+        except (Denied, ApiError):
+            raise
+        except DecodeError as error:
+            log.log(logging.WARNING, "webhook %s: %s (trace %s)", name, error, trace)
+            raise Failed(Status(message=f'webhook "{name}": {error}', reason="BadRequest", code=400)) from None
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise _panicked(name, error, trace) from None
+            log.log(logging.ERROR, "webhook %s did not answer within %g s (trace %s)", name, seconds, trace)
+            message = f'webhook "{name}" did not answer within {seconds:g} s (trace {trace})'
+            raise Failed(Status(message=message, reason="Timeout", code=504)) from None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _panicked(name, error, trace) from None
+        except Inside as inside:
+            raise _panicked(f"{name}: {inside.where}", inside.error, trace) from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a program raises
+            raise _panicked(name, error, trace) from None
+
+
+def _panicked(name: str, error: BaseException, trace: str) -> Failed:
+    log.log(logging.ERROR, "webhook %s raised %s (trace %s)", name, type(error).__name__, trace, exc_info=error)
+    message = f'webhook "{name}" failed: {type(error).__name__} (trace {trace})'
+    return Failed(Status(message=message, reason="InternalError", code=500), panic=True)

@@ -1,0 +1,170 @@
+"""What a decorator declares: one admission webhook, checked at import, with all that its configuration will say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypedDict
+
+from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.webhooks.request import OPERATIONS, Operation
+from kubeloop.meta import LabelSelector, Resource, UnknownKind
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.names import dns1123_subdomain
+from kubeloop.meta.resource import kind_info
+
+
+class HookOptions(TypedDict, total=False):
+    """What the configuration says of a webhook; the API's defaults where nothing is given, except for ``side_effects``.
+
+    ``operations``: CREATE and UPDATE unless told. ``subresource``: ``status``, ``scale``, ``exec``; the object itself unless told.
+    ``name``: a DNS name of at least three parts, unique in the program. ``path``: where it is served; must begin with a slash.
+    ``failure_policy``: what becomes of the write when the webhook cannot be reached. ``side_effects``: "NoneOnDryRun" if the hook does
+    anything but answer, and then it must look at ``request.dry_run``. ``timeout_seconds``: 1 to 30. ``match_conditions``: name to CEL
+    expression. ``reinvocation_policy`` is for mutating hooks.
+    """
+
+    operations: Sequence[Operation]
+    subresource: str
+    name: str
+    path: str
+    failure_policy: Literal["Fail", "Ignore"]
+    side_effects: Literal["None", "NoneOnDryRun"]
+    match_policy: Literal["Equivalent", "Exact"]
+    scope: Literal["*", "Namespaced", "Cluster"]
+    namespace_selector: LabelSelector | None
+    object_selector: LabelSelector | None
+    match_conditions: Mapping[str, str]
+    timeout_seconds: int
+    reinvocation_policy: Literal["Never", "IfNeeded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One admission webhook. ``calls`` has the function for each operation; ``body`` is the class of what it is given."""
+
+    name: str
+    path: str
+    mutating: bool
+    kind: type[Resource]
+    body: type[Resource]
+    subresource: str
+    calls: Mapping[str, Call]
+    options: HookOptions = field(default_factory=HookOptions)
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        return tuple(one for one in OPERATIONS if one in self.calls)
+
+    @property
+    def gvr(self) -> GroupVersionResource:
+        return kind_info(self.kind).gvr
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for which a server waits."""
+        return self.options.get("timeout_seconds", DEFAULT_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A hook's function. ``with_request``: it takes the request after the object. ``plain``: it is no coroutine function."""
+
+    function: Callable[..., Any]
+    with_request: bool
+    plain: bool
+
+
+#: Seconds; the API's default.
+DEFAULT_TIMEOUT: Final = 10
+_LONGEST_TIMEOUT: Final = 30
+_METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "update", "DELETE": "delete", "CONNECT": "connect"}
+
+
+def declare(kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> Hook:
+    """What is declared by decorating ``target`` (a function, or a class with a method for each operation).
+
+    Raises:
+        DeclarationError: it cannot work; names the hook and the way out.
+    """
+    what = getattr(target, "__qualname__", type(target).__name__)
+    given: Any = kind
+    if not (isinstance(given, type) and issubclass(given, Resource)):
+        raise DeclarationError(f"{what}: {given!r} is no kind; give a class such as Pod, or Unstructured.of(...)")
+    try:
+        gvr = kind_info(kind).gvr
+    except UnknownKind as error:
+        raise DeclarationError(f'{what}: {error}; Unstructured.of(..., plural="...") names it') from None
+    subresource = options.get("subresource", "")
+    carried = body or kind
+    calls = _calls(what, target, options, carried, mutating=mutating)
+    if "CONNECT" in calls and body is None:
+        raise DeclarationError(
+            f"{what}: CONNECT carries options, not a {kind.__name__}; say of which kind with body=..., "
+            'such as body=Unstructured.of("v1", "PodExecOptions")'
+        )
+    name = options.get("name") or f"{_dashed(target, what)}.{gvr.resource}.{gvr.group or 'core'}"
+    if name.count(".") < 2 or dns1123_subdomain(name):
+        raise DeclarationError(f'{what}: "{name}" is no name of a webhook; it is a DNS name of three parts or more: check.foos.example.com')
+    path = options.get("path") or f"/{'mutate' if mutating else 'validate'}/{name}"
+    if not path.startswith("/") or "?" in path or "#" in path:
+        raise DeclarationError(f'{what}: path "{path}" must begin with a slash, and have neither query nor fragment')
+    seconds = options.get("timeout_seconds", DEFAULT_TIMEOUT)
+    if not 1 <= seconds <= _LONGEST_TIMEOUT:
+        raise DeclarationError(f"{what}: timeout_seconds={seconds}; Kubernetes takes 1 to {_LONGEST_TIMEOUT}")
+    if not mutating and "reinvocation_policy" in options:
+        raise DeclarationError(f"{what}: only mutating webhooks are called again; leave reinvocation_policy out")
+    return Hook(name, path, mutating, kind, carried, subresource, calls, options)
+
+
+def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *, mutating: bool) -> dict[str, Call]:
+    wanted = options.get("operations")
+    if isinstance(target, type):
+        if wanted is not None:
+            raise DeclarationError(f"{what}: the methods of a class say the operations; leave operations=... out")
+        instance = target()
+        calls = {one: getattr(instance, method) for one, method in _METHODS.items() if hasattr(instance, method)}
+        if not calls:
+            raise DeclarationError(f"{what} has no method of a webhook; define some of {', '.join(_METHODS.values())}")
+    elif callable(target):
+        operations: Sequence[str] = ("CREATE", "UPDATE") if wanted is None else wanted
+        unknown = [one for one in operations if one not in OPERATIONS]
+        if unknown or not operations or isinstance(wanted, str):
+            raise DeclarationError(f"{what}: operations={wanted!r}; it is a list of some of {', '.join(OPERATIONS)}")
+        calls = dict.fromkeys(typing.cast("Sequence[Operation]", operations), target)
+    else:
+        raise DeclarationError(f"{what} is neither a function nor a class")
+    if mutating and "DELETE" in calls:
+        raise DeclarationError(f"{what}: what is being deleted cannot be changed; validate DELETE instead, or use a finalizer")
+    return {operation: _call(what, function, body) for operation, function in calls.items()}
+
+
+def _call(what: str, function: Callable[..., Any], body: type[Resource]) -> Call:
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = list(inspect.signature(function).parameters.values())
+    places = [one for one in parameters if one.kind in positional]
+    left = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    required = [one for one in places if one.default is one.empty]
+    if not places or len(required) > 2 or left:
+        raise DeclarationError(f"{what}: a hook takes the object, and after it the request if it wants it: (foo: Foo, request)")
+    declared = _annotation(function, places[0].name)
+    if isinstance(declared, type) and issubclass(declared, Resource) and not issubclass(body, declared):
+        raise DeclarationError(f"{what} takes a {declared.__name__}, but is declared for {body.__name__}")
+    plain = not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)))  # noqa: B004 - an object with an async __call__
+    return Call(function, len(places) > 1 and (len(required) > 1 or places[1].name == "request"), plain)
+
+
+def _annotation(function: Callable[..., Any], name: str) -> Any:
+    try:
+        return typing.get_type_hints(function).get(name)
+    except Exception:  # noqa: BLE001 - names that do not resolve yet: nothing can be checked
+        return None
+
+
+def _dashed(target: Any, what: str) -> str:
+    """``Check.fooSpec_2`` is ``check-foo-spec-2``."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", getattr(target, "__name__", what))
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "hook"

@@ -1,0 +1,255 @@
+"""Webhooks: a program's admission and conversion hooks, declared by decorators and typed by kind.
+
+It answers reviews (``answer``) without knowing about sockets; ``WebhookServer`` serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+
+from kubeloop.codec import decode, encode
+from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.webhooks.admission import Answered, answer_admission
+from kubeloop.controller.webhooks.conversion import CONVERT_PATH, answer_conversion
+from kubeloop.controller.webhooks.converters import Converters
+from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook, HookOptions, declare
+from kubeloop.controller.webhooks.denied import Warnings
+from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User
+from kubeloop.controller.webhooks.reviewing import Reviewed, review_of, reviewed
+from kubeloop.meta import Resource
+from kubeloop.meta.kinds import GroupKind
+
+if TYPE_CHECKING:
+    from kubeloop.controller.webhooks.configurations import Configuration, Place
+
+R = TypeVar("R", bound=Resource)
+S = TypeVar("S", bound=Resource)
+C = TypeVar("C")
+V = TypeVar("V", bound=Awaitable[Warnings | None] | Warnings | None)
+M = TypeVar("M", bound=Awaitable[Resource | None] | Resource | None)
+
+
+class Validating(Generic[R]):
+    """Decorates a hook that allows or refuses."""
+
+    def __init__(self, add: Callable[[Any], None]) -> None:
+        self._add = add
+
+    @overload
+    def __call__(self, hook: Callable[[R], V]) -> Callable[[R], V]: ...
+    @overload
+    def __call__(self, hook: Callable[[R, AdmissionRequest[R]], V]) -> Callable[[R, AdmissionRequest[R]], V]: ...
+    def __call__(self, hook: Any) -> Any:
+        self._add(hook)
+        return hook
+
+    def methods(self, hooks: type[C]) -> type[C]:
+        """Decorates a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is made once."""
+        self._add(hooks)
+        return hooks
+
+
+class Mutating(Generic[R]):
+    """Decorates a hook that changes the object."""
+
+    def __init__(self, add: Callable[[Any], None]) -> None:
+        self._add = add
+
+    @overload
+    def __call__(self, hook: Callable[[R], M]) -> Callable[[R], M]: ...
+    @overload
+    def __call__(self, hook: Callable[[R, AdmissionRequest[R]], M]) -> Callable[[R, AdmissionRequest[R]], M]: ...
+    def __call__(self, hook: Any) -> Any:
+        self._add(hook)
+        return hook
+
+    def methods(self, hooks: type[C]) -> type[C]:
+        """Decorates a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is made once."""
+        self._add(hooks)
+        return hooks
+
+
+class Converting(Generic[R, S]):
+    """Decorates a converter."""
+
+    def __init__(self, add: Callable[[Callable[[R], S]], None]) -> None:
+        self._add = add
+
+    def __call__(self, function: Callable[[R], S]) -> Callable[[R], S]:
+        self._add(function)
+        return function
+
+
+class Webhooks:
+    """A program's hooks.
+
+    ::
+
+        hooks = Webhooks()
+
+        @hooks.mutating(Foo)
+        def defaults(foo: Foo) -> None:
+            foo.spec.size = foo.spec.size or 1
+
+        @hooks.validating(Foo, operations=["CREATE", "UPDATE", "DELETE"])
+        async def check(foo: Foo, request: AdmissionRequest[Foo]) -> Warnings | None:
+            if foo.spec.size > 9:
+                raise Denied("at most 9", field="spec.size", value=foo.spec.size)
+
+    A hook is an ``async def``, or a plain function, which runs in a thread; or a class with a method for each operation
+    (``@hooks.validating(Foo).methods``). It gets the object (for DELETE: the one that goes), its own, and if it wants it the request.
+
+    Guarantees
+        A mutating hook's patch names only what it changed of the typed object: fields that the class does not know are never touched.
+        No change is no patch. What a hook raises refuses one write, and never ends the server: ``Denied`` and ``ApiError`` are told as
+        they are; anything else is a 500 that names hook, class and trace id, with the traceback in the log only.
+
+    Not guaranteed
+        That a plain function ends when its time is over: its answer comes too late, but the thread goes on.
+        That a hook is called once for a write: servers repeat calls, and mutating hooks may be called again.
+
+    Raises
+        DeclarationError: from the decorators: a signature, kind, name or option that cannot work.
+    """
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, Hook] = {}
+        self._targets: dict[int, Hook] = {}
+        self._converters = Converters()
+
+    @overload
+    def validating(self, kind: type[R], **options: Unpack[HookOptions]) -> Validating[R]: ...
+    @overload
+    def validating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Validating[S]: ...
+    def validating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
+        """Declare a hook that is asked before ``kind`` is written; see ``HookOptions``.
+
+        ``body``: the class of what the request carries, where a subresource carries something else (scale, exec, eviction).
+        """
+        return Validating[Any](lambda target: self._declare(kind, body, target, options, mutating=False))
+
+    @overload
+    def mutating(self, kind: type[R], **options: Unpack[HookOptions]) -> Mutating[R]: ...
+    @overload
+    def mutating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Mutating[S]: ...
+    def mutating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
+        """Declare a hook that may change what is written, before it is validated; otherwise as ``validating``."""
+        return Mutating[Any](lambda target: self._declare(kind, body, target, options, mutating=True))
+
+    def conversion(self, source: type[R], target: type[S]) -> Converting[R, S]:
+        """Declare a plain function that makes a ``target`` of a ``source``, another version of the kind; see ``Converters``.
+
+        Of ``Unstructured`` classes it may return a tree. Without metadata in what it returns, those of the source are kept whole.
+        """
+        return Converting(lambda function: self._converters.add(source, target, function))
+
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        """The admission hooks, in the order of their declaration."""
+        return list(self._hooks.values())
+
+    @property
+    def converters(self) -> Converters:
+        return self._converters
+
+    def hook(self, which: str | Callable[..., Any]) -> Hook:
+        """The hook of that name, or that function or class.
+
+        Raises:
+            LookupError: there is none; says which there are.
+        """
+        for hook in self._hooks.values():
+            if which == hook.name or (not isinstance(which, str) and hook is self._targets.get(id(which))):
+                return hook
+        known = ", ".join(hook.name for hook in self._hooks.values()) or "none"
+        raise LookupError(f"{which!r} is no hook here; there are: {known}")
+
+    def check(self) -> None:
+        """What only shows when all is declared. ``WebhookServer`` calls it.
+
+        Raises:
+            DeclarationError: no hook at all, or a version that no converter leads to.
+        """
+        if not self._hooks and not self._converters:
+            raise DeclarationError("no webhook is declared; use the decorators validating, mutating and conversion")
+        self._converters.check()
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """What ``answer`` answers."""
+        return [*self._hooks, *([CONVERT_PATH] if self._converters else [])]
+
+    async def answer(self, path: str, body: bytes, *, timeout: float = DEFAULT_TIMEOUT) -> Answered:
+        """The review that answers the one in ``body``; what a hook does wrong is a refusal in it. ``timeout`` in seconds.
+
+        Raises:
+            LookupError: nothing is served at ``path``. ReviewMalformed: ``body`` is no review.
+        """
+        if path == CONVERT_PATH and self._converters:
+            return await answer_conversion(self._converters, body, timeout)
+        hook = self._hooks.get(path)
+        if hook is None:
+            raise LookupError(f"no webhook is served at {path}")
+        return await answer_admission(hook, body, timeout)
+
+    async def review(
+        self,
+        which: str | Callable[..., Any],
+        obj: R,
+        *,
+        operation: Operation | None = None,
+        old: R | None = None,
+        user: User | None = None,
+        dry_run: bool = False,
+        subresource: str | None = None,
+        options: dict[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Reviewed[R]:
+        """Ask one hook as an API server would, without a server: for tests. Goes through a whole review, as bytes.
+
+        ``operation``: the first that the hook is declared for. ``obj``: what is written, for DELETE what goes; ``old``: what is stored
+        before an UPDATE, ``obj`` as it was read unless given. Neither is changed.
+
+        Raises:
+            LookupError: ``which`` is no hook here.
+        """
+        hook = self.hook(which)
+        chosen = operation or hook.operations[0]
+        body = review_of(hook, obj, chosen, old, user or User(), dry_run=dry_run, subresource=subresource, options=options or {})
+        answered = await self.answer(hook.path, body, timeout=hook.timeout if timeout is None else timeout)
+        return reviewed(obj, chosen, answered.body)
+
+    def convert(self, obj: Resource, target: type[S]) -> S:
+        """``obj`` as another version, by the declared converters; what they raise comes through.
+
+        Raises:
+            DecodeError: nothing converts it to that version.
+        """
+        return decode(target, self._converters.convert(encode(obj), target.api_version), checked=True)
+
+    def configurations(self, name: str, place: Place, *, ca: bytes = b"") -> list[Configuration]:
+        """What tells an API server of the admission hooks: at most one MutatingWebhookConfiguration and one ValidatingWebhookConfiguration.
+
+        ``ca``: PEM of the authorities that the serving certificate may be signed by; empty if something else fills it in.
+        """
+        from kubeloop.controller.webhooks.configurations import configurations
+
+        return configurations(self.hooks, name, place, ca)
+
+    def conversions(self, place: Place, *, ca: bytes = b"") -> dict[GroupKind, dict[str, Any]]:
+        """``spec.conversion`` of the CustomResourceDefinition of each kind that has converters."""
+        from kubeloop.controller.webhooks.configurations import conversion
+
+        return {kind: conversion(place, ca) for kind in self._converters.kinds()}
+
+    def _declare(self, kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> None:
+        hook = declare(kind, body, target, options, mutating=mutating)
+        for other in self._hooks.values():
+            if hook.name == other.name or hook.path == other.path:
+                same = f'the name "{hook.name}"' if hook.name == other.name else f'the path "{hook.path}"'
+                raise DeclarationError(f"two webhooks have {same}; give one of them name=... (and path=...) of its own")
+        if hook.path == CONVERT_PATH:
+            raise DeclarationError(f'{hook.name}: the path "{CONVERT_PATH}" is that of conversions')
+        self._hooks[hook.path] = hook
+        self._targets[id(target)] = hook

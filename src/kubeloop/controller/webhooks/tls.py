@@ -1,0 +1,52 @@
+"""TLS of a webhook server: a context whose certificate can be changed while it serves."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.meta import ConfigError
+
+
+def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
+    """TLS 1.2 or newer. ``client_authorities`` (PEM): who may have signed a client's certificate; then nobody gets in without one.
+
+    Raises:
+        ConfigError: the authorities are no certificates. ssl.SSLError: the certificate is none, or the key is not its own.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if client_authorities:
+        try:
+            context.load_verify_locations(cadata=client_authorities.decode("ascii", "replace"))
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(f"client_authorities are no PEM certificates: {error}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+    _load(context, serving)
+    return context
+
+
+def change_certificate(context: ssl.SSLContext, serving: Serving) -> None:
+    """Serve connections that begin from now on with ``serving``; those that are open are not touched.
+
+    Raises:
+        ssl.SSLError: it is no certificate with its key; nothing is changed then.
+    """
+    check_pair(serving)
+    _load(context, serving)
+
+
+def check_pair(serving: Serving) -> None:
+    """Raises ssl.SSLError: no certificate, or the key is not its own."""
+    _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), serving)
+
+
+def _load(context: ssl.SSLContext, serving: Serving) -> None:
+    # ssl reads files only: the folder is 0700, so nobody else can look in, and it is gone at once.
+    with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
+        path = Path(folder, "pair.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(serving.certificate.rstrip() + b"\n" + serving.key)
+        context.load_cert_chain(path)

@@ -1,0 +1,463 @@
+"""Admission hooks asked by whole reviews, without a server: what they may do, and what becomes of what they do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubeloop.codec import decode
+from kubeloop.controller.webhooks import AdmissionRequest, Denied, ReviewMalformed, User, Warnings, Webhooks
+from kubeloop.merge.json_patch import json_patch
+from kubeloop.meta import ApiError, ObjectMeta, Unstructured
+from kubeloop.meta.field_error import invalid, required
+from kubeloop.meta.status import Status, StatusDetails
+from tests.controller.webhooks.foos import Foo, FooSpec
+
+JSONObject = dict[str, Any]
+
+
+def review(obj: Any, *, version: str = "v1", kind: str = "Foo", operation: str = "CREATE", old: Any = None, **more: Any) -> bytes:
+    named = {"group": "example.com", "version": "v1"}
+    request = {
+        "uid": "u-1",
+        "kind": {**named, "kind": kind},
+        "resource": {**named, "resource": "foos"},
+        "name": "a",
+        "namespace": "shop",
+        "operation": operation,
+        "userInfo": {"username": "ann", "groups": ["devs"]},
+        "object": obj,
+        "oldObject": old,
+        **more,
+    }
+    return json.dumps({"apiVersion": f"admission.k8s.io/{version}", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def foo(**spec: Any) -> JSONObject:
+    return {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "a", "namespace": "shop"}, "spec": spec}
+
+
+async def asked(hooks: Webhooks, body: bytes, **more: Any) -> JSONObject:
+    answer: JSONObject = json.loads((await hooks.answer(hooks.paths[0], body, **more)).body)
+    response: JSONObject = answer["response"]
+    return response
+
+
+def patch_of(response: JSONObject) -> list[JSONObject]:
+    return json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_a_review_is_answered_in_its_version_with_its_uid(version: str) -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    def check(foo: Foo) -> None:
+        """Allows everything."""
+
+    answer = json.loads((await hooks.answer("/validate/check.foos.example.com", review(foo(size=1), version=version))).body)
+    assert answer == {
+        "apiVersion": f"admission.k8s.io/{version}",
+        "kind": "AdmissionReview",
+        "response": {"uid": "u-1", "allowed": True},
+    }
+
+
+async def test_a_hook_sees_the_whole_request_typed() -> None:
+    hooks = Webhooks()
+    seen: list[AdmissionRequest[Foo]] = []
+
+    @hooks.validating(Foo, operations=["UPDATE"], subresource="status")
+    async def check(foo: Foo, request: AdmissionRequest[Foo]) -> None:
+        seen.append(request)
+        assert foo is request.object
+
+    body = review(
+        foo(size=2),
+        operation="UPDATE",
+        old=foo(size=1),
+        subResource="status",
+        requestKind={"group": "example.com", "version": "v2", "kind": "Foo"},
+        requestResource={"group": "example.com", "version": "v2", "resource": "foos"},
+        requestSubResource="status",
+        dryRun=True,
+        options={"kind": "UpdateOptions", "fieldManager": "me"},
+        userInfo={"username": "ann", "uid": "7", "groups": ["devs"], "extra": {"a": ["b"]}},
+        unknownField=1,
+    )
+    assert (await asked(hooks, body))["allowed"]
+    request = seen[0]
+    assert request.object is not None
+    assert request.old is not None
+    assert (request.object.spec.size, request.old.spec.size) == (2, 1)
+    assert (request.operation, request.subresource, request.dry_run, request.name, request.namespace) == (
+        "UPDATE",
+        "status",
+        True,
+        "a",
+        "shop",
+    )
+    assert request.user == User("ann", "7", ("devs",), {"a": ["b"]})
+    assert request.options["fieldManager"] == "me"
+    assert str(request.resource) == str(hooks.hook(check).gvr)
+    assert request.asked_kind is not None
+    assert request.asked_kind.version == "v2"
+
+
+async def test_a_delete_gives_the_object_that_goes() -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo, operations=["DELETE"])
+    def keep(foo: Foo, request: AdmissionRequest[Foo]) -> None:
+        assert request.object is None
+        raise Denied(f"size {foo.spec.size} stays")
+
+    response = await asked(hooks, review(None, operation="DELETE", old=foo(size=3)))
+    assert response["status"]["message"] == "size 3 stays"
+
+
+async def test_connect_gives_the_options_of_the_connection() -> None:
+    hooks = Webhooks()
+    options = Unstructured.of("example.com/v1", "FooExecOptions")
+
+    @hooks.validating(Foo, body=options, operations=["CONNECT"], subresource="exec")
+    def check(options: Unstructured) -> None:
+        if options["command"] == ["rm"]:
+            raise Denied("not that")
+
+    body = review(
+        {"apiVersion": "example.com/v1", "kind": "FooExecOptions", "command": ["rm"]},
+        operation="CONNECT",
+        kind="FooExecOptions",
+        subResource="exec",
+    )
+    assert (await asked(hooks, body))["status"]["message"] == "not that"
+
+
+async def test_a_class_has_a_method_for_each_operation() -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo).methods
+    class FooRules:
+        def create(self, foo: Foo) -> None:
+            raise Denied("no new ones")
+
+        async def update(self, foo: Foo, request: AdmissionRequest[Foo]) -> Warnings:
+            return Warnings("changed by " + request.user.username)
+
+    hook = hooks.hook(FooRules)
+    assert (hook.name, hook.operations) == ("foo-rules.foos.example.com", ("CREATE", "UPDATE"))
+    assert (await asked(hooks, review(foo())))["status"]["message"] == "no new ones"
+    assert (await asked(hooks, review(foo(), operation="UPDATE", old=foo())))["warnings"] == ["changed by ann"]
+
+
+async def test_warnings_and_audit_annotations_go_with_any_answer() -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    def check(foo: Foo, request: AdmissionRequest[Foo]) -> Warnings:
+        request.warn("first")
+        request.audit("seen", "yes")
+        if foo.spec.size == 9:
+            raise Denied("too large")
+        return Warnings("second", "third")
+
+    allowed = await asked(hooks, review(foo()))
+    assert (allowed["warnings"], allowed["auditAnnotations"]) == (["first", "second", "third"], {"seen": "yes"})
+    refused = await asked(hooks, review(foo(size=9)))
+    assert (refused["allowed"], refused["warnings"], refused["auditAnnotations"]) == (False, ["first"], {"seen": "yes"})
+
+
+_NOT_FOUND = Status(message='secrets "s" not found', reason="NotFound", code=404, details=StatusDetails(name="s", kind="secrets"))
+
+REFUSALS = [
+    pytest.param(Denied("no"), {"message": "no", "reason": "Forbidden", "code": 403}, id="a refusal without a field is Forbidden"),
+    pytest.param(Denied("no", code=409, reason="Conflict"), {"message": "no", "reason": "Conflict", "code": 409}, id="a code of one's own"),
+    pytest.param(
+        Denied("at most 5", field="spec.size", value=9),
+        {
+            "message": 'Foo.example.com "a" is invalid: spec.size: Invalid value: 9: at most 5',
+            "reason": "Invalid",
+            "code": 422,
+            "details": {
+                "name": "a",
+                "group": "example.com",
+                "kind": "Foo",
+                "causes": [{"reason": "FieldValueInvalid", "message": "Invalid value: 9: at most 5", "field": "spec.size"}],
+            },
+        },
+        id="a refusal of a field is Invalid and names it as a cause",
+    ),
+    pytest.param(
+        Denied(errors=[required("spec.a"), invalid("spec.b", "x", "odd")]),
+        {
+            "message": 'Foo.example.com "a" is invalid: [spec.a: Required value, spec.b: Invalid value: "x": odd]',
+            "reason": "Invalid",
+            "code": 422,
+            "details": {
+                "name": "a",
+                "group": "example.com",
+                "kind": "Foo",
+                "causes": [
+                    {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.a"},
+                    {"reason": "FieldValueInvalid", "message": 'Invalid value: "x": odd', "field": "spec.b"},
+                ],
+            },
+        },
+        id="several fields are several causes",
+    ),
+    pytest.param(
+        ApiError.of(_NOT_FOUND),
+        {"message": 'secrets "s" not found', "reason": "NotFound", "code": 404, "details": {"name": "s", "kind": "secrets"}},
+        id="what an API server had answered to the hook passes through",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), REFUSALS)
+async def test_a_refusal_is_told_as_it_was_raised(error: Exception, expected: JSONObject) -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    async def check(foo: Foo) -> None:
+        raise error
+
+    response = await asked(hooks, review(foo()))
+    assert not response["allowed"]
+    status = {name: value for name, value in response["status"].items() if name not in ("kind", "apiVersion", "metadata", "status")}
+    assert {name: value for name, value in status.items() if value is not None} == expected
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class _Own(Exception):
+    """An error of the program's."""
+
+
+PANICS = [
+    pytest.param(ValueError("password=hunter2"), "ValueError", id="an error"),
+    pytest.param(_Own(), "_Own", id="an error of the program's own"),
+    pytest.param(SystemExit(3), "SystemExit", id="an attempt to exit"),
+    pytest.param(TimeoutError(), "TimeoutError", id="a timeout of its own"),
+    pytest.param(asyncio.CancelledError(), "CancelledError", id="something it waited for was cancelled"),
+    pytest.param(RecursionError(), "RecursionError", id="a recursion without end"),
+]
+
+
+@pytest.mark.parametrize(("error", "name"), PANICS)
+async def test_a_hook_that_raises_is_a_500_without_its_text(error: BaseException, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    async def check(foo: Foo) -> None:
+        _raise(error)
+
+    with caplog.at_level(logging.ERROR, "kubeloop"):
+        answered = await hooks.answer(hooks.paths[0], review(foo()))
+    status = json.loads(answered.body)["response"]["status"]
+    assert (answered.panic, answered.code, status["code"], status["reason"]) == (True, 500, 500, "InternalError")
+    assert status["message"].startswith(f'webhook "check.foos.example.com" failed: {name} (trace ')
+    trace = status["message"].rpartition(" ")[2].rstrip(")")
+    record = next(record for record in caplog.records if trace in record.getMessage())
+    assert record.exc_info is not None
+    assert record.kubeloop["object"] == "shop/a"  # type: ignore[attr-defined]  # set by the log context
+
+
+async def test_a_plain_hook_that_raises_in_its_thread_is_contained_too() -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    def check(foo: Foo) -> None:
+        raise KeyError(foo.metadata.name)
+
+    assert "KeyError" in (await asked(hooks, review(foo())))["status"]["message"]
+
+
+async def test_a_hook_that_does_not_return_is_ended() -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    async def check(foo: Foo) -> None:
+        await asyncio.Event().wait()
+
+    status = (await asked(hooks, review(foo()), timeout=0.01))["status"]
+    assert (status["code"], status["reason"]) == (504, "Timeout")
+    assert "did not answer within 0.01 s" in status["message"]
+
+
+async def test_the_callers_own_cancellation_ends_a_review() -> None:
+    hooks = Webhooks()
+    begun = asyncio.Event()
+
+    @hooks.validating(Foo)
+    async def check(foo: Foo) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(hooks.answer(hooks.paths[0], review(foo())))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+BAD_OBJECTS = [
+    pytest.param(review(foo(size="many")), "spec.size", id="a field of another type"),
+    pytest.param(review(foo(), kind="Bar"), "Kind=Bar", id="another kind"),
+    pytest.param(review(foo(), operation="DELETE", old=foo()), "not declared for DELETE", id="an operation it is not declared for"),
+    pytest.param(review(None), "brings no object", id="no object"),
+]
+
+
+@pytest.mark.parametrize(("body", "text"), BAD_OBJECTS)
+async def test_an_object_that_cannot_be_read_is_refused_with_400(body: bytes, text: str) -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    def check(foo: Foo) -> None:
+        """Never called."""
+
+    status = (await asked(hooks, body))["status"]
+    assert status["code"] == 400
+    assert text in status["message"]
+
+
+MALFORMED = [
+    pytest.param(b"", "AdmissionReview", id="nothing"),
+    pytest.param(b"[]", "AdmissionReview", id="no object"),
+    pytest.param(b'{"apiVersion":"v1","kind":"Pod"}', "Kind=Pod", id="another kind"),
+    pytest.param(b'{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}', "admission.k8s.io/v2", id="a version nobody knows"),
+    pytest.param(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "no request", id="no request"),
+    pytest.param(review({}, uid=""), "no uid", id="no uid"),
+    pytest.param(review({}, operation="STEAL"), "STEAL", id="an operation nobody knows"),
+    pytest.param(review({}, uid=7), "uid", id="a field of another type"),
+    pytest.param(b"\xff", "AdmissionReview", id="no UTF-8"),
+    pytest.param(b'{"a":' * 5000, "AdmissionReview", id="nested without end"),
+]
+
+
+@pytest.mark.parametrize(("body", "text"), MALFORMED)
+async def test_what_is_no_review_is_malformed(body: bytes, text: str) -> None:
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    def check(foo: Foo) -> None:
+        """Never called."""
+
+    with pytest.raises(ReviewMalformed, match=text):
+        await hooks.answer(hooks.paths[0], body)
+
+
+async def test_fields_that_the_class_does_not_know_survive_a_mutation() -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Foo)
+    def defaults(foo: Foo) -> None:
+        foo.spec.size = 1
+        foo.metadata.labels["app"] = "x"
+        foo.spec.names.insert(0, "first")
+
+    given = foo(names=["a"], other={"deep": [1, 2.0, None]}, size=None)
+    given["metadata"] |= {"creationTimestamp": None, "managedFields": [{"manager": "m"}], "future": True}
+    given["status"] = {"n": 1e3}
+    response = await asked(hooks, review(given))
+    assert response["patchType"] == "JSONPatch"
+    expected = json.loads(json.dumps(given))
+    expected["spec"] |= {"size": 1, "names": ["first", "a"]}
+    expected["metadata"]["labels"] = {"app": "x"}
+    assert json_patch(given, patch_of(response)) == expected
+    assert {one["path"] for one in patch_of(response)} == {"/spec/size", "/metadata/labels", "/spec/names/0"}
+
+
+async def test_no_change_is_no_patch() -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Foo)
+    async def defaults(foo: Foo) -> None:
+        foo.spec.size = foo.spec.size or 1
+
+    response = await asked(hooks, review(foo(size=7, unknown=None)))
+    assert response == {"uid": "u-1", "allowed": True}
+
+
+async def test_a_mutating_hook_may_return_a_copy() -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Foo)
+    def defaults(foo: Foo) -> Foo:
+        return msgspec.structs.replace(foo, spec=FooSpec(size=3))
+
+    assert patch_of(await asked(hooks, review(foo(size=1)))) == [{"op": "replace", "path": "/spec/size", "value": 3}]
+
+
+async def test_an_object_made_from_nothing_would_lose_fields_and_is_refused() -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Foo)
+    def defaults(foo: Foo) -> Foo:
+        return Foo(metadata=ObjectMeta(name="a"))
+
+    assert "TypeError" in (await asked(hooks, review(foo(size=1))))["status"]["message"]
+
+
+async def test_a_refused_mutation_has_no_patch() -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Foo)
+    def defaults(foo: Foo) -> None:
+        foo.spec.size = 1
+        raise Denied("no")
+
+    assert "patch" not in await asked(hooks, review(foo()))
+
+
+async def test_a_kind_without_a_class_is_changed_as_a_tree() -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Unstructured.of("example.com/v1", "Foo", plural="foos"))
+    def defaults(foo: Unstructured) -> None:
+        foo["spec"]["x"] = {"a/b": 1}
+
+    assert patch_of(await asked(hooks, review(foo()))) == [{"op": "add", "path": "/spec/x", "value": {"a/b": 1}}]
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3), max_leaves=5
+)
+_NAMES = st.lists(st.sampled_from("abc"), max_size=4)
+_SIZES = st.none() | st.integers(0, 5)
+_LABELS = st.dictionaries(st.sampled_from(["a", "b/c", "~"]), st.sampled_from("xy"))
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(st.sampled_from(["u", "v/w"]), _VALUES), _NAMES, _NAMES, _SIZES, _SIZES, _LABELS, _LABELS)
+async def test_the_patch_brings_the_original_to_what_the_hook_made_of_it(
+    unknown: JSONObject,
+    names: list[str],
+    new_names: list[str],
+    size: int | None,
+    new_size: int | None,
+    labels: dict[str, str],
+    new_labels: dict[str, str],
+) -> None:
+    hooks = Webhooks()
+
+    @hooks.mutating(Foo)
+    async def change(foo: Foo) -> None:
+        foo.spec.names, foo.spec.size, foo.spec.labels = new_names, new_size, new_labels
+
+    given = foo(names=names, labels=labels, **unknown, **({} if size is None else {"size": size}))
+    stored = json_patch(given, patch_of(await asked(hooks, review(given))))
+    read = decode(Foo, msgspec.json.encode(stored))
+    assert (read.spec.names, read.spec.size, read.spec.labels) == (new_names, new_size, new_labels)
+    assert {name: stored["spec"][name] for name in unknown} == unknown
