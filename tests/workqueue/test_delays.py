@@ -1,7 +1,7 @@
-"""Delays and retries of the work queue (behaviours H109-H113, H116, H117)."""
+"""Delays and retries of the work queue (behaviours H109-H112, H117)."""
 
 from kubeloop.timing import FakeClock
-from kubeloop.workqueue import ExponentialLimiter, MaxOfLimiter, WorkQueue, default_limiter
+from kubeloop.workqueue import WorkQueue
 from kubeloop.workqueue.delays import Delays
 
 
@@ -11,6 +11,7 @@ def make() -> tuple[FakeClock, WorkQueue[str]]:
 
 
 async def test_add_after_delivers_not_before_its_time() -> None:
+    """H109"""
     clock, queue = make()
     queue.add_after("a", 0.050)
     await clock.advance(0.049)
@@ -20,6 +21,7 @@ async def test_add_after_delivers_not_before_its_time() -> None:
 
 
 async def test_a_delay_of_zero_or_less_delivers_at_once() -> None:
+    """H109"""
     _, queue = make()
     queue.add_after("a", 0)
     queue.add_after("b", -1)
@@ -27,6 +29,7 @@ async def test_a_delay_of_zero_or_less_delivers_at_once() -> None:
 
 
 async def test_of_two_delays_for_one_item_the_earlier_wins_whichever_came_first_and_it_is_delivered_once() -> None:
+    """H110"""
     for first, second in ((0.050, 0.070), (0.050, 0.030)):
         clock, queue = make()
         queue.add_after("a", first)
@@ -39,6 +42,7 @@ async def test_of_two_delays_for_one_item_the_earlier_wins_whichever_came_first_
 
 
 async def test_items_come_out_in_order_of_readiness_also_when_added_in_the_opposite_order() -> None:
+    """H111"""
     clock, queue = make()
     for number in range(20, 0, -1):
         queue.add_after(f"{number:02d}", number)
@@ -66,6 +70,7 @@ async def test_entries_that_an_earlier_time_made_void_do_not_pile_up() -> None:
 
 
 async def test_add_after_shut_down_is_ignored_and_shut_down_may_be_called_twice() -> None:
+    """H112, X9"""
     clock, queue = make()
     queue.add_after("early", 1)
     queue.shut_down()
@@ -76,43 +81,8 @@ async def test_add_after_shut_down_is_ignored_and_shut_down_may_be_called_twice(
     assert clock.waiting == 0
 
 
-def test_the_per_item_limiter_doubles_counts_and_forgets_and_leaves_other_items_alone() -> None:
-    limiter: ExponentialLimiter[str] = ExponentialLimiter(0.001, 1)
-    assert [limiter.delay("a") for _ in range(5)] == [0.001, 0.002, 0.004, 0.008, 0.016]
-    assert limiter.retries("a") == 5
-    assert [limiter.delay("b"), limiter.retries("b")] == [0.001, 1]
-    limiter.forget("a")
-    assert [limiter.retries("a"), limiter.delay("a")] == [0, 0.001]
-    assert limiter.retries("b") == 1
-
-
-def test_the_cap_of_the_per_item_limiter_holds_without_overflow_after_thousands_of_failures() -> None:
-    limiter: ExponentialLimiter[str] = ExponentialLimiter(0.001, 1000)
-    delays = [limiter.delay("a") for _ in range(3000)]
-    assert max(delays) == 1000
-    assert delays == sorted(delays)
-    assert limiter.retries("a") == 3000
-
-
-def test_max_of_gives_the_longest_delay_and_the_highest_count() -> None:
-    limiter: MaxOfLimiter[str] = MaxOfLimiter(ExponentialLimiter(0.005, 3), ExponentialLimiter(0.001, 100))
-    delays = [limiter.delay("a") for _ in range(20)]
-    assert delays[0] == 0.005
-    assert delays[-1] == 100
-    assert limiter.retries("a") == 20
-
-
-def test_the_default_limiter_is_5_ms_to_1000_s_per_item_and_10_per_second_with_a_burst_of_100_over_all() -> None:
-    limiter = default_limiter(FakeClock())
-    firsts = [limiter.delay(f"{number}") for number in range(102)]
-    assert firsts[:100] == [0.005] * 100
-    assert firsts[100:] == [0.1, 0.2]
-    one = default_limiter(FakeClock())
-    assert [one.delay("a") for _ in range(4)] == [0.005, 0.01, 0.02, 0.04]
-    assert max(one.delay("a") for _ in range(30)) == 1000
-
-
 async def test_add_rate_limited_delays_by_the_limiter_and_counts_a_retry() -> None:
+    """H117"""
     clock, queue = make()
     assert [queue.add_rate_limited("a"), queue.add_rate_limited("a")] == [0.005, 0.01]
     assert queue.retries("a") == 2
@@ -122,6 +92,7 @@ async def test_add_rate_limited_delays_by_the_limiter_and_counts_a_retry() -> No
 
 
 async def test_forget_does_not_remove_an_item_that_waits() -> None:
+    """H117"""
     _, queue = make()
     queue.add_rate_limited("a")
     queue.add("a")
@@ -129,3 +100,17 @@ async def test_forget_does_not_remove_an_item_that_waits() -> None:
     assert queue.retries("a") == 0
     assert len(queue) == 1
     assert queue.stats.delayed == 1
+
+
+async def test_what_is_discarded_is_not_released_and_may_be_put_again() -> None:
+    clock = FakeClock()
+    released: list[str] = []
+    delays: Delays[str] = Delays(clock, released.append)
+    delays.put("a", 1)
+    delays.put("b", 2)
+    delays.discard("a")
+    delays.put("a", 3)
+    await clock.advance(2.5)
+    assert released == ["b"]
+    await clock.advance(1)
+    assert released == ["b", "a"]

@@ -21,6 +21,7 @@ async def settle() -> None:
 
 
 async def test_an_item_added_n_times_before_it_is_taken_is_handed_out_once(queue: WorkQueue[str]) -> None:
+    """H100"""
     for _ in range(5):
         queue.add("a")
     assert await queue.get() == "a"
@@ -30,6 +31,7 @@ async def test_an_item_added_n_times_before_it_is_taken_is_handed_out_once(queue
 
 
 async def test_an_item_added_while_it_is_processed_is_not_handed_to_a_second_worker(queue: WorkQueue[str]) -> None:
+    """H101"""
     queue.add("a")
     assert await queue.get() == "a"
     second = asyncio.ensure_future(queue.get())
@@ -42,6 +44,7 @@ async def test_an_item_added_while_it_is_processed_is_not_handed_to_a_second_wor
 
 
 async def test_an_item_added_while_it_is_processed_comes_back_exactly_once_after_done(queue: WorkQueue[str]) -> None:
+    """H101"""
     queue.add("a")
     await queue.get()
     for _ in range(5):
@@ -55,12 +58,14 @@ async def test_an_item_added_while_it_is_processed_comes_back_exactly_once_after
 
 
 async def test_order_is_first_in_first_out_by_first_addition(queue: WorkQueue[str]) -> None:
+    """H102"""
     for item in "abcab":
         queue.add(item)
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
 
 
 async def test_an_item_re_added_while_processed_goes_to_the_end_of_the_line(queue: WorkQueue[str]) -> None:
+    """H101, H102"""
     queue.add("a")
     await queue.get()
     queue.add("a")
@@ -70,6 +75,7 @@ async def test_an_item_re_added_while_processed_goes_to_the_end_of_the_line(queu
 
 
 async def test_length_counts_waiting_items_only(queue: WorkQueue[str]) -> None:
+    """H102"""
     queue.add("a")
     queue.add("b")
     assert len(queue) == 2
@@ -82,6 +88,7 @@ async def test_length_counts_waiting_items_only(queue: WorkQueue[str]) -> None:
 
 
 async def test_add_after_shut_down_is_ignored(queue: WorkQueue[str]) -> None:
+    """H103"""
     queue.shut_down()
     queue.add("a")
     assert len(queue) == 0
@@ -90,6 +97,7 @@ async def test_add_after_shut_down_is_ignored(queue: WorkQueue[str]) -> None:
 
 
 async def test_workers_get_every_waiting_item_and_only_then_the_shutdown_signal(queue: WorkQueue[str]) -> None:
+    """H103"""
     queue.add("a")
     queue.add("b")
     queue.shut_down()
@@ -99,6 +107,7 @@ async def test_workers_get_every_waiting_item_and_only_then_the_shutdown_signal(
 
 
 async def test_shut_down_wakes_every_waiting_worker(queue: WorkQueue[str]) -> None:
+    """H103"""
     workers = [asyncio.ensure_future(queue.get()) for _ in range(3)]
     await settle()
     queue.shut_down()
@@ -107,6 +116,7 @@ async def test_shut_down_wakes_every_waiting_worker(queue: WorkQueue[str]) -> No
 
 
 async def test_drain_waits_until_every_item_in_processing_is_done(queue: WorkQueue[str]) -> None:
+    """H104"""
     queue.add("a")
     queue.add("b")
     await queue.get(), await queue.get()
@@ -121,6 +131,7 @@ async def test_drain_waits_until_every_item_in_processing_is_done(queue: WorkQue
 
 
 async def test_an_item_made_dirty_before_a_drain_is_delivered_again_and_must_be_done_before_it_ends(queue: WorkQueue[str]) -> None:
+    """H105"""
     queue.add("a")
     await queue.get()
     queue.add("a")
@@ -136,6 +147,7 @@ async def test_an_item_made_dirty_before_a_drain_is_delivered_again_and_must_be_
 
 
 async def test_shut_down_after_drain_ends_the_drain_at_once(queue: WorkQueue[str]) -> None:
+    """H106"""
     queue.add("a")
     await queue.get()
     drained = asyncio.ensure_future(queue.drain())
@@ -146,11 +158,14 @@ async def test_shut_down_after_drain_ends_the_drain_at_once(queue: WorkQueue[str
 
 
 async def test_an_empty_queue_drains_at_once(queue: WorkQueue[str]) -> None:
+    """H104"""
     await asyncio.wait_for(queue.drain(), 1)
     assert queue.shutting_down
 
 
 async def test_the_queue_keeps_no_reference_to_an_item_after_done() -> None:
+    """H107"""
+
     class Item:
         pass
 
@@ -193,6 +208,7 @@ async def test_a_worker_cancelled_while_it_waits_takes_nothing(queue: WorkQueue[
 
 
 async def test_many_workers_never_hold_one_item_twice() -> None:
+    """H101"""
     queue: WorkQueue[int] = WorkQueue(clock=FakeClock())
     held: set[int] = set()
     handed_out = 0
@@ -221,3 +237,25 @@ async def test_many_workers_never_hold_one_item_twice() -> None:
         await queue.drain()
     assert 7 <= handed_out <= 200
     assert queue.stats.processing == 0
+
+
+async def test_an_item_added_again_while_it_waits_keeps_its_place_and_while_processed_is_not_in_line(
+    queue: WorkQueue[str],
+) -> None:
+    """H108"""
+    for item in ("a", "b", "a"):
+        queue.add(item)
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 1
+    queue.done("a")
+    assert [await queue.get(), await queue.get()] == ["b", "a"]
+
+
+async def test_priorities_are_ignored(queue: WorkQueue[str]) -> None:
+    queue.add("a", priority=-5)
+    queue.add("b", priority=5)
+    queue.add_after("c", 0, priority=9)
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+    assert queue.priority_of("b") == 0

@@ -49,7 +49,7 @@ class QueueCollector(Collector):
         labels = (name, controller or name)
         if labels in self._queues:
             raise ValueError(
-                f'metrics of a work queue named "{name}" of controller "{labels[1]}" are in this registry already; use another name'
+                f'a work queue named "{name}" of controller "{labels[1]}" is in this registry already; give this one another name'
             )
         if not self._queues:
             self._registry.register(self)

@@ -17,7 +17,7 @@ class RateCap:
 
     Guarantees
         Workers pass in the order in which they came, whichever queue they work for. What one takes is decided when it passes, so that an
-        item of high priority does not wait behind others. A worker that is cancelled, or finds its queue empty, leaves its turn to the next.
+        item of high priority does not wait behind others. A worker that is cancelled or finds its queue empty leaves its turn to the next.
 
     For one event loop, not thread-safe.
 
