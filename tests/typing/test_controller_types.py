@@ -7,7 +7,7 @@ from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.cache import Informer, Lister
 from kubeloop.client import Client
 from kubeloop.controller import Controller, EventRecorder, KeyController, Manager, Result, Watch, controller_of, to_same_name
-from kubeloop.meta import ObjectKey, OwnerReference
+from kubeloop.meta import ObjectKey, OwnerReference, PartialObject
 
 
 class Typed(Controller[ConfigMap], owns=[Deployment], watches=[Watch(Pod, to=to_same_name)], workers=2):
@@ -18,6 +18,9 @@ class Typed(Controller[ConfigMap], owns=[Deployment], watches=[Watch(Pod, to=to_
         assert_type(self.informer(Deployment), Informer[Deployment])
         assert_type(self.lister(Deployment).get("d", "shop"), Deployment | None)
         assert_type(self.owned(Deployment, config), list[Deployment])
+        assert_type(self.cached.get(Deployment, "d", "shop"), Deployment | None)
+        assert_type(self.cached.list(Pod, "shop", labels="app=web"), list[Pod])
+        assert_type(self.metadata_lister(Pod), Lister[PartialObject])
         assert_type(controller_of(config), OwnerReference | None)
         return Result(requeue_after=1)
 
@@ -32,8 +35,9 @@ class ByKey(KeyController[ConfigMap]):
         assert_type(self.lister(ConfigMap).by_key(key), ConfigMap | None)
 
 
-class Wrong(Controller[ConfigMap]):
-    async def reconcile(self, pod: Pod) -> None: ...  # type: ignore[override]  # another kind than declared must not pass
+async def wrong() -> None:
+    class Wrong(Controller[ConfigMap]):
+        async def reconcile(self, pod: Pod) -> None: ...  # type: ignore[override]  # another kind than declared must not pass
 
 
 async def manage(client: Client) -> None:

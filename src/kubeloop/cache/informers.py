@@ -222,6 +222,11 @@ class Informers(Observed):
         """What keys, logs and metrics call the cluster."""
         return self._around.cluster
 
+    @property
+    def read_your_writes(self) -> bool:
+        """Whether listers show what the client has written before the watch brings it."""
+        return self._read_your_writes
+
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(list(self._informers.values()))
 

@@ -6,11 +6,15 @@ from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.managing.manager import Manager, ManagerError
 from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
+from kubeloop.controller.reading.reader import CacheReader
+from kubeloop.controller.running.gate import Gate
+from kubeloop.controller.running.outcome import ReconcileCounts
 from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
-from kubeloop.controller.running.workers import ReconcileCounts
+from kubeloop.controller.triggers.mapping import KeyMap, to_controller, to_field, to_index, to_label, to_owner, to_same_name
 from kubeloop.controller.triggers.predicates import (
     Predicate,
+    annotations_changed,
     deletion,
     generation_changed,
     labels_changed,
@@ -18,25 +22,33 @@ from kubeloop.controller.triggers.predicates import (
     path_changed,
     resource_version_changed,
 )
-from kubeloop.controller.triggers.watch import Watch, to_controller, to_same_name
+from kubeloop.controller.triggers.source import Channel, SourceError
+from kubeloop.controller.triggers.watch import Owns, Watch
 
 __all__ = [
+    "CacheReader",
+    "Channel",
     "Controller",
     "ControllerBase",
     "DeclarationError",
     "EventRecorder",
+    "Gate",
     "KeyController",
+    "KeyMap",
     "Manager",
     "ManagerError",
     "OwnershipError",
+    "Owns",
     "Predicate",
     "ReconcileCounts",
     "Result",
     "Runnable",
     "RunnerStats",
+    "SourceError",
     "Surroundings",
     "TerminalError",
     "Watch",
+    "annotations_changed",
     "controller_of",
     "deletion",
     "generation_changed",
@@ -48,5 +60,9 @@ __all__ = [
     "set_controller_reference",
     "set_owner_reference",
     "to_controller",
+    "to_field",
+    "to_index",
+    "to_label",
+    "to_owner",
     "to_same_name",
 ]

@@ -2,7 +2,7 @@
 
 from kubeloop.transport.answer import Response
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest
-from kubeloop.transport.log_context import LogContext, log_context, log_field, logger_with_context
+from kubeloop.transport.log_context import LogContext, log_context, log_field, log_fields, logger_with_context
 from kubeloop.transport.transport import Query, Stream, Transport
 from kubeloop.transport.upgraded import NotUpgradedError, Upgraded
 from kubeloop.transport.warnings import ServerWarning, WarningHandler, ignore_warnings, log_once, once_each
@@ -23,6 +23,7 @@ __all__ = [
     "ignore_warnings",
     "log_context",
     "log_field",
+    "log_fields",
     "log_once",
     "logger_with_context",
     "once_each",

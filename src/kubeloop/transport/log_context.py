@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
+from typing import Protocol
 
 _current: ContextVar[Mapping[str, str]] = ContextVar("kubeloop_log_context", default=MappingProxyType({}))
 
@@ -32,6 +33,22 @@ def log_field(name: str) -> Callable[[str], None]:
 
     def put(value: str) -> None:
         _current.set({**base, name: value})
+
+    return put
+
+
+class FieldSetter(Protocol):
+    """Sets fields, over those that were in force when it was made."""
+
+    def __call__(self, **fields: str) -> None: ...
+
+
+def log_fields() -> FieldSetter:
+    """As ``log_field``, for several fields at once."""
+    base = _current.get()
+
+    def put(**fields: str) -> None:
+        _current.set({**base, **fields})
 
     return put
 

@@ -4,7 +4,17 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap, Pod, Secret
-from kubeloop.controller import Controller, ControllerBase, DeclarationError, KeyController, Result, Watch, generation_changed, to_same_name
+from kubeloop.controller import (
+    Controller,
+    ControllerBase,
+    DeclarationError,
+    KeyController,
+    Owns,
+    Result,
+    Watch,
+    generation_changed,
+    to_same_name,
+)
 from kubeloop.meta import ObjectKey
 
 
@@ -30,7 +40,12 @@ def test_declarations_may_be_keywords_of_the_class() -> None:
         async def reconcile(self, config: ConfigMap) -> Result | None: ...
 
     declared = Declared.declaration()
-    assert (declared.owns, declared.workers, declared.timeout, declared.name) == ((Secret, Deployment), 4, 3.0, "mine")
+    assert ([owned.kind for owned in declared.owns], declared.workers, declared.timeout, declared.name) == (
+        [Secret, Deployment],
+        4,
+        3.0,
+        "mine",
+    )
     assert [watch.kind for watch in declared.watches] == [Pod]
     assert declared.predicates == (generation_changed,)
 
@@ -45,7 +60,7 @@ def test_declarations_may_be_attributes_and_are_inherited() -> None:
     class Child(Parent, workers=5):
         pass
 
-    assert (Child.declaration().kind, Child.declaration().owns, Child.declaration().workers) == (ConfigMap, (Secret,), 5)
+    assert (Child.declaration().kind, Child.declaration().owns, Child.declaration().workers) == (ConfigMap, (Owns(Secret),), 5)
     assert Parent.declaration().workers == 3
 
 

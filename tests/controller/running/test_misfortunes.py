@@ -127,7 +127,9 @@ async def test_a_cancellation_during_the_grace_leaves_nothing_behind(client: Cli
             entered.set()
             await asyncio.Event().wait()
 
-    running = asyncio.create_task(Manager(client, [Hanging()], grace=None).run(signals=False))
+    manager = Manager(client, [Hanging()], grace=None)
+    running = asyncio.create_task(manager.run(signals=False))
+    await asyncio.wait_for(manager.wait_leading(), 10)
     await client.create(config("a"))
     await asyncio.wait_for(entered.wait(), 10)
     running.cancel()

@@ -95,6 +95,14 @@ class Lister(Generic[R]):
             raise TypeError(f"key={key!r} is no ObjectKey; give one, as event.key is, or use get(name, namespace)")
         return self.get(key.name, key.namespace)
 
+    def decoded(self, head: Head) -> R:
+        """The object as a head of this lister has it.
+
+        Raises:
+            DecodeError: it does not fit its type.
+        """
+        return self._view.decode(head)
+
     def list(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> builtins.list[R]:
         """All objects that match."""
         return self._decoded(self.heads(namespace, labels, where))

@@ -12,14 +12,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from kubeloop.cache import Informer, Lister
 from kubeloop.client import Client
-from kubeloop.controller.declaring.declaration import Declaration, DeclarationError, checked, kind_argument, takes_key
+from kubeloop.controller.declaring.declaration import (
+    Declaration,
+    DeclarationError,
+    check_numbers,
+    check_texts,
+    check_watches,
+    checked,
+    checked_owns,
+    checked_sources,
+    kind_argument,
+)
+from kubeloop.controller.declaring.signature import check_reconcile
 from kubeloop.controller.declaring.surroundings import Connection
 from kubeloop.controller.ownership import is_controlled_by
+from kubeloop.controller.reading.reader import CacheReader
+from kubeloop.controller.running.gate import Gate
 from kubeloop.controller.running.result import Result
 from kubeloop.controller.triggers.predicates import Predicate
-from kubeloop.controller.triggers.watch import Watch
-from kubeloop.meta import ObjectKey, Resource
+from kubeloop.controller.triggers.source import Channel
+from kubeloop.controller.triggers.watch import Owns, Watch
+from kubeloop.meta import ObjectKey, PartialObject, Resource
 from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
@@ -33,62 +48,90 @@ class ControllerBase(Generic[R]):
 
     Declared as keywords of the class (``class FooController(Controller[Foo], owns=[Deployment], workers=2)``) or as attributes:
 
-    ``owns``: kinds that this one creates; their controller owner is reconciled when they change.
-    ``watches``: other kinds, with the function that says which keys to reconcile.
-    ``reads``: kinds that are only read through ``lister``.
+    ``owns``: kinds that this one creates, or ``Owns`` for more to say; their owner is reconciled when they change.
+    ``watches``: other kinds, with what says which keys to reconcile.
+    ``sources``: other things than objects of the cluster that lead to reconciles; may be set on the instance, too.
+    ``reads``: kinds that are only read through ``cached`` and ``lister``.
     ``predicates``: which changes of the main kind are worth a reconcile; all must agree.
     ``workers``: how many keys at once. ``timeout``: seconds after which a reconcile is cancelled.
     ``name``: of the controller in logs, events and statistics; default the kind in lower case.
     ``indexes``: of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
+    ``warm_up``: fill caches and queue before this replica leads, so that taking over takes no time (behaviour R211).
+    ``needs_leader``: False for work that each replica is to do.
+    ``pause_annotation``: objects that carry this annotation with the value "true" are not reconciled; taking it off reconciles them.
+    ``metadata_only``: of the main kind only metadata is asked of the server (``KeyController`` only).
     """
 
-    owns: ClassVar[Sequence[type[Resource]]] = ()
+    owns: ClassVar[Sequence[type[Resource] | Owns[Any]]] = ()
     watches: ClassVar[Sequence[Watch[Any]]] = ()
+    sources: Sequence[Channel[Any]] = ()
     reads: ClassVar[Sequence[type[Resource]]] = ()
     predicates: ClassVar[Sequence[Predicate]] = ()
     workers: ClassVar[int] = 1
     timeout: ClassVar[float | None] = None
     name: ClassVar[str] = ""
     indexes: ClassVar[Mapping[type[Resource], Mapping[str, Any]]] = {}
+    warm_up: ClassVar[bool] = False
+    needs_leader: ClassVar[bool] = True
+    pause_annotation: ClassVar[str] = ""
+    metadata_only: ClassVar[bool] = False
 
     _kind: ClassVar[type[Resource] | None] = None
     _connection: Connection | None = None
+    _gate: Gate | None = None
 
     def __init_subclass__(
         cls,
         *,
-        owns: Sequence[type[Resource]] | None = None,
+        owns: Sequence[type[Resource] | Owns[Any]] | None = None,
         watches: Sequence[Watch[Any]] | None = None,
+        sources: Sequence[Channel[Any]] | None = None,
         reads: Sequence[type[Resource]] | None = None,
         predicates: Sequence[Predicate] | None = None,
         workers: int | None = None,
         timeout: float | None = None,
         name: str | None = None,
         indexes: Mapping[type[Resource], Mapping[str, Any]] | None = None,
+        warm_up: bool | None = None,
+        needs_leader: bool | None = None,
+        pause_annotation: str | None = None,
+        metadata_only: bool | None = None,
         **others: Any,
     ) -> None:
-        super().__init_subclass__(**others)
         given = {
             "owns": owns,
             "watches": watches,
+            "sources": sources,
             "reads": reads,
             "predicates": predicates,
             "workers": workers,
             "timeout": timeout,
             "name": name,
             "indexes": indexes,
+            "warm_up": warm_up,
+            "needs_leader": needs_leader,
+            "pause_annotation": pause_annotation,
+            "metadata_only": metadata_only,
         }
+        try:
+            super().__init_subclass__(**others)
+        except TypeError as error:
+            if not others:
+                raise
+            known, unknown = ", ".join(given), ", ".join(others)
+            raise DeclarationError(f"{cls.__name__}: a controller declares no {unknown} (it may declare {known})") from error
         for attribute, value in given.items():
             if value is not None:
                 setattr(cls, attribute, value)
         cls._kind = kind_argument(cls, ControllerBase)
-        cls.owns = checked(cls.__name__, "owns", cls.owns, Resource)
-        cls.reads = checked(cls.__name__, "reads", cls.reads, Resource)
-        cls.watches = checked(cls.__name__, "watches", cls.watches, Watch)
-        cls.predicates = checked(cls.__name__, "predicates", cls.predicates, Predicate)
-        wanted: object = cls.workers
-        if not isinstance(wanted, int) or wanted < 1:
-            raise DeclarationError(f"{cls.__name__}: workers must be a number of at least 1, not {wanted!r}")
+        checked_owns(cls)
+        checked_sources(cls.__name__, cls.sources)
+        cls.reads = checked(cls, "reads", Resource)
+        cls.watches = checked(cls, "watches", Watch)
+        check_watches(cls, cls.watches)
+        cls.predicates = checked(cls, "predicates", Predicate)
+        check_numbers(cls)
+        check_texts(cls)
 
     @classmethod
     def declaration(cls) -> Declaration:
@@ -102,13 +145,17 @@ class ControllerBase(Generic[R]):
         return Declaration(
             kind=cls._kind,
             name=cls.name or cls._kind.kind.lower(),
-            owns=tuple(cls.owns),
+            owns=checked_owns(cls),
             watches=tuple(cls.watches),
             reads=tuple(cls.reads),
             predicates=tuple(cls.predicates),
             workers=cls.workers,
             timeout=cls.timeout,
             indexes={kind: dict(indexes) for kind, indexes in cls.indexes.items()},
+            warm_up=cls.warm_up,
+            needs_leader=cls.needs_leader,
+            pause_annotation=cls.pause_annotation,
+            metadata_only=cls.metadata_only,
         )
 
     @property
@@ -131,16 +178,29 @@ class ControllerBase(Generic[R]):
 
     @property
     def log(self) -> logging.Logger:
-        """A logger named after the controller."""
-        return logging.getLogger(f"kubeloop.controller.{type(self).declaration().name}")
+        """A logger named after the controller; its records carry cluster, controller, key, and the id of the reconcile."""
+        return logger_with_context(f"kubeloop.controller.{type(self).declaration().name}")
+
+    @property
+    def cached(self) -> CacheReader:
+        """Reads, from memory, of any kind that this controller has declared; what is not held there is an error, never an empty answer."""
+        return self._connected.cache
 
     def lister(self, kind: type[S]) -> Lister[S]:
-        """Reads from the cache.
+        """Reads from the cache: all that an informer of the kind can answer.
 
         Raises:
-            DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory.
+            DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory; or in its metadata only.
         """
-        return self.informer(kind).lister
+        return self._connected.cache.lister(kind)
+
+    def metadata_lister(self, kind: type[Resource]) -> Lister[PartialObject]:
+        """Reads from the cache of a kind of which only metadata is kept.
+
+        Raises:
+            DeclarationError: it is not kept, or in full.
+        """
+        return self._connected.cache.metadata_lister(kind)
 
     def informer(self, kind: type[S]) -> Informer[S]:
         """The informer behind ``lister``.
@@ -148,21 +208,33 @@ class ControllerBase(Generic[R]):
         Raises:
             DeclarationError: as ``lister``.
         """
-        informer: Informer[S] | None = self._connected.informers.get(kind)
-        if informer is None:
-            name = kind.__name__
-            raise DeclarationError(
-                f"{type(self).__name__} has no informer for {name}; name it in owns=[...], watches=[...] or reads=[{name}]"
-            )
-        return informer
+        return self._connected.cache.informer(kind)
 
     def owned(self, kind: type[S], owner: Resource) -> list[S]:
-        """Objects of an owned kind whose controller is ``owner``, this very one (by uid), from the cache."""
+        """Objects of an owned kind whose controller is ``owner``, this very one (by uid), from the cache, own writes included."""
         return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
 
-    def enqueue(self, key: ObjectKey, after: float = 0.0) -> None:
+    def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
         """Reconcile ``key`` too, ``after`` seconds from now. May be called from any thread."""
-        self._connected.enqueue(key, after)
+        self._connected.enqueue(key, after, priority)
+
+    def pause(self) -> None:
+        """Begin no reconcile until ``resume``; those under way end. Caches and queue go on to follow the cluster, so nothing is missed."""
+        self._own_gate.pause()
+
+    def resume(self) -> None:
+        """Go on after ``pause``."""
+        self._own_gate.resume()
+
+    @property
+    def paused(self) -> bool:
+        return self._own_gate.paused
+
+    @property
+    def _own_gate(self) -> Gate:
+        if self._gate is None:
+            self._gate = Gate()
+        return self._gate
 
     async def start(self) -> None:
         """Called once, after all caches are synced and before the first reconcile. Raising stops the manager."""
@@ -216,6 +288,7 @@ class Controller(ControllerBase[R], ABC):
         references, or ``KeyController``.
 
     A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not touch ``client`` there, which belongs to the event loop.
+    A ``SystemExit`` in a reconcile is an error like any other: to stop the program, ask its manager.
     """
 
     @abstractmethod
@@ -224,13 +297,24 @@ class Controller(ControllerBase[R], ABC):
 
     def __init_subclass__(cls, **declared: Any) -> None:
         super().__init_subclass__(**declared)
-        if takes_key(cls.reconcile):
-            raise DeclarationError(f"{cls.__name__}.reconcile takes an ObjectKey; derive from KeyController, or take the object")
+        if cls.metadata_only:
+            raise DeclarationError(f"{cls.__name__}: with metadata_only there is no object to reconcile; derive from KeyController")
+        if not _is_abstract(cls):
+            check_reconcile(cls, by_key=False, kind=cls._kind)
 
 
 class KeyController(ControllerBase[R], ABC):
-    """As ``Controller``, but ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``lister``."""
+    """As ``Controller``, but ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``."""
 
     @abstractmethod
     def reconcile(self, key: ObjectKey, /) -> Awaitable[Result | None] | Result | None:
         """Bring the cluster one step nearer to what the object of that key says, or tidy up after it."""
+
+    def __init_subclass__(cls, **declared: Any) -> None:
+        super().__init_subclass__(**declared)
+        if not _is_abstract(cls):
+            check_reconcile(cls, by_key=True, kind=cls._kind)
+
+
+def _is_abstract(cls: type[Any]) -> bool:
+    return bool(getattr(cls.reconcile, "__isabstractmethod__", False))

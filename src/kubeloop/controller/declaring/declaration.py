@@ -1,14 +1,15 @@
-"""What a controller class declares about itself, read once per class: kind, owned kinds, watches, predicates, workers."""
+"""What a controller class declares about itself, read and checked once per class: kind, owned kinds, watches, predicates, workers."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_origin
 
+from kubeloop.controller.triggers.mapping import KeyMap
 from kubeloop.controller.triggers.predicates import Predicate
-from kubeloop.controller.triggers.watch import Watch
+from kubeloop.controller.triggers.source import Channel
+from kubeloop.controller.triggers.watch import Owns, Watch
 from kubeloop.meta import KubeloopError, Resource
 
 
@@ -18,17 +19,21 @@ class DeclarationError(KubeloopError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Complete and checked; ``name`` is never empty."""
+    """Complete and checked; ``name`` is never empty. What each means: see ``ControllerBase``."""
 
     kind: type[Resource]
     name: str
-    owns: tuple[type[Resource], ...] = ()
+    owns: tuple[Owns[Any], ...] = ()
     watches: tuple[Watch[Any], ...] = ()
     reads: tuple[type[Resource], ...] = ()
     predicates: tuple[Predicate, ...] = ()
     workers: int = 1
     timeout: float | None = None
     indexes: dict[type[Resource], dict[str, Any]] = field(default_factory=dict)
+    warm_up: bool = False
+    needs_leader: bool = True
+    pause_annotation: str = ""
+    metadata_only: bool = False
 
 
 def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
@@ -47,26 +52,115 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
     return None
 
 
-def takes_key(reconcile: Any) -> bool:
-    """Whether reconcile's argument is declared as an ``ObjectKey``; read from the source text of annotations, which may not resolve yet."""
-    parameters = [one for one in inspect.signature(reconcile).parameters.values() if one.name != "self"]
-    if not parameters:
-        return False
-    annotation = parameters[0].annotation
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return text.split(".")[-1] == "ObjectKey"
-
-
-def checked(cls_name: str, what: str, value: Any, of: type[Any]) -> tuple[Any, ...]:
-    """A sequence of the right things, as a tuple.
+def checked(cls: type[Any], what: str, of: type[Any]) -> tuple[Any, ...]:
+    """An attribute that is a sequence of the right things, as a tuple.
 
     Raises:
         DeclarationError: it is something else, such as a single class where a list is wanted.
     """
+    value = getattr(cls, what)
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise DeclarationError(f"{cls_name}: {what} must be a list, such as {what}=[...], not {value!r}")
+        raise DeclarationError(f"{cls.__name__}: {what} must be a list, such as {what}=[...], not {value!r}")
     for item in value:
         right = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
         if not right:
-            raise DeclarationError(f"{cls_name}: {what} holds {item!r}, which is no {'kind' if of is Resource else of.__name__}")
+            raise DeclarationError(f"{cls.__name__}: {what} holds {item!r}, which is no {'kind' if of is Resource else of.__name__}")
     return tuple(value)
+
+
+def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
+    """``owns``, kinds and ``Owns`` mixed, as the latter.
+
+    Raises:
+        DeclarationError: it holds something else.
+    """
+    value = getattr(cls, "owns")  # noqa: B009  # the attribute of a class that this module must not import
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise DeclarationError(f"{cls.__name__}: owns must be a list, such as owns=[...], not {value!r}")
+    found = []
+    for item in value:
+        if isinstance(item, type) and issubclass(item, Resource):
+            found.append(Owns(item))
+        elif isinstance(item, Owns):
+            _check_kind(cls, "owns", item.kind)
+            _check_predicates(cls, f"owns {item.kind.__name__}", item.predicates)
+            found.append(item)
+        else:
+            raise DeclarationError(f"{cls.__name__}: owns holds {item!r}, which is no kind")
+    return tuple(found)
+
+
+def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
+    """That each watch leads somewhere.
+
+    Raises:
+        DeclarationError: it does not; says which and why.
+    """
+    for watch in watches:
+        _check_kind(cls, "watches", watch.kind)
+        what = f"the watch of {watch.kind.__name__}"
+        _check_predicates(cls, what, watch.predicates)
+        if isinstance(watch.to, str):
+            if not callable(getattr(cls, watch.to, None)):
+                raise DeclarationError(f'{cls.__name__}: {what} maps by "{watch.to}", which is no method of it; def {watch.to}(self, head)')
+        elif not isinstance(watch.to, KeyMap) and not callable(watch.to):
+            raise DeclarationError(
+                f"{cls.__name__}: {what} maps by {watch.to!r}; give to_owner(...), to_label(...), to_field(...), to_index(...), "
+                "a function of a Head, or the name of a method"
+            )
+
+
+def check_numbers(cls: type[Any]) -> None:
+    """Workers and time limit.
+
+    Raises:
+        DeclarationError: no such number can be.
+    """
+    workers: object = cls.workers
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise DeclarationError(f"{cls.__name__}: workers must be a number of at least 1, not {workers!r}")
+    timeout: object = cls.timeout
+    if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
+        raise DeclarationError(f"{cls.__name__}: timeout must be a number of seconds above 0, or None for no limit, not {timeout!r}")
+
+
+def check_texts(cls: type[Any]) -> None:
+    """Name, annotation, indexes and switches.
+
+    Raises:
+        DeclarationError: one is of another type.
+    """
+    for what in ("name", "pause_annotation"):
+        if not isinstance(getattr(cls, what), str):
+            raise DeclarationError(f"{cls.__name__}: {what} must be text, not {getattr(cls, what)!r}")
+    for what in ("warm_up", "needs_leader", "metadata_only"):
+        if not isinstance(getattr(cls, what), bool):
+            raise DeclarationError(f"{cls.__name__}: {what} must be True or False, not {getattr(cls, what)!r}")
+    indexes: object = cls.indexes
+    if not isinstance(indexes, Mapping):
+        raise DeclarationError(f'{cls.__name__}: indexes must be as {{Pod: {{"node": "spec.nodeName"}}}}, not {indexes!r}')
+    for kind, named in indexes.items():
+        _check_kind(cls, "indexes", kind)
+        if not isinstance(named, Mapping):
+            raise DeclarationError(f'{cls.__name__}: indexes of {kind.__name__} must be as {{"node": "spec.nodeName"}}, not {named!r}')
+
+
+def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
+    """``sources``, of a class or of an instance.
+
+    Raises:
+        DeclarationError: it is no list of channels.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str) or any(not isinstance(one, Channel) for one in value):
+        raise DeclarationError(f"{name}: sources must be a list of Channel, such as sources=[Channel(queue)], not {value!r}")
+    return tuple(value)
+
+
+def _check_kind(cls: type[Any], what: str, kind: object) -> None:
+    if not (isinstance(kind, type) and issubclass(kind, Resource)):
+        raise DeclarationError(f"{cls.__name__}: {what} holds {kind!r}, which is no kind")
+
+
+def _check_predicates(cls: type[Any], what: str, predicates: object) -> None:
+    if not isinstance(predicates, Sequence) or any(not isinstance(one, Predicate) for one in predicates):
+        raise DeclarationError(f"{cls.__name__}: predicates of {what} must be a list of Predicate, not {predicates!r}")

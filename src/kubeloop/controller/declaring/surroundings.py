@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kubeloop.cache import Informer, Informers
+from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.controller.managing.scope import CacheScope
-from kubeloop.meta import ObjectKey, Resource
+from kubeloop.meta import ObjectKey
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
+    from kubeloop.controller.reading.reader import CacheReader
 
 
 class ReconcileObserver(Protocol):
@@ -49,5 +50,5 @@ class Connection:
 
     surroundings: Surroundings
     events: EventRecorder
-    informers: Mapping[type[Resource], Informer[Any]]
-    enqueue: Callable[[ObjectKey, float], None]
+    cache: CacheReader
+    enqueue: Callable[[ObjectKey, float, int], None]

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from kubeloop.cache import Event, Head, Informer, Registration
-from kubeloop.controller.declaring.controller import OWNER_INDEX, Controller, ControllerBase, KeyController
-from kubeloop.controller.declaring.declaration import Declaration, DeclarationError
+from kubeloop.cache import Event, Lister, Registration
+from kubeloop.controller.declaring.controller import Controller, ControllerBase, KeyController
+from kubeloop.controller.declaring.declaration import Declaration, DeclarationError, checked_sources
 from kubeloop.controller.declaring.surroundings import Connection, Surroundings
 from kubeloop.controller.events import FLUSH, EventRecorder
-from kubeloop.controller.running.result import Result
+from kubeloop.controller.reading.fences import Fences
+from kubeloop.controller.reading.reader import CacheReader
+from kubeloop.controller.running.outcome import ReconcileCounts
+from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.controller.running.runnable import RunnerStats
-from kubeloop.controller.running.workers import ReconcileCounts, Workers
-from kubeloop.controller.triggers.predicates import Predicate
-from kubeloop.controller.triggers.watch import MapHead, to_controller
-from kubeloop.meta import DeadlineError, ObjectKey, Resource, UnknownKind
-from kubeloop.timing import Backoff
+from kubeloop.controller.running.sources import Sources
+from kubeloop.controller.running.threads import Threads
+from kubeloop.controller.running.wiring import Wiring
+from kubeloop.controller.running.workers import Workers
+from kubeloop.meta import DecodeError, Forbidden, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
-from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
+from kubeloop.workqueue import ExponentialLimiter, PriorityQueue, QueueStats
 
 log = logger_with_context(__name__)
 
@@ -34,27 +34,38 @@ R = TypeVar("R", bound=Resource)
 class Runner(Generic[R]):
     """Runs a ``Controller`` or ``KeyController``.
 
+    What changes comes before what was there already: the queue is a ``PriorityQueue`` (behaviours R212-R216).
     Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default; behaviour X12).
     """
 
     def __init__(self, controller: ControllerBase[R], *, name: str = "") -> None:
-        """``name``: where several of one class run, for several clusters; default the class's."""
+        """``name``: where several of one class run, for several clusters; default the class's.
+
+        Raises:
+            DeclarationError: the class cannot be run; says why.
+        """
         self._controller = controller
         self._declaration: Declaration = type(controller).declaration()
         self._name = name or self._declaration.name
+        self._class = type(controller).__name__
         if not isinstance(controller, Controller | KeyController):
-            raise DeclarationError(f"{type(controller).__name__} must derive from Controller or KeyController")
-        reconcile = type(controller).reconcile
-        self._plain = not inspect.iscoroutinefunction(reconcile)
-        self._pool: ThreadPoolExecutor | None = None
+            raise DeclarationError(f"{self._class} must derive from Controller or KeyController")
+        self._reconcile: Callable[[Any], Any] = controller.reconcile
+        self._plain = not inspect.iscoroutinefunction(self._reconcile)
+        self._channels = checked_sources(self._class, controller.sources)
+        self._wiring = Wiring(self._declaration, controller)
+        self._workers_wanted = self._declaration.workers
+        self._threads: Threads | None = None
         self._registrations: list[Registration[Any]] = []
-        self._surroundings: Surroundings | None = None
-        self._recorder: EventRecorder | None = None
-        self._queue: WorkQueue[ObjectKey] | None = None
+        self._queue: PriorityQueue[ObjectKey] | None = None
         self._workers: Workers[ObjectKey] | None = None
+        self._recorder: EventRecorder | None = None
+        self._sources: Sources | None = None
+        self._fences: Fences | None = None
+        self._lister: Lister[Any] | None = None
         self._last_change: Event[Any] | None = None
-        self._connected = False
         self._stopping = False
+        self._connected = False
 
     @property
     def name(self) -> str:
@@ -62,11 +73,11 @@ class Runner(Generic[R]):
 
     @property
     def needs_leader(self) -> bool:
-        return True
+        return self._declaration.needs_leader
 
     @property
     def warm_up(self) -> bool:
-        return False
+        return self._declaration.warm_up
 
     @property
     def stats(self) -> RunnerStats:
@@ -74,61 +85,66 @@ class Runner(Generic[R]):
         counts = self._workers.counts if self._workers is not None else ReconcileCounts()
         event = self._last_change
         change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
-        return RunnerStats(self.name, self._declaration.workers, queue, counts, change)
+        return RunnerStats(self.name, self._workers_wanted, queue, counts, change)
 
     async def connect(self, surroundings: Surroundings) -> None:
-        declared = self._declaration
-        self._surroundings = surroundings
+        declared, controller = self._declaration, self._controller
         client, clock = surroundings.client, surroundings.clock
-        self._queue = WorkQueue(ExponentialLimiter(), clock)
-        self._workers = Workers(
-            self._name, self._reconcile, self._queue, declared.workers, cluster=client.cluster, clock=clock, timeout=declared.timeout
-        )
+        queue: PriorityQueue[ObjectKey] = PriorityQueue(ExponentialLimiter(), clock)
+        self._queue = queue
+        self._workers_wanted = surroundings.workers.get(self._name, declared.workers)
         flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)
         self._recorder = EventRecorder(client, declared.name, clock=clock, flush=flush)
         await self._recorder.__aenter__()
-        namespaced = await _is_namespaced(declared.kind, surroundings)
-        sources = _Sources(declared)
-        sources.add(declared.kind, to_itself, declared.predicates)
-        for kind in declared.owns:
-            sources.add(kind, to_controller(declared.kind, namespaced=namespaced), ())
-        for watch in declared.watches:
-            sources.add(watch.kind, watch.to, watch.predicates, watch.paths)
-        informers: dict[type[Resource], Informer[Any]] = {}
-        for kind in dict.fromkeys([*sources.handlers, *declared.reads]):
-            selection = surroundings.scope.select(kind, namespaced=await _is_namespaced(kind, surroundings))
-            informers[kind] = surroundings.informers.of(
-                kind, **selection, indexes=sources.indexes(kind), paths=tuple(sources.paths.get(kind, ()))
-            )
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
-        queue = self._queue
+        informers = await self._wiring.informers(surroundings)
+        self._lister = informers[declared.kind].lister
+        overlaid = surroundings.informers.read_your_writes
+        self._fences = Fences(client, self._wiring.written, list(informers.values()), namespaced=self._wiring.namespaced, overlaid=overlaid)
+        self._workers = Workers(
+            self._name,
+            self._for_object if isinstance(controller, Controller) else self._for_key,
+            queue,
+            self._workers_wanted,
+            cluster=client.cluster,
+            clock=clock,
+            timeout=declared.timeout,
+            gate=controller._own_gate,
+            observe=surroundings.observe,
+            failed=self._fences.doubt,
+            owner=self._class,
+        )
 
-        def enqueue(key: ObjectKey, after: float) -> None:
-            whole = key if key.cluster else key._replace(cluster=client.cluster)
-            if threading.get_ident() == thread:
-                queue.add_after(whole, after)
-            else:
-                loop.call_soon_threadsafe(queue.add_after, whole, after)
+        def add(key: ObjectKey, priority: int) -> None:
+            queue.add(key, priority=priority)
 
-        self._controller.connect(Connection(surroundings, self._recorder, informers, enqueue))
+        enqueue = _enqueue(queue, client.cluster)
+        controller.connect(Connection(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
         self._connected = True
-        for kind, handlers in sources.handlers.items():
-            handler = self._handler(handlers, queue.add, client.cluster)
-            self._registrations.append(informers[kind].on_event(added=handler, updated=handler, deleted=handler))
+        for informer, handler in self._wiring.handlers(add, client.cluster, self._note).items():
+            name = f"controller {self._name}"
+            self._registrations.append(informer.on_event(added=handler, updated=handler, deleted=handler, name=name))
+        self._sources = Sources(self._class, self._channels, enqueue, clock)
+        self._sources.start()
 
     async def synced(self, timeout: float) -> None:
-        for registration in self._registrations:
-            await registration.wait_synced(timeout)
+        try:
+            for registration in self._registrations:
+                await registration.wait_synced(timeout)
+        except Forbidden as error:
+            error.add_note(
+                f"{self._class} needs verbs list and watch on it, because it declares that kind (owns, watches, reads or its own)"
+            )
+            raise
 
     async def run(self) -> None:
-        workers = self._workers
-        if workers is None:
+        workers, sources = self._workers, self._sources
+        if workers is None or sources is None:
             raise DeclarationError(f"controller {self.name} was not connected")
         if self._plain:
-            self._pool = ThreadPoolExecutor(self._declaration.workers, thread_name_prefix=self.name)
+            self._threads = Threads(self.name)
         await self._controller.start()
         try:
-            await workers.run()
+            await sources.beside(workers.run(), workers.stop)
         finally:
             await self._controller.stop()
 
@@ -140,107 +156,84 @@ class Runner(Generic[R]):
     async def close(self) -> None:
         for registration in self._registrations:
             registration.remove()
+        if self._sources is not None:
+            await self._sources.close()
+        if self._fences is not None:
+            self._fences.close()
         if self._queue is not None:
             self._queue.shut_down()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.close()
         if self._recorder is not None:
             await self._recorder.__aexit__(None, None, None)
         if self._connected:
             self._controller.disconnect()
             self._connected = False
 
-    def _handler(self, handlers: list[_Handler], add: Callable[[ObjectKey], None], cluster: str) -> Callable[[Event[Any]], None]:
-        def handle(event: Event[Any]) -> None:
-            keys: dict[ObjectKey, None] = {}
-            failure: Exception | None = None
-            for handler in handlers:
-                try:
-                    if all(predicate(event) for predicate in handler.predicates):
-                        for head in (event.head, event.old):
-                            if head is not None:
-                                keys.update(dict.fromkeys(handler.to(head)))
-                except Exception as error:  # noqa: BLE001  # a watch's function must not cost the others their keys; raised below
-                    failure = failure or error
-            if keys:
-                self._last_change = event
-                for key in keys:
-                    add(key if key.cluster else key._replace(cluster=cluster))
-            if failure is not None:
-                raise failure
+    def _note(self, event: Event[Any]) -> None:
+        self._last_change = event
 
-        return handle
+    async def _for_object(self, key: ObjectKey) -> Result | None:
+        """What a worker calls for a ``Controller``."""
+        assert self._lister is not None
+        assert self._fences is not None
+        if self._fences.before(key):
+            await self._fences.passed(key)
+        head = self._lister.head(key.name, key.namespace)
+        if head is None:
+            self._fences.forget(key)
+            return None
+        if self._wiring.pause_path and head.value(self._wiring.pause_path) == "true":
+            return None
+        try:
+            obj = self._lister.decoded(head)
+        except DecodeError as error:
+            raise TerminalError(f"it does not fit {self._declaration.kind.__name__}: {error}") from error
+        return await self._called(obj)
 
-    async def _reconcile(self, key: ObjectKey) -> Result | None:
-        controller = self._controller
-        argument: Any = key
-        if isinstance(controller, Controller):
-            argument = controller.lister(self._declaration.kind).get(key.name, key.namespace)
-            if argument is None:
+    async def _for_key(self, key: ObjectKey) -> Result | None:
+        """What a worker calls for a ``KeyController``."""
+        assert self._lister is not None
+        assert self._fences is not None
+        if self._fences.before(key):
+            await self._fences.passed(key)
+        if self._wiring.pause_path:
+            head = self._lister.head(key.name, key.namespace)
+            if head is not None and head.value(self._wiring.pause_path) == "true":
                 return None
-        reconcile: Callable[[Any], Any] = controller.reconcile  # type: ignore[attr-defined]  # checked in __init__: one of the two classes
-        if self._pool is not None:
-            context = contextvars.copy_context()
-            work = asyncio.get_running_loop().run_in_executor(self._pool, context.run, reconcile, argument)
-            try:
-                answer = await asyncio.shield(work)
-            except asyncio.CancelledError:
-                # A thread cannot be interrupted. Until it has ended its key stays taken, unless everything ends.
-                if not self._stopping:
-                    await asyncio.wait([work])
-                raise
-        else:
-            answer = reconcile(argument)
-        result: Result | None = await answer if inspect.isawaitable(answer) else answer
+        return await self._called(key)
+
+    async def _called(self, argument: Any) -> Result | None:
+        if self._threads is None:
+            answer: Result | None = await self._reconcile(argument)
+            return answer
+        work = self._threads.call(self._reconcile, argument)
+        try:
+            found = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted. Until it has ended its key stays taken, unless everything ends.
+            if not self._stopping:
+                await asyncio.wait([work])
+                if not work.cancelled():
+                    work.exception()  # It is too late to say what became of it: the time had passed.
+            raise
+        result: Result | None = await found if inspect.isawaitable(found) else found
         return result
 
 
-async def _is_namespaced(kind: type[Resource], surroundings: Surroundings) -> bool:
-    """The scope of a kind, from its class or from the server; waits for a definition that may be installed later.
+def _enqueue(queue: PriorityQueue[ObjectKey], cluster: str) -> Callable[[ObjectKey, float, int], None]:
+    """Adds a key from any thread."""
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
-    Raises:
-        DeadlineError: it was not installed in time.
-    """
-    clock = surroundings.clock
-    deadline = clock.now() + surroundings.sync_timeout
-    backoff = Backoff(initial=0.2, cap=5.0, clock=clock)
-    while True:
-        try:
-            return (await surroundings.client.mapping(kind)).namespaced
-        except UnknownKind as error:
-            left = deadline - clock.now()
-            if left <= 0:
-                raise DeadlineError(f"after {surroundings.sync_timeout:g} s: not synced: {error}") from error
-            log.warning("%s; waiting for it", error)
-            await clock.sleep(min(backoff.next(), left))
+    def enqueue(key: ObjectKey, after: float, priority: int) -> None:
+        whole = key if key.cluster else key._replace(cluster=cluster)
 
+        def add() -> None:
+            queue.add_after(whole, after, priority=priority)
 
-def to_itself(head: Head) -> list[ObjectKey]:
-    return [ObjectKey("", head.namespace, head.name)]
+        if threading.get_ident() == thread:
+            add()
+        else:
+            loop.call_soon_threadsafe(add)
 
-
-@dataclass(frozen=True, slots=True)
-class _Handler:
-    to: MapHead
-    predicates: tuple[Predicate, ...]
-
-
-class _Sources:
-    """What to ask of the informer of each kind: handlers, indexes and paths, of all declarations together."""
-
-    def __init__(self, declared: Declaration) -> None:
-        self._declared = declared
-        self.handlers: dict[type[Resource], list[_Handler]] = {}
-        self.paths: dict[type[Resource], dict[str, None]] = {}
-
-    def add(self, kind: type[Resource], to: MapHead, predicates: tuple[Predicate, ...], paths: Iterable[str] = ()) -> None:
-        self.handlers.setdefault(kind, []).append(_Handler(to, predicates))
-        wanted = self.paths.setdefault(kind, {})
-        for path in (*paths, *(path for predicate in predicates for path in predicate.paths)):
-            wanted[path] = None
-
-    def indexes(self, kind: type[Resource]) -> dict[str, Any]:
-        indexes = dict(self._declared.indexes.get(kind, {}))
-        if kind in self._declared.owns:
-            indexes[OWNER_INDEX] = "metadata.ownerReferences[*].uid"
-        return indexes
+    return enqueue

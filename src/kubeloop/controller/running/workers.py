@@ -1,43 +1,37 @@
 """The workers of one controller: they take keys off its queue, call reconcile, and decide what its outcome means.
 
-Outcomes: controller-runtime pkg/internal/controller/controller.go reconcileHandler (behaviours R203-R205, R209, R210).
+Outcomes: controller-runtime pkg/internal/controller/controller.go reconcileHandler (behaviours R203-R206, R209, R210).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from kubeloop.controller.running.deadline import Deadline
+from kubeloop.controller.running.gate import Gate
+from kubeloop.controller.running.outcome import ReconcileCounts, is_panic
+from kubeloop.controller.running.overdue import Overdue
 from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.timing import Clock, SystemClock
-from kubeloop.transport import log_context, logger_with_context
-from kubeloop.workqueue import QueueShutDown, WorkQueue
+from kubeloop.transport import log_context, log_fields, logger_with_context
+from kubeloop.workqueue import Queue, QueueShutDown
+
+__all__ = ["ReconcileCounts", "Workers"]
 
 log = logger_with_context(__name__)
 
 K = TypeVar("K", bound=Hashable)
+#: Told of each reconcile: the controller's name, seconds, and success, error, requeue or requeue_after.
+Observe = Callable[[str, float, str], None]
 
 #: Conflicts in a row that are not worth a line in the log.
 _USUAL_CONFLICTS = 3
-
-
-@dataclass(slots=True)
-class ReconcileCounts:
-    """Since the start. ``errors`` includes terminal errors and timeouts; ``seconds`` is wall-clock time spent in reconciles."""
-
-    active: int = 0
-    reconciles: int = 0
-    errors: int = 0
-    terminal_errors: int = 0
-    timeouts: int = 0
-    requeues: int = 0
-    seconds: float = 0.0
-    last_key: str = ""
-    last_error: str = ""
 
 
 class Workers(Generic[K]):
@@ -45,26 +39,35 @@ class Workers(Generic[K]):
 
     Guarantees
         An error, whatever its type, costs a log line that names the key, and a retry with growing delay until the key succeeds.
-        A worker never dies of a reconcile. ``stop`` lets running reconciles end and starts no other.
+        A worker never dies of a reconcile, be it that it raises ``SystemExit``; ``KeyboardInterrupt`` alone goes through.
+        ``stop`` lets running reconciles end and starts no other. A reconcile keeps its key until it has ended, however long that takes;
+        one that goes on when its time has passed, or for very long, is named in the log (see ``Overdue``), and delays no other key.
+        Log records of a reconcile carry cluster, controller, key and ``reconcile``, an id of its own.
 
     ``timeout`` seconds after its start a reconcile is cancelled, which counts as an error; None never does so. (A reconcile that runs in a
-    thread cannot be cancelled; its key is retried only after it has ended.)
+    thread cannot be cancelled; its key is retried only after it has ended.) ``owner`` is the controller's class, for messages.
     """
 
     def __init__(
         self,
         name: str,
         reconcile: Callable[[K], Awaitable[Result | None]],
-        queue: WorkQueue[K],
+        queue: Queue[K],
         count: int = 1,
         *,
         cluster: str = "",
         clock: Clock | None = None,
         timeout: float | None = None,
+        gate: Gate | None = None,
+        observe: Observe | None = None,
+        failed: Callable[[K, BaseException], None] | None = None,
+        owner: str = "",
     ) -> None:
+        """``failed`` is told of each error, before its key is put back."""
         if count < 1:
             raise ValueError(f"controller {name} needs at least 1 worker, not {count}")
         self.counts = ReconcileCounts()
+        self.gate = gate or Gate()
         self._name = name
         self._cluster = cluster
         self._reconcile = reconcile
@@ -72,92 +75,163 @@ class Workers(Generic[K]):
         self._count = count
         self._clock = clock or SystemClock()
         self._timeout = timeout
+        self._observe = observe
+        self._on_failure = failed
         self._stopping = False
+        self._numbers = itertools.count(1)
+        self._overdue = Overdue(self._clock, self.counts, f"{owner or name}", timeout, self._substitute)
+        self._group: asyncio.TaskGroup | None = None
+        self._running = 0
 
     async def run(self) -> None:
         """Work until ``stop``, or until the queue is shut down and empty. Cancelling it cancels running reconciles."""
         with log_context(cluster=self._cluster, controller=self._name):
-            async with asyncio.TaskGroup() as group:
-                for number in range(self._count):
-                    group.create_task(self._work(), name=f"{self._name}-worker-{number}")
+            try:
+                async with asyncio.TaskGroup() as self._group:
+                    for _ in range(self._count):
+                        self._add_worker()
+            finally:
+                self._overdue.close()
 
     def stop(self) -> None:
         """Take nothing more: ``run`` returns once the running reconciles have ended. Keys that still wait are dropped."""
         self._stopping = True
         self._queue.shut_down()
+        self.gate.resume()
+
+    def _add_worker(self) -> None:
+        assert self._group is not None
+        self._running += 1
+        self._group.create_task(self._work(), name=f"{self._name}-worker-{next(self._numbers)}")
+
+    def _substitute(self) -> None:
+        """A worker is held up: another one takes over, so that other keys go on."""
+        if not self._stopping and self._group is not None:
+            self._add_worker()
 
     async def _work(self) -> None:
-        queue = self._queue
-        while True:
-            try:
-                key = await queue.get()
-            except QueueShutDown:
-                return
-            try:
-                if self._stopping:
+        queue, counts, overdue, gate, now = self._queue, self.counts, self._overdue, self.gate, self._clock.now
+        about = log_fields()
+        run, numbers = secrets.token_hex(4), itertools.count(1)
+        observe = self._observe
+        try:
+            # After a substitute came for a reconcile that has ended in the end, there is one worker too many.
+            while self._running <= self._count + counts.hanging:
+                try:
+                    key = await queue.get()
+                except QueueShutDown:
                     return
-                await self._turn(key)
-            finally:
-                queue.done(key)
-
-    async def _turn(self, key: K) -> None:
-        counts = self.counts
-        counts.active += 1
-        counts.last_key = str(key)
-        started = self._clock.now()
-        try:
-            with log_context(key=str(key)):
-                await self._attempt(key)
+                try:
+                    if gate.paused:
+                        await gate.passed()
+                    if self._stopping:
+                        return
+                    name = str(key)
+                    about(key=name, reconcile=f"{run}-{next(numbers)}")
+                    counts.active += 1
+                    counts.last_key = name
+                    started = now()
+                    turn = overdue.begin(name, started)
+                    try:
+                        outcome = await self._attempt(key)
+                    finally:
+                        overdue.end(turn)
+                        took = now() - started
+                        counts.active -= 1
+                        counts.reconciles += 1
+                        counts.seconds += took
+                    if observe is not None:
+                        observe(self._name, took, outcome)
+                finally:
+                    queue.done(key)
         finally:
-            counts.active -= 1
-            counts.reconciles += 1
-            counts.seconds += self._clock.now() - started
+            self._running -= 1
 
-    async def _attempt(self, key: K) -> None:
-        deadline = asyncio.timeout(self._timeout)
+    async def _attempt(self, key: K) -> str:
+        """Reconcile once, and see to what follows; the outcome as metrics call it."""
+        deadline: Deadline | None = None
         try:
-            async with deadline:
+            if self._timeout is None:
                 result = await self._reconcile(key)
-            if result is not None and not isinstance(result, Result):
-                raise TypeError(f"reconcile must return a Result or None, not {type(result).__name__}")
-        except TerminalError as error:
-            self.counts.terminal_errors += 1
-            self._failed(error)
-            self._queue.forget(key)
-            log.log(logging.ERROR, "%s %s: %s (not tried again until it changes)", self._name, key, error)
-        except TimeoutError as error:
-            if deadline.expired():
-                self.counts.timeouts += 1
-                self._retry(key, f"reconcile was cancelled after {self._timeout} s", error)
             else:
-                self._retry(key, "timed out", error)
-        except Conflict as error:
-            # Writers meet all the time, and the next try reads what the other one wrote: worth a line only if it goes on.
-            self._retry(key, str(error), error, level=logging.DEBUG if self._queue.retries(key) < _USUAL_CONFLICTS else logging.INFO)
-        except KubeloopError as error:
-            self._retry(key, str(error), error)
+                with Deadline(self._clock, self._timeout) as deadline:
+                    result = await self._reconcile(key)
+            if result is None:
+                self.counts.successes += 1
+                self._queue.forget(key)
+                return "success"
+            if not isinstance(result, Result):
+                raise TypeError(f"reconcile must return a Result or None, not {type(result).__name__}")
+        except Exception as error:  # noqa: BLE001  # whatever it is, it must not end the worker
+            return self._failed(key, error, deadline)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             # Something that the reconcile awaited was cancelled, not this worker: a task group would let the worker vanish without a word.
             self._retry(key, "something that reconcile waited for was cancelled", error)
-        except Exception as error:
-            delay = self._retry(key, f"{type(error).__name__}: {error}", error, level=logging.DEBUG)
-            log.exception("%s %s: reconcile raised; next try in %.3f s", self._name, key, delay)
-        else:
+            return "error"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # SystemExit: a reconcile does not end the program; its manager does
+            return self._failed(key, error, deadline)
+        return self._again(key, result)
+
+    def _again(self, key: K, result: Result) -> str:
+        """A reconcile succeeded and said when to come back, if at all."""
+        counts, queue = self.counts, self._queue
+        # Behaviour R206: what was urgent stays so.
+        priority = queue.priority_of(key) if result.priority is None else result.priority
+        if result.requeue:
+            counts.requeues += 1
+            counts.requeues_asked += 1
+            queue.add_rate_limited(key, priority=priority)
+            return "requeue"
+        queue.forget(key)
+        if result.requeue_after is None:
+            counts.successes += 1
+            return "success"
+        counts.requeues += 1
+        counts.requeues_after += 1
+        queue.add_after(key, result.requeue_after, priority=priority)
+        return "requeue_after"
+
+    def _failed(self, key: K, error: BaseException, deadline: Deadline | None) -> str:
+        counts = self.counts
+        if isinstance(error, TerminalError):
+            counts.terminal_errors += 1
+            self._count_error(key, error)
             self._queue.forget(key)
-            if result is not None and result.requeue_after is not None:
-                self.counts.requeues += 1
-                self._queue.add_after(key, result.requeue_after)
+            log.error("%s %s: %s (not tried again until it changes)", self._name, key, error)
+        elif isinstance(error, TimeoutError):
+            if deadline is not None and deadline.expired:
+                counts.timeouts += 1
+                self._retry(key, f"reconcile was cancelled after {self._timeout} s", error)
+            else:
+                self._retry(key, "timed out", error)
+        elif isinstance(error, Conflict):
+            # Writers meet all the time, and the next try reads what the other one wrote: worth a line only if it goes on.
+            self._retry(key, str(error), error, level=logging.DEBUG if self._queue.retries(key) < _USUAL_CONFLICTS else logging.INFO)
+        elif isinstance(error, KubeloopError):
+            self._retry(key, str(error), error)
+        else:
+            counts.panics += is_panic(error)
+            what = "reconcile raised"
+            if isinstance(error, SystemExit):
+                what = f"reconcile raised {error!r}, which does not end the program (ask its manager: manager.request_stop())"
+            delay = self._retry(key, f"{type(error).__name__}: {error}", error, level=logging.DEBUG)
+            log.error("%s %s: %s; next try in %.3f s", self._name, key, what, delay, exc_info=error)
+        return "error"
 
     def _retry(self, key: K, message: str, error: BaseException, *, level: int = logging.ERROR) -> float:
-        self._failed(error)
+        self._count_error(key, error)
         self.counts.requeues += 1
-        delay = self._queue.add_rate_limited(key)
+        delay = self._queue.add_rate_limited(key, priority=self._queue.priority_of(key))
         log.log(level, "%s %s: %s; next try in %.3f s", self._name, key, message, delay)
         return delay
 
-    def _failed(self, error: BaseException) -> None:
+    def _count_error(self, key: K, error: BaseException) -> None:
         self.counts.errors += 1
         self.counts.last_error = str(error) or type(error).__name__
+        if self._on_failure is not None:
+            self._on_failure(key, error)

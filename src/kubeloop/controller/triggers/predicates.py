@@ -50,6 +50,11 @@ def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = (
     )
 
 
+def path_changed(path: str) -> Predicate:
+    """Updates that changed what stands at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
+    return _on_update(lambda old, new: bool(old.value(path) != new.value(path)), (path,))
+
+
 #: Updates that changed anything at all; a resync does not.
 resource_version_changed = _on_update(lambda old, new: old.resource_version != new.resource_version)
 
@@ -60,15 +65,13 @@ generation_changed = _on_update(lambda old, new: old.generation != new.generatio
 #: Updates that changed a label.
 labels_changed = _on_update(lambda old, new: old.labels != new.labels)
 
+#: Updates that changed an annotation.
+annotations_changed = path_changed("metadata.annotations")
+
 #: Updates by which a deletion began, and deletions.
 deletion = Predicate(
     lambda event: event.type is EventType.DELETED or (event.head.deleting and not (event.old is not None and event.old.deleting)),
 )
-
-
-def path_changed(path: str) -> Predicate:
-    """Updates that changed what stands at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
-    return _on_update(lambda old, new: bool(old.value(path) != new.value(path)), (path,))
 
 
 def labels_match(selector: str | Selector) -> Predicate:

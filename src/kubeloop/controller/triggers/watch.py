@@ -1,19 +1,15 @@
-"""Watches of other kinds: which keys deserve a reconcile when an object of that kind changes."""
+"""Watches: what else leads to a reconcile. ``Owns`` for kinds that the controller creates, ``Watch`` for others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubeloop.cache import Head
+from kubeloop.controller.triggers.mapping import KeyMap, MapHead
 from kubeloop.controller.triggers.predicates import Predicate
-from kubeloop.meta import GroupVersion, ObjectKey, Resource, kind_info
+from kubeloop.meta import Resource
 
 R = TypeVar("R", bound=Resource)
-
-#: From a state of a watched object to the keys to reconcile. Keys without a cluster get that of the event.
-MapHead = Callable[[Head], Iterable[ObjectKey]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,39 +17,33 @@ class Watch(Generic[R]):
     """Reconcile what ``to`` names whenever an object of ``kind`` changes and all ``predicates`` agree.
 
     ``to`` is called with the new state and, for an update, with the old one too (so that what an object no longer refers to is
-    reconciled as well); keys named twice are reconciled once. ``paths`` (wire names) are read into the heads that it gets:
+    reconciled as well); keys named twice are reconciled once (behaviour R218). It is one of
+
+    - a mapping: ``to_owner(Foo)``, ``to_label("example.com/foo")``, ``to_field("spec.fooName")``, ``to_index("secret")``, ``to_same_name``;
+    - a function of a ``Head``, plain or async: an async one holds back the later events of that kind, and nothing else;
+    - the name of a method of the controller, for functions that want its listers or its client.
+
+    ``paths`` (wire names) are read into the heads that it gets:
     ``Watch(Pod, to=lambda pod: [ObjectKey("", "", pod.value("spec.nodeName"))], paths=["spec.nodeName"])``.
+    ``metadata_only``: nothing but metadata is asked of the server; ``metadata_lister(kind)`` reads it.
     """
 
     kind: type[R]
-    to: MapHead
+    to: MapHead | KeyMap | str
     predicates: tuple[Predicate, ...] = ()
     paths: tuple[str, ...] = ()
+    metadata_only: bool = False
 
 
-def to_same_name(head: Head) -> list[ObjectKey]:
-    """The object of the same namespace and name."""
-    return [ObjectKey("", head.namespace, head.name)]
+@dataclass(frozen=True, slots=True)
+class Owns(Generic[R]):
+    """A kind that the controller creates: its owner is reconciled when it changes. ``owns=[Deployment]`` is short for it.
 
-
-def to_controller(owner: type[Resource], *, namespaced: bool = True) -> MapHead:
-    """The object of kind ``owner`` that controls the changed one: group and kind must agree, the version need not (behaviour R217).
-
-    ``namespaced`` is the scope of ``owner``: an owner of a namespaced object lives in its namespace or in none.
+    The owner is the controller reference; with ``every_owner``, each owner reference of the kind counts.
+    ``predicates``, ``metadata_only``: as for ``Watch``.
     """
-    gvk = kind_info(owner).gvk
 
-    def keys(head: Head) -> list[ObjectKey]:
-        reference = head.controller
-        if reference is None or reference.kind != gvk.kind or _group(reference.api_version) != gvk.group:
-            return []
-        return [ObjectKey("", head.namespace if namespaced else "", reference.name)]
-
-    return keys
-
-
-def _group(api_version: str) -> str | None:
-    try:
-        return GroupVersion.parse(api_version).group
-    except ValueError:
-        return None
+    kind: type[R]
+    every_owner: bool = False
+    predicates: tuple[Predicate, ...] = ()
+    metadata_only: bool = False

@@ -1,0 +1,99 @@
+"""Routing: from one event of a kind to the keys to reconcile, each once, and how urgent they are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+from kubeloop.cache import Event
+from kubeloop.controller.triggers.mapping import MapHead
+from kubeloop.controller.triggers.predicates import Predicate
+from kubeloop.controller.triggers.priority import priority_of
+from kubeloop.meta import ObjectKey
+
+#: Takes a key and its priority.
+Add = Callable[[ObjectKey, int], None]
+#: Is told of each event that led to a key.
+Noted = Callable[[Event[Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where events of one kind lead, if all predicates agree. ``to`` None: to the object itself."""
+
+    to: MapHead | None
+    predicates: tuple[Predicate, ...] = ()
+
+
+def handler_of(routes: list[Route], add: Add, cluster: str, noted: Noted) -> Callable[[Event[Any]], Awaitable[None] | None]:
+    """The handler of one kind's events, for its informer.
+
+    Each key is added once for an event, whichever routes and states name it (behaviours R217, R218). A route that raises costs the others
+    nothing; its error is the handler's. A key without a cluster gets ``cluster``.
+    """
+    if len(routes) == 1 and routes[0].to is None:
+        return _to_itself(routes[0].predicates, add, cluster, noted)
+
+    def handle(event: Event[Any]) -> Awaitable[None] | None:
+        keys: dict[ObjectKey, None] = {}
+        failure: Exception | None = None
+        later: list[Awaitable[Iterable[ObjectKey]]] = []
+        for route in routes:
+            try:
+                if not all(predicate(event) for predicate in route.predicates):
+                    continue
+                if route.to is None:
+                    keys[ObjectKey(cluster, event.head.namespace, event.head.name)] = None
+                    continue
+                for head in (event.head, event.old):
+                    if head is not None:
+                        found = route.to(head)
+                        if isawaitable(found):
+                            later.append(found)
+                        else:
+                            keys.update(dict.fromkeys(found))
+            except Exception as error:  # noqa: BLE001  # one function must not cost the others their keys; raised below
+                failure = failure or error
+        if later:
+            return finish(event, keys, later, failure)
+        tell(event, keys)
+        if failure is not None:
+            raise failure
+        return None
+
+    async def finish(
+        event: Event[Any], keys: dict[ObjectKey, None], later: list[Awaitable[Iterable[ObjectKey]]], failure: Exception | None
+    ) -> None:
+        for found in later:
+            try:
+                keys.update(dict.fromkeys(await found))
+            except Exception as error:  # noqa: BLE001  # as above
+                failure = failure or error
+        tell(event, keys)
+        if failure is not None:
+            raise failure
+
+    def tell(event: Event[Any], keys: dict[ObjectKey, None]) -> None:
+        if keys:
+            noted(event)
+            priority = priority_of(event)
+            for key in dict.fromkeys(key if key.cluster else key._replace(cluster=cluster) for key in keys):
+                add(key, priority)
+
+    return handle
+
+
+def _to_itself(predicates: tuple[Predicate, ...], add: Add, cluster: str, noted: Noted) -> Callable[[Event[Any]], None]:
+    """The usual case, without what only several routes need: it is on the path of every event."""
+
+    def handle(event: Event[Any]) -> None:
+        for predicate in predicates:
+            if not predicate(event):
+                return
+        head = event.head
+        noted(event)
+        add(ObjectKey(cluster, head.namespace, head.name), priority_of(event))
+
+    return handle
