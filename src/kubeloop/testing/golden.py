@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeloop.codec import write_yaml
 from kubeloop.meta import Resource
-from kubeloop.testing.shown import difference, tree
+from kubeloop.testing.shown import difference, order, tree
 
 JSON = Any
 
@@ -82,11 +82,6 @@ def _normalised(document: dict[str, JSON], replace: Mapping[str, str], drop: Ite
     return _replaced(document, replace)
 
 
-def _place(key: str) -> tuple[bool, str]:
-    """What it is and what it is called first, as people write it."""
-    return key not in ("apiVersion", "kind", "metadata", "name"), key
-
-
 def _without(value: JSON, names: list[str]) -> JSON:
     if not isinstance(value, dict) or names[0] not in value:
         return value
@@ -97,7 +92,7 @@ def _without(value: JSON, names: list[str]) -> JSON:
 
 def _replaced(value: JSON, replace: Mapping[str, str]) -> JSON:
     if isinstance(value, dict):
-        return {_replaced(key, replace): _replaced(value[key], replace) for key in sorted(value, key=_place)}
+        return {_replaced(key, replace): _replaced(value[key], replace) for key in sorted(value, key=order)}
     if isinstance(value, list):
         return [_replaced(one, replace) for one in value]
     if not isinstance(value, str):

@@ -33,7 +33,12 @@ def text(state: object) -> str:
     if found is None or found == []:
         return "(nothing)\n"
     documents = found if isinstance(found, list) else [found]
-    return write_yaml(*(_tidy(one) for one in documents))
+    return write_yaml(*(_ordered(_tidy(one)) for one in documents))
+
+
+def order(key: str) -> tuple[bool, str]:
+    """Sorts keys: what it is and what it is called first, as people write it."""
+    return key not in ("apiVersion", "kind", "metadata", "name"), key
 
 
 def difference(before: str, after: str, before_name: str, after_name: str) -> str:
@@ -49,6 +54,12 @@ def shortened(lines: list[str]) -> list[str]:
 
 def indented(block: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in block.splitlines())
+
+
+def _ordered(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value, key=order)}
+    return [_ordered(one) for one in value] if isinstance(value, list) else value
 
 
 def _tidy(document: JSON) -> JSON:
