@@ -88,6 +88,10 @@ class Children:
         """How children are looked up."""
         return self._tools()[0]
 
+    @property
+    def adopts(self) -> bool:
+        return self._adopt
+
     async def apply(
         self, owner: Resource, wanted: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
@@ -144,6 +148,10 @@ class Children:
                 if key not in keys:
                     found.setdefault(key, member)
         return [member for _, member in sorted(found.items(), key=lambda item: -rank(item[0][0]))]
+
+    async def tried(self, live: Resource, child: Wanted) -> Resource:
+        """What the server would make of a child that is there; nothing is stored."""
+        return await self._tools()[1].update(live, child, dry_run=True)
 
     async def _one(self, reader: Reader, writer: Writer, owner: Resource, child: Wanted, dry_run: bool) -> ChildOutcome:
         def told(did: Any, live: Resource | None = None, error: Exception | None = None) -> ChildOutcome:

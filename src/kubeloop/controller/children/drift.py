@@ -1,0 +1,159 @@
+"""Drift: in what a child that is there differs from what it should be, for programs as paths and for people as a diff.
+
+Source: kubectl diff (live against the answer of an apply that is only tried); KEP-555.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from kubeloop.client.waits.trees import tree_of
+from kubeloop.controller.children.children import Children
+from kubeloop.controller.children.redacting import redacted
+from kubeloop.controller.children.sameness import target, type_of
+from kubeloop.controller.children.wanted import APPLIED, FIELDS_SET, Wanted
+from kubeloop.controller.children.writing import check_ownership
+from kubeloop.merge.fields import ElementError, FieldSet, TypeMismatch, compare, path_text
+from kubeloop.meta import Resource
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Tree = dict[str, Any]
+DriftKind: TypeAlias = Literal["missing", "changed", "extra"]
+
+#: Changed by each write, or written only to find drift: no drift themselves.
+_NOISE = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink")
+_OURS = (APPLIED, FIELDS_SET)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One child that is not as wanted. ``what``: it is not there, is another, or is there and not wanted.
+
+    ``paths`` are those that an apply would change (``.spec.replicas``), empty if the child is missing or extra. Secret values are in none
+    of this, nor in ``str()``.
+    """
+
+    kind: type[Resource]
+    namespace: str
+    name: str
+    what: DriftKind
+    paths: tuple[str, ...]
+    live: Tree | None
+    wanted: Tree | None
+
+    @property
+    def title(self) -> str:
+        """``Deployment shop/web``."""
+        return f"{self.kind.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind.kind} {self.name}"
+
+    def lines(self) -> Iterator[str]:
+        """A unified diff of both as YAML, as ``kubectl diff`` prints it; without line ends."""
+        live, wanted = ([] if tree is None else _yaml(tree).splitlines() for tree in (self.live, self.wanted))
+        yield from difflib.unified_diff(live, wanted, f"live {self.title}", f"wanted {self.title}", lineterm="")
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def rich(self) -> Text:
+        """The diff in colours, for ``rich.print``."""
+        from rich.text import Text
+
+        styles = {"+": "green", "-": "red", "@": "cyan"}
+        text = Text()
+        for line in self.lines():
+            bold = line.startswith(("--- ", "+++ "))
+            text.append(line + "\n", "bold" if bold else styles.get(line[:1], ""))
+        return text
+
+
+async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resource], *, ask: bool = True) -> list[Drift]:
+    """What ``children.apply(owner, wanted)`` would change; nothing is written.
+
+    ``ask``: the server is asked to apply each child without storing it, so that its defaults, its admission and what others own are
+    taken into account exactly; that needs the permission to patch. Else live objects and wishes are merged here: fields that are not
+    wanted do not count, whoever set them; what this field manager applied before and no longer wants does (read off the managed fields);
+    and what the server spells otherwise (1 for 1000m) is told as drift.
+
+    Raises:
+        ForeignChild: a child of somebody else is in the way. ApiError: the server refuses a child; Invalid says why.
+        UnplacedChild, OwnershipError, ValueError: as ``Children.apply``.
+    """
+    plan = await children.plan(owner, wanted)
+    reader = children.reader
+    found: list[Drift] = []
+    for child in plan:
+        live = await reader.newest(child.kind, child.namespace, child.name)
+        if live is not None:
+            check_ownership(live, owner, adopt=children.adopts)
+        if live is None:
+            found.append(_drift(child.kind, child.namespace, child.name, "missing", None, child.tree))
+            continue
+        after = tree_of(await children.tried(live, child)) if ask else _merged(live, child, children.field_manager)
+        drift = _drift(child.kind, child.namespace, child.name, "changed", tree_of(live), after)
+        if drift.paths:
+            found.append(drift)
+    for member in await children.unwanted(owner, plan):
+        there = await reader.newest(member.kind, member.namespace, member.name)
+        if there is not None:
+            found.append(_drift(member.kind, member.namespace, member.name, "extra", tree_of(there), None))
+    return found
+
+
+def _merged(live: Resource, child: Wanted, manager: str) -> Tree:
+    """What an apply would make of it, as far as that can be said here."""
+    type_ = type_of(child.kind)
+    before = FieldSet()
+    others: list[FieldSet] = []
+    for entry in live.metadata.managed_fields:
+        fields = FieldSet.from_json(entry.fields())
+        if (entry.manager, entry.operation, entry.subresource) == (manager, "Apply", ""):
+            before = fields
+        else:
+            others.append(fields)
+    for fields in others:
+        before = before - fields  # what others own too stays
+    try:
+        return target(tree_of(live), child.annotated(APPLIED, child.digest), before.to_json(), type_)
+    except (TypeMismatch, ElementError) as error:
+        raise ValueError(f"{child.kind.kind} {child.name}: {error}") from error
+
+
+def _drift(kind: type[Resource], namespace: str, name: str, what: DriftKind, live: Tree | None, wanted: Tree | None) -> Drift:
+    before, after = (None if tree is None else _quiet(tree) for tree in (live, wanted))
+    paths: tuple[str, ...] = ()
+    if before is not None and after is not None:
+        difference = compare(before, after, type_of(kind))
+        changed = (difference.added | difference.removed | difference.modified).leaves()
+        paths = tuple(sorted(path_text(path) for path in changed))
+    before, after = redacted(before, after)
+    return Drift(kind, namespace, name, what, paths, before, after)
+
+
+def _quiet(tree: Tree) -> Tree:
+    """Without what changes at every write, and without this package's own notes."""
+    tree = _without_nulls(tree)
+    metadata = {name: value for name, value in tree.get("metadata", {}).items() if name not in _NOISE}
+    annotations = {name: value for name, value in metadata.pop("annotations", {}).items() if name not in _OURS}
+    if annotations:
+        metadata["annotations"] = annotations
+    quiet = {name: value for name, value in tree.items() if name not in ("metadata", "status")}
+    head: Tree = {name: quiet.pop(name) for name in ("apiVersion", "kind") if name in quiet}
+    return {**head, "metadata": metadata, **quiet}
+
+
+def _without_nulls(value: Any) -> Any:
+    """Null and missing are one; what was emptied by taking fields out is null."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _yaml(tree: Tree) -> str:
+    from kubeloop.codec import write_yaml
+
+    return write_yaml(tree)
