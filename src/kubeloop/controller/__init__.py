@@ -7,7 +7,6 @@ from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.managing.manager import Manager, ManagerError
 from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
 from kubeloop.controller.reading.reader import CacheReader
-from kubeloop.controller.running.gate import Gate
 from kubeloop.controller.running.outcome import ReconcileCounts
 from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
@@ -32,7 +31,6 @@ __all__ = [
     "ControllerBase",
     "DeclarationError",
     "EventRecorder",
-    "Gate",
     "KeyController",
     "KeyMap",
     "Manager",
