@@ -2,6 +2,7 @@
 
 python -m bench            the table of all targets, about 10 minutes
 python -m bench requests   the client's plain requests beside its peers, about 5 minutes
+python -m bench controllers  a controller beside controller-runtime and kopf, about 4 minutes
 python -m bench million    1,000,000 pods, about 3 minutes
 python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
 python -m bench stations   where the time of one event goes, in one process
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import clients, plots, prepare, report, requests, servers, stations, targets
+from bench import clients, controllers, plots, prepare, report, requests, servers, stations, targets
 from bench.clients import Peer, Stage
 from bench.figures import Run, figures, queries
 from bench.replay import Replay, wait_quiet
@@ -30,7 +31,9 @@ _QUIET = 0.15
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "requests", "million", "servers", "stations", "plots"])
+    parser.add_argument(
+        "what", nargs="?", default="all", choices=["all", "requests", "controllers", "million", "servers", "stations", "plots"]
+    )
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("KUBELOOP_BENCH_ROUNDS", "0")), help="instead of each stage's own")
@@ -124,6 +127,22 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
+    def controllers(self) -> bool:
+        """A controller beside its peers; whether each target was met."""
+        args = self._args
+        missing = prepare.peers(["go", *(peer.needs for peer in controllers.PEERS)])
+        if "go" in missing:
+            raise prepare.CannotPrepare(missing["go"])
+        pods = 10_000 // args.scale
+        found, failed = controllers.measure(
+            pods=pods, rounds=args.rounds or 3, only=args.only or (), missing=missing, say=lambda text: self._console.print(f"[dim]{text}")
+        )
+        self.results.put("controllers", "figures", {name: asdict(each) for name, each in found.items()})
+        controllers.show(self._console, f"{pods:,} pods, an event for each, HTTP", found, failed)
+        self._judge("controllers", list(controllers.judge(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def servers(self) -> bool:
         """The embedded server in memory and on disk, and the real one; whether each target was met."""
         scale = self._args.scale
@@ -170,6 +189,8 @@ def main() -> int:
         if args.what == "servers":
             prepare.programs()
             return 1 if not bench.servers() and args.judge else 0
+        if args.what == "controllers":
+            return 1 if not bench.controllers() and args.judge else 0
         if args.what == "requests":
             return 1 if not bench.requests() and args.judge else 0
         bench.prepare([peer for stage in chosen for peer in bench.peers(stage)])

@@ -18,8 +18,9 @@ LIGHTKUBE = BUILD / "lightkube" / "bin" / "python"
 OFFICIAL = BUILD / "official" / "bin" / "python"
 KUBERNETES_ASYNCIO = BUILD / "kubernetes_asyncio" / "bin" / "python"
 KR8S = BUILD / "kr8s" / "bin" / "python"
+KOPF = BUILD / "kopf" / "bin" / "python"
 KUBE_RS = BUILD / "rust" / "release" / "kuberef"
-_PROGRAMS = ("pack", "server", "clientgo", "load", "requests")
+_PROGRAMS = ("pack", "server", "clientgo", "load", "requests", "controller")
 
 
 class CannotPrepare(Exception):
@@ -119,7 +120,7 @@ def _environment(name: str, *options: str) -> None:
 
 
 PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lightkube": lightkube} | {
-    name: exactly(name) for name in ("official", "kubernetes_asyncio", "kr8s")
+    name: exactly(name) for name in ("official", "kubernetes_asyncio", "kr8s", "kopf")
 }
 
 

@@ -342,6 +342,7 @@ func (s *server) handler() http.Handler {
 			s.list(w, r)
 		}
 	}
+	discover(mux)
 	mux.HandleFunc("GET /version/", version)
 	mux.HandleFunc("GET /version", version)
 	mux.HandleFunc("GET /api/v1/pods", pods)
