@@ -35,9 +35,10 @@ from kubeloop.controller.triggers.watch import Owns, Watch
 from kubeloop.meta import ObjectKey, PartialObject, Resource
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import ExponentialLimiter, Limiter
 
 if TYPE_CHECKING:
-    from kubeloop.controller.events import EventRecorder
+    from kubeloop.controller.events import EventRecorder, EventSink
 
 R = TypeVar("R", bound=Resource)
 S = TypeVar("S", bound=Resource)
@@ -235,6 +236,14 @@ class ControllerBase(Generic[R]):
         if self._gate is None:
             self._gate = Gate()
         return self._gate
+
+    def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # the default needs none, a bucket does
+        """How long keys wait that failed; override for another. Default: each by itself, 5 ms doubling to 1000 s (behaviour X12)."""
+        return ExponentialLimiter()
+
+    def event_sinks(self) -> Sequence[EventSink]:
+        """Where ``events`` go; override for another API, such as ``[SeriesEvents()]``, or for other limits. Default: core/v1."""
+        return ()
 
     async def start(self) -> None:
         """Called once, after all caches are synced and before the first reconcile. Raising stops the manager."""

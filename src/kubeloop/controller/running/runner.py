@@ -24,7 +24,7 @@ from kubeloop.controller.running.wiring import Wiring
 from kubeloop.controller.running.workers import Workers
 from kubeloop.meta import DecodeError, Forbidden, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
-from kubeloop.workqueue import ExponentialLimiter, PriorityQueue, QueueStats
+from kubeloop.workqueue import PriorityQueue, QueueStats
 
 log = logger_with_context(__name__)
 
@@ -90,11 +90,11 @@ class Runner(Generic[R]):
     async def connect(self, surroundings: Surroundings) -> None:
         declared, controller = self._declaration, self._controller
         client, clock = surroundings.client, surroundings.clock
-        queue: PriorityQueue[ObjectKey] = PriorityQueue(ExponentialLimiter(), clock)
+        queue: PriorityQueue[ObjectKey] = PriorityQueue(controller.retry_limiter(clock), clock)
         self._queue = queue
         self._workers_wanted = surroundings.workers.get(self._name, declared.workers)
         flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)
-        self._recorder = EventRecorder(client, declared.name, clock=clock, flush=flush)
+        self._recorder = EventRecorder(client, declared.name, sinks=controller.event_sinks(), clock=clock, flush=flush)
         await self._recorder.__aenter__()
         informers = await self._wiring.informers(surroundings)
         self._lister = informers[declared.kind].lister
