@@ -53,6 +53,7 @@ class ControllerBase(Generic[R]):
     ``watches``: other kinds, with what says which keys to reconcile.
     ``sources``: other things than objects of the cluster that lead to reconciles; may be set on the instance, too.
     ``reads``: kinds that are only read through ``cached`` and ``lister``.
+    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived from this (``permissions_of``).
     ``predicates``: which changes of the main kind are worth a reconcile; all must agree.
     ``workers``: how many keys at once. ``timeout``: seconds after which a reconcile is cancelled.
     ``name``: of the controller in logs, events and statistics; default the kind in lower case.
@@ -67,6 +68,7 @@ class ControllerBase(Generic[R]):
     watches: ClassVar[Sequence[Watch[Any]]] = ()
     sources: Sequence[Channel[Any]] = ()
     reads: ClassVar[Sequence[type[Resource]]] = ()
+    writes: ClassVar[Sequence[type[Resource]]] = ()
     predicates: ClassVar[Sequence[Predicate]] = ()
     workers: ClassVar[int] = 1
     timeout: ClassVar[float | None] = None
@@ -88,6 +90,7 @@ class ControllerBase(Generic[R]):
         watches: Sequence[Watch[Any]] | None = None,
         sources: Sequence[Channel[Any]] | None = None,
         reads: Sequence[type[Resource]] | None = None,
+        writes: Sequence[type[Resource]] | None = None,
         predicates: Sequence[Predicate] | None = None,
         workers: int | None = None,
         timeout: float | None = None,
@@ -104,6 +107,7 @@ class ControllerBase(Generic[R]):
             "watches": watches,
             "sources": sources,
             "reads": reads,
+            "writes": writes,
             "predicates": predicates,
             "workers": workers,
             "timeout": timeout,
@@ -128,6 +132,7 @@ class ControllerBase(Generic[R]):
         checked_owns(cls)
         checked_sources(cls.__name__, cls.sources)
         cls.reads = checked(cls, "reads", Resource)
+        cls.writes = checked(cls, "writes", Resource)
         cls.watches = checked(cls, "watches", Watch)
         check_watches(cls, cls.watches)
         cls.predicates = checked(cls, "predicates", Predicate)
@@ -149,6 +154,7 @@ class ControllerBase(Generic[R]):
             owns=checked_owns(cls),
             watches=tuple(cls.watches),
             reads=tuple(cls.reads),
+            writes=tuple(cls.writes),
             predicates=tuple(cls.predicates),
             workers=cls.workers,
             timeout=cls.timeout,
