@@ -7,7 +7,7 @@ from kubeloop import Controller, KubeloopError, ObjectMeta, TerminalError
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, PodSpec, PodTemplateSpec
 from kubeloop.client import WriteOptions
-from kubeloop.controller import is_controlled_by, set_controller_reference
+from kubeloop.controller import Owns, is_controlled_by, resource_version_changed, set_controller_reference
 from kubeloop.meta import LabelSelector
 
 NAME = "sample-controller"
@@ -18,28 +18,59 @@ class NotManagedError(KubeloopError):
     """A Deployment of the wanted name is there, and belongs to somebody else."""
 
 
-class FooController(Controller[Foo], owns=[Deployment], workers=2, name=NAME):
+class FooController(
+    Controller[Foo],
+    owns=[Owns(Deployment, predicates=(resource_version_changed,))],  # a resync of Deployments is no news; one of Foos is
+    workers=2,
+    name=NAME,
+    warm_up=True,
+):
     """Creates the Deployment, keeps its replicas, reports how many are available, and says so in events."""
+
+    async def start(self) -> None:
+        self.log.info("Starting workers, count=%d", type(self).workers)
+
+    async def stop(self) -> None:
+        self.log.info("Shutting down workers")
 
     async def reconcile(self, foo: Foo) -> None:
         if not foo.spec.deployment_name:
             # Trying again cannot help; a change of the Foo brings it back.
             raise TerminalError(f"{foo.metadata.namespace}/{foo.metadata.name}: spec.deploymentName is empty")
+        deployment = await self.deployment_of(foo)
+        # Written even if it is what it was, as the original does; the server stores nothing then.
+        foo.status.available_replicas = deployment.status.available_replicas or 0
+        await self.client.update_status(foo, options=WRITES)
+        self.events.normal(foo, "Synced", "Foo synced successfully")
+        self.log.info("Successfully synced %s/%s", foo.metadata.namespace, foo.metadata.name)
+
+    async def deployment_of(self, foo: Foo) -> Deployment:
+        """The Deployment, made or changed to what the Foo asks for.
+
+        Raises:
+            NotManagedError: there is one of that name that is not this Foo's.
+        """
         deployment = self.lister(Deployment).get(foo.spec.deployment_name, foo.metadata.namespace)
         if deployment is None:
             deployment = await self.client.create(render(foo), options=WRITES)
+        self.refuse_others(deployment, foo)
+        if foo.spec.replicas is not None and foo.spec.replicas != deployment.spec.replicas:
+            self.log.debug("%s: %s replicas, %d wanted", deployment.metadata.name, deployment.spec.replicas, foo.spec.replicas)
+            # Without a resourceVersion: whoever wrote in between is overruled, and what else was changed by hand goes, too.
+            rendered = render(foo)
+            deployment.metadata, deployment.spec = rendered.metadata, rendered.spec
+            deployment = await self.client.update(deployment, options=WRITES)
+        return deployment
+
+    def refuse_others(self, deployment: Deployment, foo: Foo) -> None:
+        """
+        Raises:
+            NotManagedError: the Deployment is not this Foo's; an event says so, too.
+        """
         if not is_controlled_by(deployment, foo):
             message = f'Resource "{deployment.metadata.name}" already exists and is not managed by Foo'
             self.events.warning(foo, "ErrResourceExists", message)
             raise NotManagedError(message)
-        if foo.spec.replicas is not None and foo.spec.replicas != deployment.spec.replicas:
-            deployment.spec.replicas = foo.spec.replicas
-            deployment = await self.client.update(deployment, options=WRITES)
-        available = deployment.status.available_replicas or 0
-        if foo.status.available_replicas != available:
-            foo.status.available_replicas = available
-            await self.client.update_status(foo, options=WRITES)
-        self.events.normal(foo, "Synced", "Foo synced successfully")
 
 
 def render(foo: Foo) -> Deployment:
