@@ -21,7 +21,7 @@ def classes_at(target: str) -> list[type[Resource]]:
         ConfigError: no such module or class, it fails while it is imported, or there is no custom kind in it.
     """
     name, colon, path = target.partition(":")
-    module = _import(name, target)
+    module = imported(name, target)
     if colon:
         return [_named(module, path, target)]
     found = [cls for each in _modules(module, target) for cls in vars(each).values() if _declares(cls, each.__name__)]
@@ -30,7 +30,12 @@ def classes_at(target: str) -> list[type[Resource]]:
     return list(dict.fromkeys(found))
 
 
-def _import(name: str, target: str) -> ModuleType:
+def imported(name: str, target: str) -> ModuleType:
+    """The module ``name``, from the working directory too; ``target`` is what the user wrote, for messages.
+
+    Raises:
+        ConfigError: there is none, or it fails while it is imported.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -51,7 +56,7 @@ def _modules(module: ModuleType, target: str) -> Iterator[ModuleType]:
     yield module
     for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
         if info.name.rpartition(".")[2] != "__main__":
-            yield _import(info.name, target)
+            yield imported(info.name, target)
 
 
 def _named(module: ModuleType, path: str, target: str) -> type[Resource]:

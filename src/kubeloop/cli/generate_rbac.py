@@ -1,0 +1,79 @@
+"""What ``kubeloop generate rbac`` does: roles of a program from what its controllers declare, checked or written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubeloop.cli.application import controllers_at
+from kubeloop.codec import write_yaml
+from kubeloop.meta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubeloop.controller.permissions import Permission
+
+JSONObject = dict[str, Any]
+
+_API = "rbac.authorization.k8s.io/v1"
+
+
+def generate_rbac(targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool) -> None:
+    """Write the roles of all controllers at ``targets``, or compare them with what is there.
+
+    Raises:
+        ConfigError: a target without controllers, a kind that only a server knows, or with ``only_check`` a file that differs.
+    """
+    from kubeloop.controller.permissions import permissions_of
+
+    if only_check and out is None:
+        raise ConfigError("--check compares with a file: name it with --out")
+    controllers = [controller for target in targets for controller in controllers_at(target)]
+    text = rbac_yaml(permissions_of(controllers), name, namespace, lease=lease)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if only_check:
+        there = out.read_text(encoding="utf-8") if out.exists() else ""
+        differences = list(difflib.unified_diff(there.splitlines(), text.splitlines(), str(out), "generated", lineterm=""))
+        if differences:
+            raise ConfigError("not what the controllers say; run again without --check:\n" + "\n".join(differences))
+        click.echo(f"{out}: up to date")
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written: {error}") from error
+    click.echo(f"{out}: written")
+
+
+def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True) -> str:
+    """A ServiceAccount, a ClusterRole with its binding, and for the election's Lease a Role with its own."""
+    return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease))
+
+
+def rbac_documents(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True) -> list[JSONObject]:
+    """The documents of ``rbac_yaml``."""
+    from kubeloop.controller.permissions import lease_permissions, rules_of
+
+    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    documents: list[JSONObject] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+        {"apiVersion": _API, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules_of(permissions)},
+        _binding("ClusterRole", name, None, account),
+    ]
+    if lease:
+        metadata = {"name": f"{name}-leader-election", "namespace": namespace}
+        documents.append({"apiVersion": _API, "kind": "Role", "metadata": metadata, "rules": rules_of(lease_permissions())})
+        documents.append(_binding("Role", metadata["name"], namespace, account))
+    return documents
+
+
+def _binding(kind: str, name: str, namespace: str | None, account: JSONObject) -> JSONObject:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    return {"apiVersion": _API, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": reference, "subjects": [account]}

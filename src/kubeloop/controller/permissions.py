@@ -1,0 +1,126 @@
+"""What the controllers of a program may have to do, as RBAC says it: derived from what their classes declare.
+
+Source: Kubernetes documentation, "Using RBAC Authorization"; verbs of informers, owner references and events as client-go asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kubeloop.controller.declaring.controller import ControllerBase
+from kubeloop.meta import Resource, UnknownKind, kind_info
+
+READ = ("get", "list", "watch")
+#: Of children: applied, updated, and deleted when they are wanted no more.
+WRITE = ("create", "delete", "patch", "update")
+_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Permission:
+    """Verbs on one resource of all names. ``resource`` may have a subresource (``foos/status``). ``why``: what wants it, for people.
+
+    ``namespaced``: the kind lives in namespaces, so that a Role can grant it.
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    namespaced: bool = True
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.verbs)} on {self.name}"
+
+    @property
+    def name(self) -> str:
+        """``pods``, ``foos.example.com``, ``foos.example.com/status``."""
+        plural, slash, subresource = self.resource.partition("/")
+        return f"{plural}.{self.group}{slash}{subresource}" if self.group else self.resource
+
+
+def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]], *, events: bool = True) -> list[Permission]:
+    """What the informers and writes of these controllers need, one entry for each resource, in order.
+
+    Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Writes: the main kind (finalizers,
+    annotations) with its status, its finalizers subresource where it owns children (which an API server that enforces blockOwnerDeletion
+    asks for), children in ``owns``, and kinds in ``writes``. ``events``: of both APIs.
+
+    Not known
+        What ``reconcile`` asks of the client beyond that; say it in ``writes`` and ``reads``.
+
+    Raises:
+        UnknownKind: a kind whose plural or scope only a server knows (``Unstructured``); names the controller and the way out.
+    """
+    found = _Found()
+    for controller in controllers:
+        cls = controller if isinstance(controller, type) else type(controller)
+        declared = cls.declaration()
+        found.name = declared.name
+        found.add(declared.kind, (*READ, "patch", "update"))
+        if any(field.encode_name == "status" for field in msgspec.structs.fields(declared.kind)):
+            found.add(declared.kind, ("get", "patch", "update"), "/status")
+        if declared.owns:
+            found.add(declared.kind, ("update",), "/finalizers")
+        for owned in declared.owns:
+            found.add(owned.kind, (*READ, *WRITE))
+        for watch in declared.watches:
+            found.add(watch.kind, READ)
+        for kind in declared.reads:
+            found.add(kind, READ)
+        for kind in declared.writes:
+            found.add(kind, ("get", *WRITE))
+    permissions = found.permissions()
+    if events and permissions:
+        recording = ("create", "patch", "update")
+        permissions += [Permission(group, "events", recording, why="events") for group in ("", "events.k8s.io")]
+    return sorted(permissions)
+
+
+def lease_permissions() -> list[Permission]:
+    """What leader election needs, in the namespace of its Lease."""
+    return [Permission("coordination.k8s.io", "leases", ("create", "get", "patch", "update"), why="leader election")]
+
+
+def rules_of(permissions: Iterable[Permission]) -> list[dict[str, list[str]]]:
+    """``rules`` of a Role or ClusterRole: resources of one group that need the same verbs share a rule."""
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in sorted(permissions):
+        together.setdefault((one.group, one.verbs), []).append(one.resource)
+    return [
+        {"apiGroups": [group], "resources": list(dict.fromkeys(resources)), "verbs": list(verbs)}
+        for (group, verbs), resources in together.items()
+    ]
+
+
+class _Found:
+    """Verbs by resource, while controllers are gone through."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._verbs: dict[tuple[str, str, bool], set[str]] = {}
+        self._why: dict[tuple[str, str, bool], list[str]] = {}
+
+    def add(self, kind: type[Resource], verbs: Iterable[str], subresource: str = "") -> None:
+        info = kind_info(kind)
+        if info.plural is None or info.namespaced is None:
+            raise UnknownKind(
+                f'controller "{self.name}": only a server knows the plural and scope of {info.gvk}; '
+                "declare a class with @custom_resource, or generate one: kubeloop generate models"
+            )
+        key = (info.gvk.group, f"{info.plural}{subresource}", info.namespaced)
+        self._verbs.setdefault(key, set()).update(verbs)
+        why = self._why.setdefault(key, [])
+        if self.name not in why:
+            why.append(self.name)
+
+    def permissions(self) -> list[Permission]:
+        return [
+            Permission(group, resource, tuple(verb for verb in _VERBS if verb in verbs), namespaced, ", ".join(self._why[key]))
+            for key, verbs in self._verbs.items()
+            for group, resource, namespaced in (key,)
+        ]
