@@ -12,7 +12,6 @@ from kubeloop.controller.declaring.declaration import DeclarationError
 from kubeloop.controller.webhooks import AdmissionRequest, HookOptions, Webhooks
 from kubeloop.controller.webhooks.configurations import Service, Url
 from kubeloop.meta import ConfigError, LabelSelector, Unstructured
-from kubeloop.meta.kinds import GroupKind
 from tests.controller.webhooks.foos import Foo, FooV2
 
 
@@ -185,14 +184,21 @@ def test_a_place_is_an_https_address_without_a_path(base: str) -> None:
 def test_kinds_with_converters_are_asked_to_be_converted_here() -> None:
     hooks = Webhooks()
     hooks.conversion(Foo, FooV2)(lambda foo: FooV2())
-    (found,) = hooks.conversions(Service("ops", "hooks"), ca=b"PEM").items()
-    assert found == (
-        GroupKind("example.com", "Foo"),
-        {
-            "strategy": "Webhook",
-            "webhook": {
-                "clientConfig": {"caBundle": "UEVN", "service": {"namespace": "ops", "name": "hooks", "port": 443, "path": "/convert"}},
-                "conversionReviewVersions": ["v1", "v1beta1"],
-            },
+    ((name, conversion),) = hooks.definitions(Service("ops", "hooks")).items()
+    assert name == "foos.example.com"
+    assert conversion(b"PEM") == {
+        "strategy": "Webhook",
+        "webhook": {
+            "clientConfig": {"caBundle": "UEVN", "service": {"namespace": "ops", "name": "hooks", "port": 443, "path": "/convert"}},
+            "conversionReviewVersions": ["v1", "v1beta1"],
         },
-    )
+    }
+
+
+def test_a_definition_is_named_by_the_plural_that_any_class_of_the_kind_knows() -> None:
+    hooks = Webhooks()
+    hooks.conversion(Unstructured.of("example.com/v3", "Bar"), Unstructured.of("example.com/v4", "Bar"))(lambda bar: bar)
+    with pytest.raises(DeclarationError, match="plural"):
+        hooks.definitions(Service("ops", "hooks"))
+    hooks.conversion(Unstructured.of("example.com/v4", "Bar", plural="bars"), Unstructured.of("example.com/v3", "Bar"))(lambda bar: bar)
+    assert list(hooks.definitions(Service("ops", "hooks"))) == ["bars.example.com"]

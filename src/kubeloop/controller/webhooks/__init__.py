@@ -1,9 +1,66 @@
 """Webhooks: admission and conversion hooks typed by kind, answered over TLS with certificates that renew themselves."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from kubeloop.controller.webhooks.admission import Answered
+from kubeloop.controller.webhooks.certificates.files import CertificateFiles
+from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
+from kubeloop.controller.webhooks.configurations import Service, Url
 from kubeloop.controller.webhooks.declared import Hook, HookOptions
 from kubeloop.controller.webhooks.denied import Denied, Warnings
 from kubeloop.controller.webhooks.hooks import Webhooks
+from kubeloop.controller.webhooks.registering import Inject, Register
 from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, ReviewMalformed, User
+from kubeloop.controller.webhooks.reviewing import Reviewed
+from kubeloop.controller.webhooks.server import WebhookServer
 
-__all__ = ["AdmissionRequest", "Answered", "Denied", "Hook", "HookOptions", "Operation", "ReviewMalformed", "User", "Warnings", "Webhooks"]
+if TYPE_CHECKING:
+    from kubeloop.controller.webhooks.certificates.managed import ManagedCertificates
+    from kubeloop.controller.webhooks.certificates.rotation import Lifetimes
+
+__all__ = [
+    "AdmissionRequest",
+    "Answered",
+    "CertificateFiles",
+    "CertificateSource",
+    "Denied",
+    "Hook",
+    "HookOptions",
+    "Inject",
+    "Lifetimes",
+    "ManagedCertificates",
+    "Operation",
+    "Register",
+    "ReviewMalformed",
+    "Reviewed",
+    "Service",
+    "Serving",
+    "Url",
+    "User",
+    "Warnings",
+    "WebhookServer",
+    "Webhooks",
+]
+
+_SELF_MADE = {"ManagedCertificates": "managed", "Lifetimes": "rotation"}
+
+
+if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+
+    def __getattr__(name: str) -> Any:
+        # To make certificates takes cryptography, an extra; to serve those of files does not.
+        if name not in _SELF_MADE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        try:
+            module = importlib.import_module(f"{__name__}.certificates.{_SELF_MADE[name]}")
+        except ModuleNotFoundError as error:
+            from kubeloop.meta import ConfigError
+
+            if error.name is None or error.name.partition(".")[0] != "cryptography":
+                raise
+            raise ConfigError("to make certificates takes cryptography, which is not installed: pip install 'kubeloop[server]'") from error
+        return getattr(module, name)

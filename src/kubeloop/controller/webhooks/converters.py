@@ -77,6 +77,21 @@ class Converters:
         """The kinds and their versions, sorted."""
         return {kind: sorted({*steps, *(to for ways in steps.values() for to in ways)}) for kind, steps in self._kinds.items()}
 
+    def definitions(self) -> list[str]:
+        """The names of the kinds' CustomResourceDefinitions.
+
+        Raises:
+            DeclarationError: no class of a kind names its plural.
+        """
+        found = []
+        for kind, steps in self._kinds.items():
+            classes = [cls for ways in steps.values() for step in ways.values() for cls in (step.source, step.target)]
+            plural = next((info.plural for cls in classes if (info := kind_info(cls)).plural), None)
+            if plural is None:
+                raise DeclarationError(f'{kind}: give the plural to one of its classes, as in Unstructured.of(..., plural="...")')
+            found.append(f"{plural}.{kind.group}")
+        return found
+
     def check(self) -> None:
         """Raises DeclarationError: a version of a kind cannot be reached from another; says which converter is missing."""
         for kind, versions in self.kinds().items():

@@ -5,6 +5,7 @@ It answers reviews (``answer``) without knowing about sockets; ``WebhookServer``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
@@ -18,7 +19,6 @@ from kubeloop.controller.webhooks.denied import Warnings
 from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User
 from kubeloop.controller.webhooks.reviewing import Reviewed, review_of, reviewed
 from kubeloop.meta import Resource
-from kubeloop.meta.kinds import GroupKind
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks.configurations import Configuration, Place
@@ -237,11 +237,15 @@ class Webhooks:
 
         return configurations(self.hooks, name, place, ca)
 
-    def conversions(self, place: Place, *, ca: bytes = b"") -> dict[GroupKind, dict[str, Any]]:
-        """``spec.conversion`` of the CustomResourceDefinition of each kind that has converters."""
+    def definitions(self, place: Place) -> dict[str, Callable[[bytes], dict[str, Any]]]:
+        """For each kind with converters the name of its CustomResourceDefinition, and what gives ``spec.conversion`` for a CA bundle.
+
+        Raises:
+            DeclarationError: no class of a kind names the plural that the definition is named by.
+        """
         from kubeloop.controller.webhooks.configurations import conversion
 
-        return {kind: conversion(place, ca) for kind in self._converters.kinds()}
+        return {name: functools.partial(conversion, place) for name in self._converters.definitions()}
 
     def _declare(self, kind: type[Resource], body: type[Resource] | None, target: Any, options: HookOptions, *, mutating: bool) -> None:
         hook = declare(kind, body, target, options, mutating=mutating)

@@ -1,0 +1,152 @@
+"""Certificates that renew themselves: an authority and a serving certificate in a Secret that all replicas share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kubeloop.api.core.v1 import Secret
+from kubeloop.cache import Informers
+from kubeloop.client import Client
+from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
+from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
+
+_TYPE: Final = "kubernetes.io/tls"
+_CERTIFICATE, _KEY, _AUTHORITIES, _AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt", "ca.key"
+_END: Final = b"-----END CERTIFICATE-----"
+#: Seconds after which the Secret is looked at again though nothing was heard of it, and after a failure.
+_LONGEST: Final = 600.0
+_AGAIN: Final = 10.0
+#: Tries to write at a time: as many replicas may meet at it.
+_TRIES: Final = 20
+
+
+class ManagedCertificates:
+    """Makes certificates for ``names`` (DNS names and addresses), keeps them in the Secret ``namespace``/``name``, and renews them in time.
+
+    Guarantees
+        Replicas agree: whoever comes first makes or renews, by optimistic concurrency; all serve what the Secret says.
+        A new authority stands beside the old one in ``Serving.authorities`` before anything is served that it signed (``Lifetimes``).
+        While the Secret cannot be reached, the certificate from before is served.
+
+    Not guaranteed
+        That a certificate is renewed while no replica runs for the last third of its life.
+
+    Needs the verbs get, list, watch, create and update on that Secret. A Secret that is there, empty, is filled. Keys are in the Secret and
+    in memory only.
+
+    Raises:
+        ConfigError: from ``open``: the Secret holds something else, or cannot be read; or ``cryptography`` is not installed.
+    """
+
+    def __init__(self, name: str, namespace: str, names: Sequence[str], *, lifetimes: Lifetimes | None = None) -> None:
+        if not names:
+            raise ConfigError("certificates need names to be valid for: names=Service(...).dns_names, or addresses")
+        self._name = name
+        self._namespace = namespace
+        self._names = tuple(names)
+        self._lifetimes = lifetimes or Lifetimes()
+        self._client: Client | None = None
+        self._clock: Clock = SystemClock()
+        self._served: Serving | None = None
+
+    async def open(self, client: Client | None, clock: Clock) -> Serving:
+        if client is None:
+            raise ConfigError("certificates in a Secret need a client; run the webhook server by a Manager, or use CertificateFiles")
+        self._client, self._clock = client, clock
+        kept = await self._settled(client)
+        self._served = kept.serving
+        return self._served
+
+    async def keep(self, changed: Callable[[Serving], None]) -> None:
+        client = self._client
+        assert client is not None, "open comes before keep"
+        heard = asyncio.Event()
+        async with Informers(client, clock=self._clock) as informers:
+            informer = informers.of(Secret, namespace=self._namespace, field_selector={"metadata.name": self._name})
+
+            def hear(_: object) -> None:
+                heard.set()
+
+            informer.on_event(added=hear, updated=hear, deleted=hear, name="webhook certificates")
+            while True:
+                seconds = await self._round(client, changed)
+                timer = self._clock.call_later(seconds, heard.set)
+                try:
+                    await heard.wait()
+                finally:
+                    timer.cancel()
+                heard.clear()
+
+    async def _round(self, client: Client, changed: Callable[[Serving], None]) -> float:
+        """Look at the Secret, renew what is due, tell; seconds until that is due again."""
+        try:
+            kept = await self._settled(client)
+        except KubeloopError as error:
+            log.warning("the webhook certificates in Secret %s/%s: %s; those from before are served on", self._namespace, self._name, error)
+            return _AGAIN
+        if kept.serving != self._served:
+            self._served = kept.serving
+            changed(kept.serving)
+        due = (next_due(kept, self._names, self._lifetimes) - self._clock.wall()).total_seconds()
+        return min(max(due, 1.0), _LONGEST)
+
+    async def _settled(self, client: Client) -> Kept:
+        """What the Secret holds when nothing is due any more.
+
+        Raises:
+            ConfigError: it holds something else. Conflict: others wrote at each try. ApiError, TransportError
+        """
+        last: KubeloopError | None = None
+        for _ in range(_TRIES):
+            secret = await self._secret(client)
+            kept = None if secret is None else self._kept(secret)
+            wanted = renewed(kept, self._names, self._lifetimes, self._clock.wall())
+            if wanted is kept:
+                return wanted
+            try:
+                await self._write(client, secret, wanted)
+            except (AlreadyExists, Conflict, NotFound) as error:  # another replica was faster, or somebody deleted it: look again
+                last = error
+                continue
+            log.info("webhook certificates renewed in Secret %s/%s", self._namespace, self._name)
+            return wanted
+        assert last is not None
+        raise last
+
+    async def _secret(self, client: Client) -> Secret | None:
+        try:
+            return await client.get(Secret, self._name, namespace=self._namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, client: Client, secret: Secret | None, kept: Kept) -> None:
+        data = {_CERTIFICATE: kept.certificate, _KEY: kept.key, _AUTHORITIES: kept.bundle, _AUTHORITY_KEY: kept.authority_key}
+        if secret is None:
+            made = Secret(metadata=ObjectMeta(name=self._name, namespace=self._namespace), type=_TYPE, data=data)
+            await client.create(made)
+            return
+        secret.data.update(data)
+        await client.update(secret)
+
+    def _kept(self, secret: Secret) -> Kept | None:
+        data = secret.data
+        if not any(data.values()):
+            return None
+        where = f"Secret {self._namespace}/{self._name}"
+        lacking = [one for one in (_CERTIFICATE, _KEY, _AUTHORITIES, _AUTHORITY_KEY) if not data.get(one)]
+        if lacking:
+            raise ConfigError(f"{where} holds something else than webhook certificates ({', '.join(lacking)} missing); name another Secret")
+        authorities = tuple(part.strip() + b"\n" + _END + b"\n" for part in data[_AUTHORITIES].split(_END)[:-1])
+        kept = Kept(authorities, data[_AUTHORITY_KEY], data[_CERTIFICATE], data[_KEY])
+        try:
+            kept.check()
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{where} holds no usable webhook certificates ({error}); delete it, and new ones are made") from None
+        return kept

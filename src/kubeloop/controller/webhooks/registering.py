@@ -1,0 +1,192 @@
+"""Tells API servers of the hooks and keeps it so: configurations applied, CA bundles injected, both watched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.cache import Event, Informers
+from kubeloop.client import Client
+from kubeloop.controller.webhooks.configurations import Place
+from kubeloop.controller.webhooks.hooks import Webhooks
+from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
+from kubeloop.meta import KubeloopError, NotFound, Unstructured
+from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
+
+JSONObject = dict[str, Any]
+Operation = dict[str, Any]
+
+#: Owner of what is applied.
+FIELD_MANAGER: Final = "kubeloop-webhooks"
+#: Seconds after which a patch that failed is tried again.
+_AGAIN: Final = 10.0
+_REGISTRATION: Final = "admissionregistration.k8s.io/v1"
+_KINDS: Final = {
+    "validating": (_REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+    "mutating": (_REGISTRATION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+    "definitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """Names of objects that somebody else applies (Helm, kustomize), and whose CA bundles are filled in here."""
+
+    validating: Sequence[str] = ()
+    mutating: Sequence[str] = ()
+    definitions: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Apply configurations of the name ``name`` for all hooks, and the conversion of all kinds that have converters, at start.
+
+    ``place``: where API servers find the webhook server; None: at its own address, as a test on the same machine wants it.
+    """
+
+    name: str
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One object: how it is patched, and what is applied when it is not there (None: it is waited for)."""
+
+    kind: type[Unstructured]
+    name: str
+    patch: Callable[[JSONObject, bytes], list[Operation]]
+    wanted: Callable[[bytes], JSONObject] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.name}"
+
+
+def injected(inject: Inject) -> list[Target]:
+    """What ``Inject`` names."""
+    found = [Target(_kind("validating"), name, bundle_patch) for name in inject.validating]
+    found += [Target(_kind("mutating"), name, bundle_patch) for name in inject.mutating]
+    return found + [Target(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
+
+
+def registered(hooks: Webhooks, name: str, place: Place) -> list[Target]:
+    """What ``Register`` applies.
+
+    Raises:
+        DeclarationError: nobody knows the plural of a kind that has converters, which its definition is named by.
+    """
+    found = []
+    for which, mutating in (("mutating", True), ("validating", False)):
+        if any(hook.mutating is mutating for hook in hooks.hooks):
+            kind = _kind(which)
+            found.append(Target(kind, name, bundle_patch, _configuration(hooks, name, place, kind)))
+    for definition, conversion in hooks.definitions(place).items():
+        found.append(Target(_kind("definitions"), definition, _conversion(conversion)))
+    return found
+
+
+def _kind(which: str) -> type[Unstructured]:
+    api_version, kind, plural = _KINDS[which]
+    return Unstructured.of(api_version, kind, plural=plural, namespaced=False)
+
+
+def _configuration(hooks: Webhooks, name: str, place: Place, kind: type[Unstructured]) -> Callable[[bytes], JSONObject]:
+    def wanted(bundle: bytes) -> JSONObject:
+        one = next(each for each in hooks.configurations(name, place, ca=bundle) if each.kind == kind.kind)
+        return {"apiVersion": kind.api_version, "kind": kind.kind, **one.to_dict()}
+
+    return wanted
+
+
+def _conversion(conversion: Callable[[bytes], JSONObject]) -> Callable[[JSONObject, bytes], list[Operation]]:
+    return lambda definition, bundle: conversion_patch(definition, conversion(bundle))
+
+
+class Registrar:
+    """Brings targets to a bundle.
+
+    Guarantees
+        What is applied at start is there, or ``apply`` raises; a definition that is not there yet is patched when it comes.
+        Whoever changes a bundle, or takes away what was applied, finds it put right. Nothing is written where nothing differs.
+
+    An empty bundle injects nothing: what verifies the certificate is known to the API server already, or filled in by somebody else.
+    """
+
+    def __init__(self, client: Client, clock: Clock, targets: Sequence[Target], bundle: bytes) -> None:
+        self._client = client
+        self._clock = clock
+        self._targets = list(targets)
+        self._bundle = bundle
+        self._due: set[int] = set()
+        self._heard = asyncio.Event()
+
+    def use(self, bundle: bytes) -> None:
+        """Inject this one from now on."""
+        self._bundle = bundle
+        self._mark(*range(len(self._targets)))
+
+    async def apply(self) -> None:
+        """Apply and patch all, once; a definition that is not there is passed over.
+
+        Raises:
+            ApiError, TransportError: as the requests.
+        """
+        for target in self._targets:
+            if target.wanted is not None:
+                await self._apply(target, target.wanted)
+            else:
+                await self._patch(target)
+
+    async def keep(self) -> None:
+        """Until cancelled."""
+        async with Informers(self._client, clock=self._clock) as informers:
+            for number, target in enumerate(self._targets):
+                informer = informers.of(target.kind, field_selector={"metadata.name": target.name})
+                mark = _marker(self._mark, number)
+                informer.on_event(added=mark, updated=mark, deleted=mark, name=f"webhook registration of {target}")
+            while True:
+                await self._heard.wait()
+                self._heard.clear()
+                while self._due:
+                    await self._settle(self._due.pop())
+
+    def _mark(self, *numbers: int) -> None:
+        self._due.update(numbers)
+        self._heard.set()
+
+    async def _settle(self, number: int) -> None:
+        target = self._targets[number]
+        try:
+            await self._patch(target)
+        except KubeloopError as error:
+            log.warning("%s cannot be told of the webhooks: %s; tried again in %g s", target, error, _AGAIN)
+            self._clock.call_later(_AGAIN, lambda: self._mark(number))
+
+    async def _patch(self, target: Target) -> None:
+        try:
+            found = await self._client.get(target.kind, target.name)
+        except NotFound:
+            if target.wanted is not None:
+                await self._apply(target, target.wanted)
+            else:
+                log.info("%s is not there yet; it is told of the webhooks when it comes", target)
+            return
+        patch = target.patch(found.to_dict(), self._bundle) if self._bundle or target.patch not in _OF_BUNDLES else []
+        if patch:
+            await self._client.patch(target.kind, target.name, patch, type="json")
+            log.info("%s trusts the webhooks' certificates", target)
+
+    async def _apply(self, target: Target, wanted: Callable[[bytes], JSONObject]) -> None:
+        await self._client.apply(target.kind.from_dict(wanted(self._bundle)), field_manager=FIELD_MANAGER, force=True)
+        log.info("%s applied", target)
+
+
+_OF_BUNDLES: Final = (bundle_patch, definition_bundle_patch)
+
+
+def _marker(mark: Callable[[int], None], number: int) -> Callable[[Event[Any]], None]:
+    return lambda _: mark(number)

@@ -1,0 +1,180 @@
+"""WebhookServer: hooks over TLS, certificates that change while it serves, API servers told of both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kubeloop.client import Client
+from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
+from kubeloop.controller.webhooks.configurations import Url
+from kubeloop.controller.webhooks.endpoint import Endpoint
+from kubeloop.controller.webhooks.hooks import Webhooks
+from kubeloop.controller.webhooks.registering import Inject, Register, Registrar, injected, registered
+from kubeloop.controller.webhooks.tls import change_certificate, server_tls
+from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.serving.listener import Listener
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logger_with_context(__name__)
+
+
+class WebhookServer:
+    """Serves ``hooks`` within ``async with``.
+
+    ::
+
+        service = Service(namespace="ops", name="foo-webhooks")
+        certificates = ManagedCertificates("foo-webhooks", "ops", service.dns_names)
+        server = WebhookServer(hooks, certificates, client=client, host="0.0.0.0", register=Register("foo", service))
+        await Manager(client, [FooController()], servers=[server]).run()
+
+    Guarantees
+        It answers before API servers are told of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
+        converted here can list (behaviour S219). It needs no leader: every replica answers.
+        A new certificate serves connections that begin from then on; none is broken off. What goes wrong with certificates or
+        registration after the start is logged and tried again, while the hooks go on answering.
+        At the end answers under way are finished, for two seconds.
+
+    ``client``: needed to register, to inject and for ``ManagedCertificates``; it stays open. ``host``: loopback unless told, as a pod
+    must be. ``port`` 0 is any that is free. ``register``: apply configurations; ``inject``: fill the CA bundle in where others apply them.
+    ``client_authorities`` (PEM): API servers must show a certificate signed by one of these. ``registry`` of metrics: None is
+    prometheus_client's default one.
+
+    Raises:
+        DeclarationError: no hook, or a version that nothing converts to. ConfigError: the address is taken; no usable certificate; an
+            option lacks another. ApiError, TransportError: certificates or configurations could not be read or applied.
+    """
+
+    def __init__(
+        self,
+        hooks: Webhooks,
+        certificates: CertificateSource,
+        *,
+        client: Client | None = None,
+        host: str = "127.0.0.1",
+        port: int = 9443,
+        register: Register | None = None,
+        inject: Inject | None = None,
+        client_authorities: bytes = b"",
+        registry: CollectorRegistry | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if (register or inject) and client is None:
+            raise ConfigError("to register webhooks, or to inject their CA bundle, the webhook server needs client=...")
+        self._hooks = hooks
+        self._certificates = certificates
+        self._client = client
+        self._host = host
+        self._port = port
+        self._register = register
+        self._inject = inject
+        self._client_authorities = client_authorities
+        self._registry = registry
+        self._clock: Clock = clock or SystemClock()
+        self._context: ssl.SSLContext | None = None
+        self._listener: Listener | None = None
+        self._registrar: Registrar | None = None
+        self._serving: Serving | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        await self._close()
+
+    @property
+    def url(self) -> str:
+        """``https://HOST:PORT``, while it serves."""
+        return self._started.url
+
+    @property
+    def serving(self) -> Serving:
+        """The certificate that new connections get."""
+        if self._serving is None:
+            raise ConfigError(_NOT_STARTED)
+        return self._serving
+
+    def check(self) -> None:
+        """For readiness: returns while it answers.
+
+        Raises:
+            ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
+        """
+        _ = self._started
+        for task in self._tasks:
+            if task.done():
+                raise KubeloopError(f"{task.get_name()} has ended")
+
+    @property
+    def _started(self) -> Listener:
+        if self._listener is None:
+            raise ConfigError(_NOT_STARTED)
+        return self._listener
+
+    async def _start(self) -> None:
+        from kubeloop.controller.webhooks.metrics import metrics_of
+
+        if self._listener is not None:
+            raise ConfigError("the webhook server was started already")
+        self._hooks.check()
+        self._serving = await self._certificates.open(self._client, self._clock)
+        self._context = server_tls(self._serving, self._client_authorities)
+        endpoint = Endpoint(self._hooks, metrics_of(self._registry), self._clock.now)
+        listener = Listener(endpoint, self._context, host=self._host, port=self._port)
+        await listener.bind()
+        self._listener = listener
+        await listener.serve()
+        log.info("webhooks are served at %s: %s", listener.url, ", ".join(self._hooks.paths))
+        self._begin(self._certificates.keep(self._changed), "keeping webhook certificates")
+        if self._client is not None and (self._register or self._inject):
+            await self._tell(self._client, listener, self._serving)
+
+    async def _tell(self, client: Client, listener: Listener, serving: Serving) -> None:
+        targets = injected(self._inject) if self._inject else []
+        if self._register:
+            targets += registered(self._hooks, self._register.name, self._register.place or Url(listener.url))
+        self._registrar = Registrar(client, self._clock, targets, serving.authorities)
+        await self._registrar.apply()
+        self._begin(self._registrar.keep(), "keeping webhooks registered")
+
+    def _begin(self, work: Any, name: str) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    def _changed(self, serving: Serving) -> None:
+        assert self._context is not None
+        # Whoever is told of new authorities first trusts what is served next (and what is served now, which is signed by an old one).
+        if self._registrar is not None:
+            self._registrar.use(serving.authorities)
+        change_certificate(self._context, serving)
+        self._serving = serving
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                try:
+                    await task
+                except Exception:
+                    log.exception("%s failed", task.get_name())
+        self._tasks.clear()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+
+
+_NOT_STARTED = "the webhook server does not serve: enter it with async with, or give it to Manager(servers=[...])"
