@@ -11,6 +11,7 @@ from kubeloop.client import Client
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.meta import ObjectKey
 from kubeloop.timing import Clock
+from kubeloop.workqueue import QueueMetrics, RateCap
 
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
@@ -30,7 +31,8 @@ class Surroundings:
 
     ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's. ``scope``: what informers are to keep, ``namespace``
     included: ``informers.of(kind, **surroundings.scope.select(kind, namespaced=...))``. ``observe``: who wants to hear of reconciles.
-    ``workers``: by name of controller, where the program's settings say another number than the class.
+    ``workers``: by name of controller, where the program's settings say another number than the class. ``queue_metrics``: makes what each
+    queue tells its times to, if anybody wants them. ``rate_cap``: of all queues of the process together.
     """
 
     client: Client
@@ -42,6 +44,8 @@ class Surroundings:
     scope: CacheScope = field(default_factory=CacheScope)
     observe: ReconcileObserver | None = None
     workers: Mapping[str, int] = field(default_factory=dict)
+    queue_metrics: Callable[[], QueueMetrics] | None = None
+    rate_cap: RateCap | None = None
 
 
 @dataclass(frozen=True, slots=True)

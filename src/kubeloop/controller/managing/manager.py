@@ -20,15 +20,19 @@ from kubeloop.controller.managing.background import Background
 from kubeloop.controller.managing.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.managing.errors import GraceExceeded, ManagerError
 from kubeloop.controller.managing.group import Entry, Group
+from kubeloop.controller.managing.reconcile_figures import ReconcileFigures
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.signals import stop_on_signals
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
+from kubeloop.workqueue import QueueTimes
 
 if TYPE_CHECKING:
-    from kubeloop.controller.election.config import LeaseConfig
+    from kubeloop.controller.election import LeaderElector, LeaseConfig
+    from kubeloop.controller.managing.endpoints import Endpoints
     from kubeloop.controller.managing.leadership import Leadership
+    from kubeloop.controller.managing.observed import Observed
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
@@ -55,6 +59,7 @@ class Manager:
 
     ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
     ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
+    ``endpoints``: addresses for probes, metrics and debug pages.
     ``namespace``: restricts all namespaced kinds of all clusters to one; ``scope`` says more.
     ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
     ever, 0 does not wait; events are sent for as long at most. The clients stay open; they are the caller's.
@@ -73,6 +78,7 @@ class Manager:
         clusters: Iterable[Client] = (),
         servers: Iterable[AbstractAsyncContextManager[Any]] = (),
         leader_election: LeaseConfig | None = None,
+        endpoints: Endpoints | None = None,
         namespace: str | None = None,
         scope: CacheScope | None = None,
         sync_timeout: float = 120.0,
@@ -87,6 +93,8 @@ class Manager:
         self._scope = scope or CacheScope(namespaces=namespace)
         self._namespace = namespace
         self.informers = informers or Informers(client, clock=self._clock)
+        self._figures = ReconcileFigures()
+        self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None
         self._clusters: dict[str, ManagedCluster] = {}
         self._main = self._cluster(client, self.informers, own=informers is None)
         self._servers = list(servers)
@@ -99,6 +107,11 @@ class Manager:
             from kubeloop.controller.managing.leadership import Leadership
 
             self._leadership = Leadership(client, leader_election, self._clock, lead=self._lead, lost=self._lost, failed=self._failed)
+        self._observed: Observed | None = None
+        if endpoints is not None:
+            from kubeloop.controller.managing.observed import Observed
+
+            self._observed = Observed(self, endpoints, self._figures, self._clock)
         self._over = asyncio.Event()
         self._leading = asyncio.Event()
         self._errors: list[BaseException] = []
@@ -245,6 +258,21 @@ class Manager:
         return self._leadership is None or self._leadership.elector.is_leader
 
     @property
+    def elector(self) -> LeaderElector | None:
+        """The candidate that this process is; None without leader election."""
+        return self._leadership.elector if self._leadership is not None else None
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Where it serves while it runs, by option of ``Endpoints``: health, metrics, debug."""
+        return dict(self._observed.urls) if self._observed is not None else {}
+
+    @property
+    def runnables(self) -> Sequence[Runnable]:
+        """Everything that it runs, or will run."""
+        return [entry.runnable for entry in self._entries]
+
+    @property
     def clusters(self) -> Mapping[str, ManagedCluster]:
         """By name, the manager's own first."""
         return dict(self._clusters)
@@ -260,7 +288,17 @@ class Manager:
             raise ManagerError(
                 f'two clusters are named "{name}"; keys and logs could not tell them apart: give the clients contexts of different clusters'
             )
-        surroundings = Surroundings(client, informers, self._clock, self._namespace, self._grace, self._sync_timeout, self._scope)
+        surroundings = Surroundings(
+            client,
+            informers,
+            self._clock,
+            self._namespace,
+            self._grace,
+            self._sync_timeout,
+            scope=self._scope,
+            observe=self._figures,
+            queue_metrics=self._queue_metrics,
+        )
         self._clusters[name] = ManagedCluster(name, client, informers, own, surroundings)
         return self._clusters[name]
 
@@ -287,6 +325,8 @@ class Manager:
         return entry
 
     async def _start(self) -> None:
+        if self._observed is not None:
+            await self._stack.enter_async_context(self._observed)
         for server in self._servers:
             await self._stack.enter_async_context(server)
         early = [one for one in self._entries if self._leadership is None or not one.runnable.needs_leader or one.runnable.warm_up]

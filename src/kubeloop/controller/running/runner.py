@@ -80,6 +80,11 @@ class Runner(Generic[R]):
         return self._declaration.warm_up
 
     @property
+    def queue(self) -> PriorityQueue[ObjectKey] | None:
+        """What waits; None before it is connected."""
+        return self._queue
+
+    @property
     def stats(self) -> RunnerStats:
         queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
         counts = self._workers.counts if self._workers is not None else ReconcileCounts()
@@ -90,7 +95,12 @@ class Runner(Generic[R]):
     async def connect(self, surroundings: Surroundings) -> None:
         declared, controller = self._declaration, self._controller
         client, clock = surroundings.client, surroundings.clock
-        queue: PriorityQueue[ObjectKey] = PriorityQueue(controller.retry_limiter(clock), clock)
+        queue: PriorityQueue[ObjectKey] = PriorityQueue(
+            controller.retry_limiter(clock),
+            clock,
+            cap=surroundings.rate_cap,
+            metrics=surroundings.queue_metrics() if surroundings.queue_metrics is not None else None,
+        )
         self._queue = queue
         self._workers_wanted = surroundings.workers.get(self._name, declared.workers)
         flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)

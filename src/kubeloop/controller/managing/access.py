@@ -1,0 +1,223 @@
+"""Access to a manager's metrics and debug endpoints: a static token, client certificates, or what the cluster's RBAC says.
+
+The last is controller-runtime's filter (pkg/metrics/filters): TokenReview tells who asks, SubjectAccessReview whether it may.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import ssl
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from kubeloop.client import Client
+from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.serving.answer import Answer
+from kubeloop.serving.request import Request
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: Seconds for which answers of the cluster count: who a token belongs to; that somebody may; that somebody may not. controller-runtime's.
+AUTHENTICATED, ALLOWED, DENIED = 60.0, 300.0, 30.0
+#: Answers that are kept at most; a stranger who tries tokens must not fill the memory.
+_MOST = 4096
+
+
+class Access(Protocol):
+    """Who may ask."""
+
+    @property
+    def authorities(self) -> bytes:
+        """PEM: who may have signed clients' certificates. Empty: certificates are not asked for."""
+
+    async def admit(self, request: Request) -> Answer | None:
+        """None: it may. Else the refusal."""
+
+
+class BearerToken:
+    """Whoever knows the token; or the one in a file, which is read again when it has changed.
+
+    Raises:
+        ConfigError: neither or both are given, or there is no token in it.
+    """
+
+    authorities = b""
+
+    def __init__(self, token: str = "", *, file: Path | str | None = None) -> None:
+        if bool(token) == (file is not None):
+            raise ConfigError("BearerToken: give a token, or file=... with one in it")
+        self._path = Path(file) if file is not None else None
+        self._token = token
+        self._stamp: tuple[int, int] | None = None
+        self._current()
+
+    async def admit(self, request: Request) -> Answer | None:
+        given = _bearer(request)
+        if given and hmac.compare_digest(given.encode(), self._current().encode()):
+            return None
+        return _unauthorized()
+
+    def _current(self) -> str:
+        if self._path is None:
+            return self._token
+        try:
+            found = self._path.stat()
+            if (stamp := (found.st_mtime_ns, found.st_ino)) != self._stamp:
+                token = self._path.read_text().strip()
+                if not token:
+                    raise ConfigError(f"BearerToken: {self._path} is empty; write a token into it")
+                self._token, self._stamp = token, stamp
+        except OSError as error:
+            if not self._token:
+                raise ConfigError(f"BearerToken: {self._path} cannot be read: {error.strerror}") from None
+        except ConfigError:
+            if not self._token:
+                raise
+        return self._token
+
+
+class ClientCertificates:
+    """Whoever has a certificate signed by ``authority`` (PEM, or a file) that is valid now; with ``names``, only those common names.
+
+    Raises:
+        ConfigError: the authority is no certificate.
+    """
+
+    def __init__(self, authority: bytes | Path | str, names: Collection[str] = (), *, clock: Clock | None = None) -> None:
+        try:
+            self.authorities = authority if isinstance(authority, bytes) else Path(authority).read_bytes()
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=self.authorities.decode())
+        except OSError as error:
+            raise ConfigError(f"ClientCertificates: {authority!r} cannot be used: {error.strerror or error}") from None
+        except ValueError:
+            raise ConfigError("ClientCertificates: the authority is no PEM certificate") from None
+        self._names = frozenset(names)
+        self._clock = clock or SystemClock()
+
+    async def admit(self, request: Request) -> Answer | None:
+        certificate = request.peer_certificate
+        if not certificate:
+            return _unauthorized()
+        now = self._clock.wall().timestamp()
+        if not ssl.cert_time_to_seconds(certificate["notBefore"]) <= now <= ssl.cert_time_to_seconds(certificate["notAfter"]):
+            return _unauthorized()
+        names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+        if self._names and not self._names.intersection(names):
+            return _forbidden(", ".join(names))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    name: str
+    uid: str
+    groups: tuple[str, ...]
+    extra: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class KubernetesAccess:
+    """Whoever the cluster knows by its bearer token, and allows the path.
+
+    That is a cluster role with ``nonResourceURLs: ["/metrics"]`` and ``verbs: ["get"]``.
+
+    The program itself needs ``create`` on tokenreviews and subjectaccessreviews (the role system:auth-delegator).
+
+    Guarantees
+        Tokens are kept as hashes only, answers for a minute (who), five minutes (may), half a minute (may not). When the cluster does not
+        answer, nobody is let in.
+    """
+
+    authorities = b""
+
+    def __init__(self, client: Client, *, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock or client.clock
+        self._users: dict[bytes, tuple[float, _User | None]] = {}
+        self._verdicts: dict[tuple[_User, str, str], tuple[float, bool]] = {}
+
+    async def admit(self, request: Request) -> Answer | None:
+        token = _bearer(request)
+        if not token:
+            return _unauthorized()
+        try:
+            user = await self._who(token)
+        except KubeloopError as error:
+            log.log(logging.ERROR, "%s: authentication failed: %s", request.path, error)
+            return _text(500, "Authentication failed\n")
+        if user is None:
+            return _unauthorized()
+        verb = request.method.lower()
+        try:
+            allowed = await self._may(user, verb, request.path)
+        except KubeloopError as error:
+            log.log(logging.ERROR, "%s: authorization of %s failed: %s", request.path, user.name, error)
+            return _text(500, f"Authorization for user {user.name} failed\n")
+        return None if allowed else _forbidden(user.name)
+
+    async def _who(self, token: str) -> _User | None:
+        from kubeloop.api.authentication.v1 import TokenReview, TokenReviewSpec
+
+        key, now = hashlib.sha256(token.encode()).digest(), self._clock.now()
+        known = self._users.get(key)
+        if known is not None and now < known[0]:
+            return known[1]
+        review = await self._client.create(TokenReview(spec=TokenReviewSpec(token=token)))
+        user = None
+        if review.status.authenticated:
+            info = review.status.user
+            extra = tuple(sorted((name, tuple(values)) for name, values in info.extra.items()))
+            user = _User(info.username or "", info.uid or "", tuple(info.groups), extra)
+        _bounded(self._users)[key] = (now + AUTHENTICATED, user)
+        return user
+
+    async def _may(self, user: _User, verb: str, path: str) -> bool:
+        from kubeloop.api.authorization.v1 import NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
+
+        now = self._clock.now()
+        known = self._verdicts.get((user, verb, path))
+        if known is not None and now < known[0]:
+            return known[1]
+        spec = SubjectAccessReviewSpec(
+            user=user.name,
+            uid=user.uid,
+            groups=list(user.groups),
+            extra={name: list(values) for name, values in user.extra},
+            non_resource_attributes=NonResourceAttributes(path=path, verb=verb),
+        )
+        review = await self._client.create(SubjectAccessReview(spec=spec))
+        allowed = bool(review.status.allowed)
+        _bounded(self._verdicts)[user, verb, path] = (now + (ALLOWED if allowed else DENIED), allowed)
+        return allowed
+
+
+def _bounded(kept: dict[K, V]) -> dict[K, V]:
+    """Emptied when it is full: those who are in use are asked for again."""
+    if len(kept) >= _MOST:
+        kept.clear()
+    return kept
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.header("Authorization").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _unauthorized() -> Answer:
+    return _text(401, "Unauthorized\n")
+
+
+def _forbidden(user: str) -> Answer:
+    return _text(403, f"Authorization denied for user {user}\n")
+
+
+def _text(status: int, text: str) -> Answer:
+    return Answer(status, body=text.encode(), content_type="text/plain; charset=utf-8", headers=[("X-Content-Type-Options", "nosniff")])
