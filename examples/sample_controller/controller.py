@@ -8,7 +8,9 @@ from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, PodSpec, PodTemplateSpec
 from kubeloop.client import WriteOptions
 from kubeloop.controller import Owns, is_controlled_by, resource_version_changed, set_controller_reference
-from kubeloop.meta import LabelSelector
+from kubeloop.meta import LabelSelector, ObjectKey
+from kubeloop.timing import Clock, TokenBucket
+from kubeloop.workqueue import BucketLimiter, ExponentialLimiter, Limiter, MaxOfLimiter
 
 NAME = "sample-controller"
 WRITES = WriteOptions(field_manager=NAME)
@@ -26,6 +28,10 @@ class FooController(
     warm_up=True,
 ):
     """Creates the Deployment, keeps its replicas, reports how many are available, and says so in events."""
+
+    def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:
+        """Each Foo by itself, and all of them together at most 50 times per second, after the first 300."""
+        return MaxOfLimiter(ExponentialLimiter(initial=0.005, cap=1000.0), BucketLimiter(TokenBucket(50, 300, clock)))
 
     async def start(self) -> None:
         self.log.info("Starting workers, count=%d", type(self).workers)
