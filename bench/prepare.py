@@ -20,7 +20,7 @@ KUBERNETES_ASYNCIO = BUILD / "kubernetes_asyncio" / "bin" / "python"
 KR8S = BUILD / "kr8s" / "bin" / "python"
 KOPF = BUILD / "kopf" / "bin" / "python"
 KUBE_RS = BUILD / "rust" / "release" / "kuberef"
-_PROGRAMS = ("pack", "server", "clientgo", "load", "requests", "controller")
+_PROGRAMS = ("pack", "server", "clientgo", "load", "requests", "controller", "queues")
 
 
 class CannotPrepare(Exception):
