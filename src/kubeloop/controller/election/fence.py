@@ -23,16 +23,28 @@ class _Fence(Hook):
             check()
 
 
+def guard(client: Client) -> Callable[[], None]:
+    """From now on writes through ``client`` are looked at; what is returned ends that."""
+    return client.transport.add_hook(_Fence())
+
+
+@contextmanager
+def checked(check: Callable[[], None]) -> Iterator[None]:
+    """Within the block, and in tasks begun there, writes through guarded clients are sent only if ``check`` does not raise."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        # A coroutine that nobody finished is closed in whatever context the garbage collector runs: nothing to reset there.
+        with suppress(ValueError):
+            _check.reset(token)
+
+
 @contextmanager
 def fenced(check: Callable[[], None], clients: Iterable[Client]) -> Iterator[None]:
-    """Within the block, and in tasks begun there, writes through ``clients`` are sent only if ``check`` does not raise."""
+    """Both, for the time of the block."""
     with ExitStack() as stack:
         for client in clients:
-            stack.callback(client.transport.add_hook(_Fence()))
-        token = _check.set(check)
-        try:
-            yield
-        finally:
-            # A coroutine that nobody finished is closed in whatever context the garbage collector runs: nothing to reset there.
-            with suppress(ValueError):
-                _check.reset(token)
+            stack.callback(guard(client))
+        stack.enter_context(checked(check))
+        yield

@@ -1,0 +1,247 @@
+"""One replica among those that share the keys: does the turns of the protocol, and tells its controllers what is theirs.
+
+The protocol, and why no key is ever reconciled twice at a time: membership.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kubeloop.client import Client
+from kubeloop.controller.election.elector import LeaseLost
+from kubeloop.controller.election.fence import checked, guard
+from kubeloop.controller.sharding.config import ShardConfig
+from kubeloop.controller.sharding.leases import GroupLeases
+from kubeloop.controller.sharding.membership import Membership
+from kubeloop.controller.sharding.ownership import Gained
+from kubeloop.controller.sharding.slots import SLOTS, slot_of
+from kubeloop.meta import KubeloopError, ObjectKey
+from kubeloop.timing import Clock, Timer, within
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
+
+T = TypeVar("T")
+
+#: Leases of members that are gone are deleted after so many lease durations.
+_KEPT = 4
+
+
+class ShardMember:
+    """Takes part in a group from ``start`` to ``leave``.
+
+    Guarantees
+        Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
+        A key moves when the reconciles of its slot (one of 1024) have ended where it was, or when the lease of that replica has expired.
+        When nobody comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
+        retry periods after one died.
+
+    Not guaranteed
+        That an object's *deletion* is reconciled if it falls into a hand-over: use finalizers. Even spread of few keys.
+        That a reconcile in a thread ends when this replica can no longer be sure of its keys.
+
+    Cost
+        One write and one list of the group's leases each ``retry_period``, for each member.
+    """
+
+    def __init__(self, client: Client, config: ShardConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self._client = client
+        self._clock = clock or client.clock
+        self._lease = config.lease()
+        self._leases = GroupLeases(client, config, self._clock)
+        self._core = Membership(config.identity, config.renew_deadline)
+        self._owners: list[_Owner] = []
+        self._scopes: set[asyncio.Timeout] = set()
+        self._wake = asyncio.Event()
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._unguard: Callable[[], None] | None = None
+        self._complaint = ""
+
+    def __repr__(self) -> str:
+        return f'<ShardMember "{self.config.identity}" of {self.config.namespace}/{self.config.group}, {self.slots} of {SLOTS} slots>'
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Who is believed alive, this one included; for people."""
+        return self._core.members
+
+    @property
+    def slots(self) -> int:
+        """How many of the 1024 slots are this replica's now."""
+        return self._core.granted.bit_count() if self._clock.now() < self._core.valid_until else 0
+
+    def of(self, controller: str) -> _Owner:
+        """What is this replica's of one controller's keys. Controllers are spread independently."""
+        owner = _Owner(self, controller)
+        self._owners.append(owner)
+        return owner
+
+    def start(self) -> None:
+        """Take part from now on."""
+        self._unguard = guard(self._client)
+        self._task = asyncio.create_task(self._run(), name=f"shard-{self.config.group}")
+
+    async def leave(self) -> None:
+        """Begin no reconcile more, and tell the others when the last has ended; if one does not end, they wait for the lease to expire.
+
+        Call it when the controllers have stopped. Never raises for what the server says.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._core.retire()
+        task.cancel()
+        await asyncio.wait((task,))
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._unguard is not None:
+            self._unguard()
+        if self._core.busy:
+            log.warning("leaving group %s with %d reconciles under way: the lease is left to expire", self.config.group, self._core.busy)
+            return
+        try:
+            await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), left=True))
+        except (KubeloopError, TimeoutError) as error:
+            log.warning("lease %s could not be given back: %s", self._lease, str(error) or "no answer in time")
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            done = await self._turn()
+            if done and not self._core.settled and not self._core.held_back:
+                continue  # Somebody came or went: write so at once.
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, self.config.retry_period, self._wake.wait())
+
+    async def _turn(self) -> bool:
+        core, clock = self._core, self._clock
+        before = core.members
+        view = core.to_write(clock.now())
+        if await self._ask(self._leases.write(view), "cannot be written") is None:
+            core.unknown()
+            return False
+        core.written()
+        started = clock.now()
+        found = await self._ask(self._leases.list(), "cannot be listed")
+        if found is None:
+            return False
+        gained = core.listed(started, clock.now(), found)
+        self._complaint = ""
+        if core.members != before:
+            log.info("group %s: %d members: %s", self.config.group, len(core.members), ", ".join(sorted(core.members)))
+        self._watch_over()
+        if gained:
+            log.log(logging.DEBUG, "group %s: %d slots gained, %d in all", self.config.group, gained.bit_count(), self.slots)
+            for owner in self._owners:
+                owner.gained(gained)
+        await self._tidy()
+        return True
+
+    async def _ask(self, work: Awaitable[T], problem: str) -> T | None:
+        """What the server answers; None: nothing, or a refusal."""
+        try:
+            return await within(self._clock, self._lease.request_timeout, work)
+        except (KubeloopError, TimeoutError) as error:
+            complaint = f"{problem}: {str(error) or 'no answer in time'}"
+            if complaint != self._complaint:
+                log.warning("leases of group %s in %s %s; trying again", self.config.group, self.config.namespace, complaint)
+            self._complaint = complaint
+            return None
+
+    def _watch_over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(max(self._core.valid_until - self._clock.now(), 0.0), self._lapsed)
+
+    def _lapsed(self) -> None:
+        if self._clock.now() < self._core.valid_until:
+            return
+        self._core.lapse()
+        log.error(
+            "group %s: not renewed for %g s: no key is ours until it is; %d reconciles cancelled",
+            self.config.group,
+            self.config.renew_deadline,
+            len(self._scopes),
+        )
+        now = asyncio.get_running_loop().time()
+        for scope in list(self._scopes):
+            scope.reschedule(now)
+
+    async def _tidy(self) -> None:
+        """One of the members deletes what nobody needs any more."""
+        if self.config.identity != min(self._core.members, default=""):
+            return
+        for member in self._core.gone(self._clock.now(), _KEPT * self.config.lease_duration):
+            try:
+                await within(self._clock, self._lease.request_timeout, self._leases.forget(member))
+            except (KubeloopError, TimeoutError) as error:
+                log.debug("lease of %s is left where it is: %s", member, error)
+
+    # For owners
+
+    def has(self, slot: int) -> bool:
+        return self._core.has(slot, self._clock.now())
+
+    async def hold(self, slot: int, work: Callable[[], Awaitable[T]]) -> T | None:
+        """``work`` while the slot is ours; None if it is not, or no longer."""
+        core = self._core
+        if not core.begin(slot, self._clock.now()):
+            return None
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._scopes.add(scope)
+                try:
+                    with checked(self._assert_valid):
+                        return await work()
+                finally:
+                    self._scopes.discard(scope)
+        except TimeoutError:
+            if scope.expired():
+                return None
+            raise
+        finally:
+            if core.end(slot):
+                self._wake.set()
+
+    def _assert_valid(self) -> None:
+        if self._clock.now() >= self._core.valid_until:
+            raise LeaseLost(f"lease {self._lease} was not renewed in time: this replica cannot be sure of its keys")
+
+
+class _Owner:
+    """``Ownership`` of one controller."""
+
+    def __init__(self, member: ShardMember, controller: str) -> None:
+        self._member = member
+        self._controller = controller
+        self._callbacks: list[Gained] = []
+
+    def slot(self, key: ObjectKey) -> int:
+        return slot_of(f"{self._controller}/{self._member.config.by(key)}")
+
+    def owns(self, key: ObjectKey) -> bool:
+        return self._member.has(self.slot(key))
+
+    def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
+        async def guarded(key: ObjectKey) -> T | None:
+            return await self._member.hold(self.slot(key), lambda: reconcile(key))
+
+        return guarded
+
+    def on_gained(self, callback: Gained) -> Callable[[], None]:
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
+
+    def gained(self, slots: int) -> None:
+        for callback in list(self._callbacks):
+            try:
+                callback(lambda key: bool(slots >> self.slot(key) & 1))
+            except Exception:
+                log.exception("controller %s: what it gained could not be enqueued", self._controller)

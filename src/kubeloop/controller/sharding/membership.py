@@ -1,0 +1,195 @@
+"""The hand-over of slots between replicas, without I/O and without a clock of its own. What it rests on, and why it holds:
+
+Each member has a Lease and writes into it, with each renewal, the *view* by which it works: the members that it believes alive. A view
+claims for its writer the slots that rendezvous hashing gives it there. A turn of a member is: write the lease, then list all leases.
+
+A member *has* a slot (may begin a reconcile of a key in it) if, by its last complete turn,
+  (1) its own view, as written, claims it; and so does the view that it would write next;
+  (2) no other member's view claims it, in the list that was read after the write; members that are dead are left out;
+  (3) less than ``renew_deadline`` seconds have passed since that write was sent, by the local monotonic clock.
+A member writes a view that gives slots up only when none of its reconciles is in one of them. What (3) ends is cancelled.
+A member is dead for another when its lease was given back, or was not seen to change for the duration that it says, counted on the other's
+clock from when it first saw it so.
+
+Safety: no two members have one slot. Say i and j both do. Both have written a claim of it; let j's write be the later one in the server's
+order. j has listed after its write, so it saw i's claim: i gives the slot up only with its next view, by which it would no longer have
+it. So i was dead for j: its lease did not change for a lease duration on j's clock, or was given back, which i does when nothing runs any
+more. Then i's last write was sent a lease duration ago, and (3) has ended i's turn, ``lease_duration - renew_deadline`` before. If i
+writes again it must list after that before it has anything, and sees j's claim. A write without an answer may have been carried out, or
+be carried out later: by (1) what it gives up is not had since before it was sent, and what it gains not before one was acknowledged;
+each write is bound to the version before it, so that a late one cannot undo a later one.
+
+Liveness: when nobody comes or goes for a while, all views become the same set, in which each slot has one member; who must give up does
+so once its reconciles have ended, and the next turn of the other sees it.
+
+Assumed: clocks run at speeds that differ by less than lease_duration / renew_deadline; a cancelled reconcile ends within the difference
+of the two (a thread does not); a list is read from the newest state; identities are unique; nobody else deletes or edits the leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kubeloop.controller.sharding.slots import EVERY_SLOT, claim
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a lease says. ``view`` None: written by a version that is not understood here, which may claim anything. ``mark`` changes with
+    each write (a resourceVersion). ``duration`` in seconds. ``left``: it was given back."""
+
+    view: frozenset[str] | None
+    mark: str
+    duration: float
+    left: bool = False
+
+    def claims(self, member: str) -> int:
+        if self.left:
+            return 0
+        return EVERY_SLOT if self.view is None else claim(self.view, member)
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """``at``: the local time at which it was first seen so."""
+
+    declared: Declared
+    at: float
+
+    def alive(self, now: float) -> bool:
+        return not self.declared.left and self.at + self.declared.duration > now
+
+
+class Membership:
+    """One member's part. The caller does, over and over: ``to_write``, the write, ``written`` or ``unknown``, the list, ``listed``.
+
+    ``me`` is its identity, ``renew_deadline`` in seconds. Times are of one monotonic clock.
+    """
+
+    def __init__(self, me: str, renew_deadline: float) -> None:
+        self.me = me
+        #: The time from which nothing may be done any more, unless a turn ends before.
+        self.valid_until = 0.0
+        self._renew_deadline = renew_deadline
+        self._published: frozenset[str] = frozenset()
+        self._target: frozenset[str] = frozenset()
+        self._writing: tuple[frozenset[str], float] | None = None
+        self._sent: float | None = None  # Of the write that a list is to follow.
+        self._peers: dict[str, _Peer] = {}
+        self._granted = 0
+        self._retired = False
+        self._busy: dict[int, int] = {}
+
+    def has(self, slot: int, now: float) -> bool:
+        """Whether a reconcile in this slot may begin."""
+        return now < self.valid_until and bool(self._granted >> slot & 1)
+
+    def begin(self, slot: int, now: float) -> bool:
+        """Begin one, if it may; then ``end`` must follow."""
+        if not self.has(slot, now):
+            return False
+        self._busy[slot] = self._busy.get(slot, 0) + 1
+        return True
+
+    def end(self, slot: int) -> bool:
+        """One has ended. Whether that was what a hand-over waited for."""
+        left = self._busy[slot] - 1
+        if left:
+            self._busy[slot] = left
+            return False
+        del self._busy[slot]
+        return bool(self._lost >> slot & 1) and not self._held_back
+
+    def to_write(self, now: float) -> frozenset[str]:
+        """The view to write with the renewal that is sent now."""
+        view = self._published if self._held_back else self._target
+        self._writing = view, now
+        return view
+
+    def written(self) -> None:
+        """The server has stored it."""
+        assert self._writing is not None
+        self._published, self._sent = self._writing
+        self._writing = None
+
+    def unknown(self) -> None:
+        """It failed, or nobody knows. What the view would give up is not had already, and what it would gain is not had yet."""
+        self._writing = None
+        self._sent = None
+
+    def listed(self, started: float, now: float, found: Mapping[str, Declared]) -> int:
+        """What a list says that was begun (``started``) after ``written``; ended ``now``. Returns the slots that were gained, as bits."""
+        sent, self._sent = self._sent, None
+        mine = found.get(self.me)
+        for name, declared in found.items():
+            seen = self._peers.get(name)
+            if name != self.me and (seen is None or seen.declared.mark != declared.mark):
+                self._peers[name] = _Peer(declared, now)
+        # One that vanished counts until it has expired, unless it was seen to leave: whoever deleted it may not have been its owner.
+        self._peers = {name: peer for name, peer in self._peers.items() if name in found or peer.alive(started)}
+        alive = {name: peer for name, peer in self._peers.items() if peer.alive(started)}
+        self._target = frozenset() if self._retired else frozenset((self.me, *alive))
+        if sent is None or mine is None or mine.left or mine.view != self._published:
+            # Our lease is not what we wrote: the others may have seen us go. Begin anew.
+            self.lapse()
+            return 0
+        granted = claim(self._published, self.me) & claim(self._target, self.me)
+        for name, peer in alive.items():
+            granted &= ~peer.declared.claims(name)
+        before = self._granted if now < self.valid_until else 0
+        self._granted, self.valid_until = granted, sent + self._renew_deadline
+        return granted & ~before if now < self.valid_until else 0
+
+    def lapse(self) -> None:
+        """Nothing is had any more until a whole turn has been done."""
+        self._granted, self.valid_until = 0, 0.0
+
+    def retire(self) -> None:
+        """Begin nothing more, for good, and give everything up as it ends."""
+        self._retired = True
+        self._target = frozenset()
+        self._granted = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether the view that was last written is the one that is wanted."""
+        return self._published == self._target
+
+    @property
+    def held_back(self) -> bool:
+        """Whether a wanted view waits for reconciles to end."""
+        return self._held_back
+
+    @property
+    def busy(self) -> int:
+        """How many reconciles are under way."""
+        return sum(self._busy.values())
+
+    @property
+    def granted(self) -> int:
+        """The slots that are had, as bits, if ``valid_until`` is still to come."""
+        return self._granted
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Who was last believed alive, this one included."""
+        return self._target
+
+    def gone(self, now: float, for_seconds: float) -> list[str]:
+        """Members that left or died at least so long ago that their leases are of no use to anybody."""
+        return [
+            name
+            for name, peer in self._peers.items()
+            if not peer.alive(now) and now - peer.at >= for_seconds + (0 if peer.declared.left else peer.declared.duration)
+        ]
+
+    @property
+    def _lost(self) -> int:
+        """Slots that the written view claims and the wanted one does not."""
+        return claim(self._published, self.me) & ~claim(self._target, self.me)
+
+    @property
+    def _held_back(self) -> bool:
+        lost = self._lost
+        return bool(lost) and any(lost >> slot & 1 for slot in self._busy)
