@@ -2,7 +2,8 @@
 
 python -m bench            the table of all targets, about 10 minutes
 python -m bench requests   the client's plain requests beside its peers, about 5 minutes
-python -m bench controllers  a controller beside controller-runtime and kopf, about 4 minutes
+python -m bench controllers  a controller beside controller-runtime and kopf, about 10 minutes
+python -m bench queues     the work queues beside client-go's and controller-runtime's, about half a minute
 python -m bench million    1,000,000 pods, about 3 minutes
 python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
 python -m bench stations   where the time of one event goes, in one process
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import clients, controllers, plots, prepare, report, requests, servers, stations, targets
+from bench import clients, controllers, operators, plots, prepare, queues, report, requests, servers, stations, targets
 from bench.clients import Peer, Stage
 from bench.figures import Run, figures, queries
 from bench.replay import Replay, wait_quiet
@@ -32,7 +33,7 @@ _QUIET = 0.15
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "what", nargs="?", default="all", choices=["all", "requests", "controllers", "million", "servers", "stations", "plots"]
+        "what", nargs="?", default="all", choices=["all", "requests", "controllers", "queues", "million", "servers", "stations", "plots"]
     )
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
@@ -140,6 +141,25 @@ class _Bench:
         self.results.put("controllers", "figures", {name: asdict(each) for name, each in found.items()})
         controllers.show(self._console, f"{pods:,} pods, an event for each, HTTP", found, failed)
         self._judge("controllers", list(controllers.judge(found)))
+        without = {operators.KOPF_NAME: missing["kopf"]} if "kopf" in missing else {}
+        foos = 200 // min(args.scale, 20)
+        lives, failed = operators.run(foos, args.rounds or 3, args.only or (), without, lambda text: self._console.print(f"[dim]{text}"))
+        self.results.put("operators", "figures", {name: asdict(each) for name, each in lives.items()})
+        operators.show(self._console, f"one operator, written twice; {foos} Foos", lives, failed)
+        self._judge("operators", list(operators.judge(lives)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
+    def queues(self) -> bool:
+        """The work queues beside their peers; whether each target was met."""
+        count = 100_000 // self._args.scale
+        rounds = self._args.rounds or 5
+        found = queues.measure(
+            count=count, rounds=rounds, patience=self._args.patience, say=lambda text: self._console.print(f"[dim]{text}")
+        )
+        self.results.put("queues", "us", found)
+        queues.show(self._console, f"{count:,} distinct keys", found)
+        self._judge("queues", list(queues.judge(found)))
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
@@ -189,6 +209,9 @@ def main() -> int:
         if args.what == "servers":
             prepare.programs()
             return 1 if not bench.servers() and args.judge else 0
+        if args.what == "queues":
+            prepare.programs()
+            return 1 if not bench.queues() and args.judge else 0
         if args.what == "controllers":
             return 1 if not bench.controllers() and args.judge else 0
         if args.what == "requests":
