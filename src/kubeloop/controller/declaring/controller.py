@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from kubeloop.cache import Informer, Lister
@@ -246,6 +246,13 @@ class ControllerBase(Generic[R]):
     def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # the default needs none, a bucket does
         """How long keys wait that failed; override for another. Default: each by itself, 5 ms doubling to 1000 s (behaviour X12)."""
         return ExponentialLimiter()
+
+    def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
+        """Whose a key is, if tenants are to take turns, one key each within a priority, so that one with many does not starve the others.
+
+        Override for example with ``return lambda key: key.namespace``. Default: None, whoever came first.
+        """
+        return None
 
     def event_sinks(self) -> Sequence[EventSink]:
         """Where ``events`` go; override for another API, such as ``[SeriesEvents()]``, or for other limits. Default: core/v1."""
