@@ -172,3 +172,22 @@ async def test_a_work_queue_that_shuts_down_still_keeps_to_the_cap(clock: FakeCl
 def test_a_cap_that_lets_nothing_through_is_refused() -> None:
     with pytest.raises(ValueError, match="rate above 0"):
         RateCap(0)
+
+
+async def test_a_cap_that_is_changed_holds_for_those_who_wait_already(clock: FakeClock) -> None:
+    cap = RateCap(0.001, 1, clock)
+    queue: WorkQueue[str] = WorkQueue(clock=clock, cap=cap)
+    done: list[str] = []
+    for item in "abcd":
+        queue.add(item)
+    workers = [asyncio.ensure_future(work(queue, done))]
+    await settle()
+    assert done == ["a"]
+    cap.change(1, 1)
+    await settle()
+    assert done == ["a", "b"]
+    await clock.advance(2)
+    assert done == ["a", "b", "c", "d"]
+    with pytest.raises(ValueError, match="rate above 0"):
+        cap.change(0, 1)
+    await end([queue], workers)
