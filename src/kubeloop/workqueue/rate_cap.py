@@ -58,6 +58,18 @@ class RateCap:
         if self._waiters:
             self._serve()
 
+    def change(self, rate: float, burst: int) -> None:
+        """From now on so many a second, and so many at once; whoever waits is let through at the new rate.
+
+        Raises:
+            ValueError: as at first; nothing is changed then.
+        """
+        self._bucket = TokenBucket(rate, burst, self._clock)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._serve()
+
     def _arm(self) -> None:
         if self._timer is None:
             wait = self._bucket.reserve()
