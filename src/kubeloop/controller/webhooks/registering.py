@@ -143,7 +143,7 @@ class Registrar:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        async with Informers(self._client, clock=self._clock) as informers:
+        async with Informers(self._client, clock=self._clock, read_your_writes=False) as informers:
             for number, target in enumerate(self._targets):
                 informer = informers.of(target.kind, field_selector={"metadata.name": target.name})
                 mark = _marker(self._mark, number)

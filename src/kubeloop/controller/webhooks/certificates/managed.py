@@ -68,7 +68,7 @@ class ManagedCertificates:
         client = self._client
         assert client is not None, "open comes before keep"
         heard = asyncio.Event()
-        async with Informers(client, clock=self._clock) as informers:
+        async with Informers(client, clock=self._clock, read_your_writes=False) as informers:
             informer = informers.of(Secret, namespace=self._namespace, field_selector={"metadata.name": self._name})
 
             def hear(_: object) -> None:
