@@ -1,5 +1,10 @@
 """Controllers: say what an object wants of the world in ``reconcile``; informers, queue, workers and retries are done for you."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from kubeloop.controller.declaring.controller import Controller, ControllerBase, KeyController
 from kubeloop.controller.declaring.declaration import DeclarationError
 from kubeloop.controller.declaring.surroundings import Surroundings
@@ -24,13 +29,45 @@ from kubeloop.controller.triggers.predicates import (
 from kubeloop.controller.triggers.source import Channel, SourceError
 from kubeloop.controller.triggers.watch import Owns, Watch
 
+if TYPE_CHECKING:
+    from kubeloop.controller.children.children import Children
+    from kubeloop.controller.children.drift import Drift, find_drift
+    from kubeloop.controller.children.report import ChildOutcome, ChildrenFailed, ChildrenReport, ForeignChild
+    from kubeloop.controller.children.waiting import ChildrenState, state_of, wait_for_children
+    from kubeloop.controller.children.wanted import UnplacedChild
+    from kubeloop.controller.objects.conditions import (
+        ConditionsError,
+        ConditionView,
+        get_condition,
+        has_condition,
+        remove_condition,
+        set_condition,
+    )
+    from kubeloop.controller.objects.finalizers import FinalizerError, add_finalizer, has_finalizer, remove_finalizer
+    from kubeloop.controller.objects.status_writer import StatusError, StatusWrite, StatusWriter
+    from kubeloop.controller.objects.write_backoff import WriteBackoff
+    from kubeloop.controller.shortcuts.decorators import UNKNOWN, Unknown, every, on_change, on_create, on_delete, on_resume
+    from kubeloop.controller.shortcuts.handler_controller import HandlerController
+
 __all__ = [
+    "UNKNOWN",
     "CacheReader",
     "Channel",
+    "ChildOutcome",
+    "Children",
+    "ChildrenFailed",
+    "ChildrenReport",
+    "ChildrenState",
+    "ConditionView",
+    "ConditionsError",
     "Controller",
     "ControllerBase",
     "DeclarationError",
+    "Drift",
     "EventRecorder",
+    "FinalizerError",
+    "ForeignChild",
+    "HandlerController",
     "KeyController",
     "KeyMap",
     "Manager",
@@ -43,24 +80,89 @@ __all__ = [
     "Runnable",
     "RunnerStats",
     "SourceError",
+    "StatusError",
+    "StatusWrite",
+    "StatusWriter",
     "Surroundings",
     "TerminalError",
+    "Unknown",
+    "UnplacedChild",
     "Watch",
+    "WriteBackoff",
+    "add_finalizer",
     "annotations_changed",
     "controller_of",
     "deletion",
+    "every",
+    "find_drift",
     "generation_changed",
+    "get_condition",
+    "has_condition",
+    "has_finalizer",
     "is_controlled_by",
     "labels_changed",
     "labels_match",
+    "on_change",
+    "on_create",
+    "on_delete",
+    "on_resume",
     "path_changed",
+    "remove_condition",
+    "remove_finalizer",
     "resource_version_changed",
+    "set_condition",
     "set_controller_reference",
     "set_owner_reference",
+    "state_of",
     "to_controller",
     "to_field",
     "to_index",
     "to_label",
     "to_owner",
     "to_same_name",
+    "wait_for_children",
 ]
+
+#: Loaded when first asked for: what only some programs use costs the others no start-up.
+_LATER = {
+    "Children": "kubeloop.controller.children.children",
+    "Drift": "kubeloop.controller.children.drift",
+    "find_drift": "kubeloop.controller.children.drift",
+    "ChildOutcome": "kubeloop.controller.children.report",
+    "ChildrenFailed": "kubeloop.controller.children.report",
+    "ChildrenReport": "kubeloop.controller.children.report",
+    "ForeignChild": "kubeloop.controller.children.report",
+    "ChildrenState": "kubeloop.controller.children.waiting",
+    "state_of": "kubeloop.controller.children.waiting",
+    "wait_for_children": "kubeloop.controller.children.waiting",
+    "UnplacedChild": "kubeloop.controller.children.wanted",
+    "ConditionsError": "kubeloop.controller.objects.conditions",
+    "ConditionView": "kubeloop.controller.objects.conditions",
+    "get_condition": "kubeloop.controller.objects.conditions",
+    "has_condition": "kubeloop.controller.objects.conditions",
+    "remove_condition": "kubeloop.controller.objects.conditions",
+    "set_condition": "kubeloop.controller.objects.conditions",
+    "FinalizerError": "kubeloop.controller.objects.finalizers",
+    "add_finalizer": "kubeloop.controller.objects.finalizers",
+    "has_finalizer": "kubeloop.controller.objects.finalizers",
+    "remove_finalizer": "kubeloop.controller.objects.finalizers",
+    "StatusError": "kubeloop.controller.objects.status_writer",
+    "StatusWrite": "kubeloop.controller.objects.status_writer",
+    "StatusWriter": "kubeloop.controller.objects.status_writer",
+    "WriteBackoff": "kubeloop.controller.objects.write_backoff",
+    "UNKNOWN": "kubeloop.controller.shortcuts.decorators",
+    "Unknown": "kubeloop.controller.shortcuts.decorators",
+    "every": "kubeloop.controller.shortcuts.decorators",
+    "on_change": "kubeloop.controller.shortcuts.decorators",
+    "on_create": "kubeloop.controller.shortcuts.decorators",
+    "on_delete": "kubeloop.controller.shortcuts.decorators",
+    "on_resume": "kubeloop.controller.shortcuts.decorators",
+    "HandlerController": "kubeloop.controller.shortcuts.handler_controller",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)

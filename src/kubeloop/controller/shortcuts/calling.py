@@ -106,7 +106,8 @@ class Caller:
         wait = memory.wait(handler.id, self._clock.now())
         usual = isinstance(error, Conflict) and retry.tries <= _USUAL_CONFLICTS
         shown = error if traceback else None
-        log.log(logging.DEBUG if usual else logging.ERROR, "handler %s: %s; next try in %.3f s", handler.id, text, wait, exc_info=shown)
+        level = logging.DEBUG if usual else logging.ERROR
+        log.log(level, "handler %s of %s: %s; next try in %.3f s", handler.id, obj.object_key(), text, wait, exc_info=shown)
         return max(wait, 0.001)
 
     def _give_up(self, handler: Handler, memory: Memory, obj: Resource, error: BaseException, text: str = "") -> None:
@@ -114,7 +115,7 @@ class Caller:
         memory.succeeded(handler.id)
         text = text or str(error)
         self._count(text)
-        log.log(logging.ERROR, "handler %s: %s (given up)", handler.id, text)
+        log.log(logging.ERROR, "handler %s of %s: %s (given up)", handler.id, obj.object_key(), text)
         self._events.warning(obj, "HandlerFailed", f"{handler.id}: {text}")
 
     def _count(self, text: str) -> None:
