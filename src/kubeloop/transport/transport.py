@@ -166,6 +166,10 @@ class Transport:
         if collector not in self._shown:
             self._shown.append(collector)
 
+    def limit(self, limiter: TokenBucket | None) -> None:
+        """Bound requests by ``limiter`` from the next try on; None: not at all."""
+        self._manners.limiter = limiter
+
     def add_hook(self, hook: Hook) -> Callable[[], None]:
         """From the next try on, ``hook`` sees requests too, after those that are there. What is returned removes it; twice does nothing."""
         self._manners.hooks = (*self._manners.hooks, hook)

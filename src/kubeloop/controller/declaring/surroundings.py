@@ -16,6 +16,7 @@ from kubeloop.workqueue import QueueMetrics, RateCap
 if TYPE_CHECKING:
     from kubeloop.controller.events import EventRecorder
     from kubeloop.controller.reading.reader import CacheReader
+    from kubeloop.controller.sharding.ownership import Ownership
 
 
 class ReconcileObserver(Protocol):
@@ -32,7 +33,8 @@ class Surroundings:
     ``namespace`` None is all namespaces; ``grace``, ``sync_timeout``: the manager's. ``scope``: what informers are to keep, ``namespace``
     included: ``informers.of(kind, **surroundings.scope.select(kind, namespaced=...))``. ``observe``: who wants to hear of reconciles.
     ``workers``: by name of controller, where the program's settings say another number than the class. ``queue_metrics``: makes what each
-    queue tells its times to, if anybody wants them. ``rate_cap``: of all queues of the process together.
+    queue tells its times to, if anybody wants them. ``rate_cap``: of all queues of the process together. ``ownership``: gives for a
+    controller's name what is this replica's of its keys, where they are spread over several; None: all.
     """
 
     client: Client
@@ -46,6 +48,7 @@ class Surroundings:
     workers: Mapping[str, int] = field(default_factory=dict)
     queue_metrics: Callable[[], QueueMetrics] | None = None
     rate_cap: RateCap | None = None
+    ownership: Callable[[str], Ownership] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,17 +24,21 @@ from kubeloop.controller.managing.errors import GraceExceeded, ManagerError
 from kubeloop.controller.managing.group import Entry, Group
 from kubeloop.controller.managing.reconcile_figures import ReconcileFigures
 from kubeloop.controller.managing.scope import CacheScope
+from kubeloop.controller.managing.sharing import shard_member
 from kubeloop.controller.managing.signals import stop_on_signals
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
-from kubeloop.workqueue import QueueTimes
+from kubeloop.workqueue import QueueTimes, RateCap
 
 if TYPE_CHECKING:
     from kubeloop.controller.election import LeaderElector, LeaseConfig
     from kubeloop.controller.managing.endpoints import Endpoints
     from kubeloop.controller.managing.leadership import Leadership
     from kubeloop.controller.managing.observed import Observed
+    from kubeloop.controller.managing.settings import ManagerSettings, SettingsFile
+    from kubeloop.controller.managing.settings.governing import Governor
+    from kubeloop.controller.sharding import ShardConfig
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
@@ -59,8 +65,11 @@ class Manager:
 
     ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
     ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
-    ``endpoints``: addresses for probes, metrics and debug pages.
+    ``endpoints``: addresses for probes, metrics and debug pages. ``settings``: what a deployment says instead, also while it runs: a file
+    (YAML, TOML) with the environment, or settings read already; where they say something, they win.
     ``namespace``: restricts all namespaced kinds of all clusters to one; ``scope`` says more.
+    ``sharding``: instead of one leader, several replicas at a time share the keys of all controllers (``ShardConfig``).
+    ``rate_cap``: how many reconciles a second all controllers together begin; None: as many as they can.
     ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
     ever, 0 does not wait; events are sent for as long at most. The clients stay open; they are the caller's.
 
@@ -78,19 +87,38 @@ class Manager:
         clusters: Iterable[Client] = (),
         servers: Iterable[AbstractAsyncContextManager[Any]] = (),
         leader_election: LeaseConfig | None = None,
+        sharding: ShardConfig | None = None,
         endpoints: Endpoints | None = None,
+        settings: SettingsFile | ManagerSettings | Path | str | None = None,
         namespace: str | None = None,
         scope: CacheScope | None = None,
         sync_timeout: float = 120.0,
         grace: float | None = 30.0,
+        rate_cap: RateCap | None = None,
         clock: Clock | None = None,
     ) -> None:
         if namespace is not None and scope is not None:
             raise ManagerError("namespace and scope are both given; say CacheScope(namespaces=...) only")
         self._clock = clock or SystemClock()
-        self._grace = grace if grace is None or grace >= 0 else None
+        self._shards = shard_member(client, sharding, leader_election, self._clock)
+        self._governor: Governor | None = None
+        scope = scope or CacheScope(namespaces=namespace)
+        if settings is not None:
+            from kubeloop.controller.managing.settings.governing import Governor
+
+            self._governor = Governor(settings, self._clock)
+            chosen = self._governor.settings
+            endpoints = chosen.endpoints(endpoints)
+            leader_election = chosen.leader_election.config() if chosen.leader_election is not None else leader_election
+            scope = scope if chosen.namespaces is None else replace(scope, namespaces=chosen.namespaces)
+            grace = grace if chosen.grace is None else chosen.grace
+            sync_timeout = sync_timeout if chosen.sync_timeout is None else chosen.sync_timeout
+            rate_cap = self._governor.cap or rate_cap
+        #: Seconds; None is for ever.
+        self.grace = grace if grace is None or grace >= 0 else None
         self._sync_timeout = sync_timeout
-        self._scope = scope or CacheScope(namespaces=namespace)
+        self._rate_cap = rate_cap
+        self._scope = scope
         self._namespace = namespace
         self.informers = informers or Informers(client, clock=self._clock)
         self._figures = ReconcileFigures()
@@ -174,7 +202,7 @@ class Manager:
             await self._tear_down(0)
             raise
         if not begun:
-            await self._tear_down(self._grace)
+            await self._tear_down(self.grace)
             self._raise()
 
     async def add(self, what: Manageable | OnCluster | OnEachCluster) -> None:
@@ -227,13 +255,13 @@ class Manager:
         late: list[str] = []
         try:
             for group in (self._leaders, self._others):
-                late += await group.remove(entries).stop(self._grace)
+                late += await group.remove(entries).stop(self.grace)
         finally:
             for entry in entries:
                 await entry.runnable.close()
             await cluster.leave()
-        if late and self._grace:
-            raise GraceExceeded(self._grace, late)
+        if late and self.grace:
+            raise GraceExceeded(self.grace, late)
 
     async def stop(self) -> None:
         """Stop gracefully. Stopping twice, or without a start, does nothing.
@@ -244,7 +272,7 @@ class Manager:
         if self._phase != "running":
             return
         self._phase = "stopping"
-        await self._tear_down(0 if self._leadership is not None and self._leadership.lost else self._grace)
+        await self._tear_down(0 if self._leadership is not None and self._leadership.lost else self.grace)
         self._raise()
 
     @property
@@ -256,6 +284,11 @@ class Manager:
     def is_leader(self) -> bool:
         """Whether what needs the leader may run here now; without leader election always."""
         return self._leadership is None or self._leadership.elector.is_leader
+
+    @property
+    def client(self) -> Client:
+        """Of its own cluster."""
+        return self._main.client
 
     @property
     def elector(self) -> LeaderElector | None:
@@ -293,12 +326,17 @@ class Manager:
             informers,
             self._clock,
             self._namespace,
-            self._grace,
+            self.grace,
             self._sync_timeout,
             scope=self._scope,
             observe=self._figures,
             queue_metrics=self._queue_metrics,
+            ownership=self._shards.of if self._shards is not None else None,
+            workers=self._governor.workers if self._governor is not None else {},
+            rate_cap=self._rate_cap,
         )
+        if self._shards is not None:
+            self._shards.cover(client)
         self._clusters[name] = ManagedCluster(name, client, informers, own, surroundings)
         return self._clusters[name]
 
@@ -325,6 +363,8 @@ class Manager:
         return entry
 
     async def _start(self) -> None:
+        if self._governor is not None:
+            await self._stack.enter_async_context(self._governor.governs(self))
         if self._observed is not None:
             await self._stack.enter_async_context(self._observed)
         for server in self._servers:
@@ -340,6 +380,8 @@ class Manager:
         self._launch(self._others, self._others_of(early))
         await self._sync([one for one in early if one.runnable.needs_leader])
         if self._leadership is None:
+            if self._shards is not None:
+                self._shards.start()
             self._launch(self._leaders, [one for one in self._entries if one.runnable.needs_leader and one.task is None])
             self._leading.set()
         else:
@@ -449,6 +491,8 @@ class Manager:
         async with AsyncExitStack() as last:
             if self._leadership is not None:
                 last.push_async_callback(self._kept, self._leadership.release)
+            if self._shards is not None:
+                last.push_async_callback(self._kept, self._shards.leave)
             last.push_async_callback(self._kept, self._stack.aclose)
             for entry in self._entries:
                 last.push_async_callback(self._kept, entry.runnable.close)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from kubeloop.cache import Event, Lister, Registration
@@ -22,9 +22,10 @@ from kubeloop.controller.running.sources import Sources
 from kubeloop.controller.running.threads import Threads
 from kubeloop.controller.running.wiring import Wiring
 from kubeloop.controller.running.workers import Workers
+from kubeloop.controller.sharding.ownership import Ownership
 from kubeloop.meta import DecodeError, Forbidden, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
-from kubeloop.workqueue import PriorityQueue, QueueStats
+from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
 
 log = logger_with_context(__name__)
 
@@ -55,6 +56,8 @@ class Runner(Generic[R]):
         self._channels = checked_sources(self._class, controller.sources)
         self._wiring = Wiring(self._declaration, controller)
         self._workers_wanted = self._declaration.workers
+        self._ownership: Ownership | None = None
+        self._disown: Callable[[], None] = lambda: None
         self._threads: Threads | None = None
         self._registrations: list[Registration[Any]] = []
         self._queue: PriorityQueue[ObjectKey] | None = None
@@ -98,6 +101,7 @@ class Runner(Generic[R]):
         queue: PriorityQueue[ObjectKey] = PriorityQueue(
             controller.retry_limiter(clock),
             clock,
+            tenant=controller.tenants(),
             cap=surroundings.rate_cap,
             metrics=surroundings.queue_metrics() if surroundings.queue_metrics is not None else None,
         )
@@ -110,9 +114,15 @@ class Runner(Generic[R]):
         self._lister = informers[declared.kind].lister
         overlaid = surroundings.informers.read_your_writes
         self._fences = Fences(client, self._wiring.written, list(informers.values()), namespaced=self._wiring.namespaced, overlaid=overlaid)
+        reconcile: Callable[[ObjectKey], Awaitable[Result | None]] = (
+            self._for_object if isinstance(controller, Controller) else self._for_key
+        )
+        own = self._ownership = surroundings.ownership(self._name) if surroundings.ownership is not None else None
+        if own is not None:
+            reconcile = own.guarded(reconcile)
         self._workers = Workers(
             self._name,
-            self._for_object if isinstance(controller, Controller) else self._for_key,
+            reconcile,
             queue,
             self._workers_wanted,
             cluster=client.cluster,
@@ -125,7 +135,8 @@ class Runner(Generic[R]):
         )
 
         def add(key: ObjectKey, priority: int) -> None:
-            queue.add(key, priority=priority)
+            if own is None or own.owns(key):
+                queue.add(key, priority=priority)
 
         enqueue = _enqueue(queue, client.cluster)
         controller.connect(Connection(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
@@ -145,6 +156,10 @@ class Runner(Generic[R]):
                 f"{self._class} needs verbs list and watch on it, because it declares that kind (owns, watches, reads or its own)"
             )
             raise
+        if self._ownership is not None:
+            # Until now nothing is missed by not being told: everything that is owned by then is enqueued here.
+            self._disown = self._ownership.on_gained(self._take_over)
+            self._take_over(self._ownership.owns)
 
     async def run(self) -> None:
         workers, sources = self._workers, self._sources
@@ -158,12 +173,23 @@ class Runner(Generic[R]):
         finally:
             await self._controller.stop()
 
+    def resize(self, workers: int | None) -> None:
+        """Work on so many keys at a time; None: as many as the class declares.
+
+        Raises:
+            ValueError: less than 1.
+        """
+        self._workers_wanted = self._declaration.workers if workers is None else workers
+        if self._workers is not None:
+            self._workers.resize(self._workers_wanted)
+
     def stop(self) -> None:
         self._stopping = True
         if self._workers is not None:
             self._workers.stop()
 
     async def close(self) -> None:
+        self._disown()
         for registration in self._registrations:
             registration.remove()
         if self._sources is not None:
@@ -179,6 +205,15 @@ class Runner(Generic[R]):
         if self._connected:
             self._controller.disconnect()
             self._connected = False
+
+    def _take_over(self, gained: Callable[[ObjectKey], bool]) -> None:
+        """Enqueue what another replica had until now: changes that were told meanwhile were not for this one."""
+        assert self._lister is not None
+        assert self._queue is not None
+        for head in self._lister.heads():
+            key = ObjectKey(self._controller.cluster, head.namespace, head.name)
+            if gained(key):
+                self._queue.add(key, priority=LOW_PRIORITY)
 
     def _note(self, event: Event[Any]) -> None:
         self._last_change = event

@@ -99,6 +99,18 @@ class Workers(Generic[K]):
         self._queue.shut_down()
         self.gate.resume()
 
+    def resize(self, count: int) -> None:
+        """Work on so many keys at a time from now on; what is too many ends after its present key.
+
+        Raises:
+            ValueError: less than 1.
+        """
+        if count < 1:
+            raise ValueError(f"controller {self._name} needs at least 1 worker, not {count}")
+        self._count = count
+        while not self._stopping and self._group is not None and self._running < count + self.counts.hanging:
+            self._add_worker()
+
     def _add_worker(self) -> None:
         assert self._group is not None
         self._running += 1
