@@ -25,6 +25,7 @@ class Replica:
     def __init__(self, server: InProcessServer, clock: StallingClock, identity: str) -> None:
         self.client = server.client(user=identity)
         self.member = ShardMember(self.client, ShardConfig("group", "default", identity), clock=clock)
+        self.member.cover(self.client)
         self.owner: Ownership = self.member.of("foo")
         self.gained: list[ObjectKey] = []
         self.owner.on_gained(lambda owned: self.gained.extend(key for key in KEYS if owned(key)))
@@ -114,7 +115,7 @@ async def test_keys_are_shared_when_another_comes_and_taken_over_when_it_leaves(
 async def test_a_key_that_is_worked_on_moves_only_after_that(replicas: Replicas, clock: StallingClock) -> None:
     one = replicas.start("a")
     await clock.advance(1)
-    works = [asyncio.create_task(one.work(key)) for key in KEYS]
+    works = [asyncio.ensure_future(one.work(key)) for key in KEYS]
     await clock.advance(0)
     two = replicas.start("b")
     await clock.advance(60)
@@ -156,7 +157,7 @@ async def test_a_replica_that_cannot_renew_cancels_its_work_and_comes_back(
 ) -> None:
     one, two = replicas.start("a"), replicas.start("b")
     await clock.advance(10)
-    works = [asyncio.create_task(two.work(key)) for key in two.owned]
+    works = [asyncio.ensure_future(two.work(key)) for key in two.owned]
     await clock.advance(0)
     heal = in_process.faults.break_answers(matching=of("b"))
     await clock.advance(10.1)
@@ -182,7 +183,7 @@ async def test_a_write_of_a_reconcile_that_stood_still_is_not_sent(replicas: Rep
         except LeaseLost as error:
             outcomes.append(type(error))
 
-    working = asyncio.create_task(one.owner.guarded(write)(KEYS[0]))
+    working = asyncio.ensure_future(one.owner.guarded(write)(KEYS[0]))
     await clock.advance(0.5)
     clock.stall(20)
     await clock.advance(0)

@@ -15,12 +15,13 @@ _GROUP = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 def by_object(key: ObjectKey) -> str:
     """Each object by itself: the most even spread."""
-    return f"{key.cluster}/{key.namespace}/{key.name}"
+    # Without the cluster: replicas may know it by different names.
+    return f"{key.namespace}/{key.name}"
 
 
 def by_namespace(key: ObjectKey) -> str:
     """All objects of a namespace in one replica; for controllers that must not meet themselves there."""
-    return f"{key.cluster}/{key.namespace}"
+    return key.namespace
 
 
 @dataclass(frozen=True, slots=True)

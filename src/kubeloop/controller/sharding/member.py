@@ -50,7 +50,6 @@ class ShardMember:
 
     def __init__(self, client: Client, config: ShardConfig, *, clock: Clock | None = None) -> None:
         self.config = config
-        self._client = client
         self._clock = clock or client.clock
         self._lease = config.lease()
         self._leases = GroupLeases(client, config, self._clock)
@@ -60,7 +59,7 @@ class ShardMember:
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
-        self._unguard: Callable[[], None] | None = None
+        self._unguard: list[Callable[[], None]] = []
         self._complaint = ""
 
     def __repr__(self) -> str:
@@ -82,9 +81,12 @@ class ShardMember:
         self._owners.append(owner)
         return owner
 
+    def cover(self, client: Client) -> None:
+        """Until it has left, no write of a reconcile through ``client`` is sent when this replica can no longer be sure of the key."""
+        self._unguard.append(guard(client))
+
     def start(self) -> None:
-        """Take part from now on."""
-        self._unguard = guard(self._client)
+        """Take part from now on; ``cover`` the clients that reconciles write through before."""
         self._task = asyncio.create_task(self._run(), name=f"shard-{self.config.group}")
 
     async def leave(self) -> None:
@@ -100,8 +102,8 @@ class ShardMember:
         await asyncio.wait((task,))
         if self._timer is not None:
             self._timer.cancel()
-        if self._unguard is not None:
-            self._unguard()
+        for unguard in self._unguard:
+            unguard()
         if self._core.busy:
             log.warning("leaving group %s with %d reconciles under way: the lease is left to expire", self.config.group, self._core.busy)
             return

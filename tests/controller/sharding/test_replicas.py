@@ -1,0 +1,132 @@
+"""Replicas of a controller that share its keys, over HTTPS: each key is reconciled by one of them at any time, in all of them evenly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import Client
+from kubeloop.controller import Controller, Manager, ManagerError, Result
+from kubeloop.controller.election import LeaseConfig
+from kubeloop.controller.sharding import ShardConfig
+from kubeloop.meta import ObjectMeta
+from kubeloop.testing import InLoopServer
+from kubeloop.transport import Transport
+
+NAMES = [f"key-{number}" for number in range(300)]
+
+
+class Book:
+    """Who reconciles what at this moment, and who did last."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, str] = {}
+        self.last: dict[tuple[str, str], str] = {}
+        self.twice: list[str] = []
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(45):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    def seen(self, state: str) -> Counter[str]:
+        """How many of the keys each replica was the last to reconcile in a state."""
+        return Counter(who for (_, version), who in self.last.items() if version == state)
+
+
+class Shared(Controller[ConfigMap], name="shared", workers=8):
+    def __init__(self, book: Book, replica: str) -> None:
+        self.book = book
+        self.replica = replica
+
+    async def reconcile(self, one: ConfigMap) -> Result | None:
+        name = one.metadata.name
+        if name in self.book.now:
+            self.book.twice.append(f"{name} by {self.book.now[name]} and {self.replica}")
+        self.book.now[name] = self.replica
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self.book.now.pop(name, None)
+        self.book.last[name, one.data.get("state", "")] = self.replica
+        return None
+
+
+class Replica:
+    def __init__(self, server: InLoopServer, book: Book, name: str, lease: float = 120) -> None:
+        self.name = name
+        self.client = Client(Transport(server.config), namespace="default")
+        # A short retry period, so that hand-overs are quick; deadlines so long that a slow machine meets none of them by itself.
+        config = ShardConfig("shared", "default", name, lease_duration=lease, renew_deadline=lease * 0.7, retry_period=0.2)
+        self.manager = Manager(self.client, [Shared(book, name)], namespace="default", sharding=config)
+
+    async def start(self) -> None:
+        await self.manager.start()
+
+    async def stop(self) -> None:
+        await self.manager.stop()
+        await self.client.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[InLoopServer]:
+    async with InLoopServer() as found:
+        yield found
+
+
+def even(counts: Counter[str], replicas: int) -> bool:
+    fair = len(NAMES) / replicas
+    return counts.total() == len(NAMES) and len(counts) == replicas and all(0.7 * fair <= count <= 1.3 * fair for count in counts.values())
+
+
+@pytest.mark.embedded
+async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(server: InLoopServer) -> None:
+    """One comes, one goes, and all objects change meanwhile: the last state of each is reconciled, never by two at a time."""
+    book = Book()
+    admin = server.client()
+    await asyncio.gather(*(admin.create(ConfigMap(metadata=ObjectMeta(name=name), data={"state": "0"})) for name in NAMES))
+
+    async def change(state: str) -> None:
+        await asyncio.gather(*(admin.patch(ConfigMap, name, {"data": {"state": state}}, type="merge") for name in NAMES))
+
+    replicas = [Replica(server, book, name) for name in ("replica-a", "replica-b", "replica-c")]
+    try:
+        await asyncio.gather(*(one.start() for one in replicas))
+        await book.until(lambda: even(book.seen("0"), 3))
+
+        # One goes while everything changes.
+        gone = replicas.pop()
+        await asyncio.gather(change("1"), gone.stop())
+        await book.until(lambda: book.seen("1").total() == len(NAMES))
+
+        # One comes while everything changes.
+        replicas.append(Replica(server, book, "replica-d"))
+        await asyncio.gather(change("2"), replicas[-1].start())
+        await book.until(lambda: book.seen("2").total() == len(NAMES))
+        await book.until(lambda: {"replica-a", "replica-b", "replica-d"} == set(book.seen("2")))
+        await book.until(lambda: even(book.seen("2"), 3))
+        await change("3")
+        await book.until(lambda: even(book.seen("3"), 3))
+
+        # One loses the server for good, and is taken over when its lease has expired.
+        replicas.append(Replica(server, book, "replica-e", lease=2))
+        await replicas[-1].start()
+        await change("4")
+        await book.until(lambda: even(book.seen("4"), 4))
+        await replicas[-1].client.close()
+        await change("5")
+        await book.until(lambda: even(book.seen("5"), 3))
+    finally:
+        for one in replicas:
+            await one.stop()
+    assert book.twice == []
+
+
+@pytest.mark.embedded
+async def test_sharding_and_leader_election_are_alternatives(server: InLoopServer) -> None:
+    with pytest.raises(ManagerError, match="give one of the two"):
+        Manager(server.client(), sharding=ShardConfig("a", "default"), leader_election=LeaseConfig("a", "default"))
