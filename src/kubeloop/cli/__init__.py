@@ -12,6 +12,7 @@ from kubeloop.meta.version import VERSION
 _COMMANDS = {
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
     "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, and CustomResourceDefinitions from classes."),
+    "new": ("kubeloop.cli.new.command:new", "Create a project: an operator that passes its own tests at once."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
     "watch": ("kubeloop.cli.watch:watch", "Show live what changes in the objects of a kind."),
 }

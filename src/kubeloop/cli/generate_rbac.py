@@ -21,18 +21,21 @@ JSONObject = dict[str, Any]
 _API = "rbac.authorization.k8s.io/v1"
 
 
-def generate_rbac(targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool) -> None:
+def generate_rbac(
+    targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool, only_rules: bool
+) -> None:
     """Write the roles of all controllers at ``targets``, or compare them with what is there.
 
     Raises:
         ConfigError: a target without controllers, a kind that only a server knows, or with ``only_check`` a file that differs.
     """
-    from kubeloop.controller.permissions import permissions_of
+    from kubeloop.controller.permissions import permissions_of, rules_of
 
     if only_check and out is None:
         raise ConfigError("--check compares with a file: name it with --out")
     controllers = [controller for target in targets for controller in controllers_at(target)]
-    text = rbac_yaml(permissions_of(controllers), name, namespace, lease=lease)
+    permissions = permissions_of(controllers)
+    text = write_yaml({"rules": rules_of(permissions)}) if only_rules else rbac_yaml(permissions, name, namespace, lease=lease)
     if out is None:
         click.echo(text, nl=False)
         return

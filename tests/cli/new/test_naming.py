@@ -1,0 +1,56 @@
+"""Names of a new operator: what is made of one, and what is refused with which way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.cli.new.naming import names_of, plural_of
+from kubeloop.meta import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "plural", "module"),
+    [
+        pytest.param("web-operator", "Web", "webs", "web_operator", id="the word operator is not of the kind"),
+        pytest.param("message-box-controller", "MessageBox", "messageboxes", "message_box_controller", id="words are joined"),
+        pytest.param("policy2", "Policy2", "policy2s", "policy2", id="one word stays"),
+    ],
+)
+def test_the_kind_comes_from_the_name(name: str, kind: str, plural: str, module: str) -> None:
+    names = names_of(name)
+    assert (names.kind, names.plural, names.module, names.image) == (kind, plural, module, f"{name}:0.1.0")
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [("policy", "policies"), ("key", "keys"), ("box", "boxes"), ("match", "matches"), ("class", "classes"), ("foo", "foos")],
+)
+def test_plurals_are_english(singular: str, plural: str) -> None:
+    assert plural_of(singular) == plural
+
+
+REFUSED = [
+    pytest.param(
+        {"name": "Web_Operator"}, 'NAME "Web_Operator": must be lower case .* such as web-operator', id="capitals and underscores"
+    ),
+    pytest.param({"name": "1st"}, "such as st", id="a digit at the beginning"),
+    pytest.param({"name": "a" * 41}, "at most 40 characters", id="a name that is too long for what is named after it"),
+    pytest.param({"name": "class"}, "Python has a module or word of that name; try class-operator", id="a word of Python"),
+    pytest.param({"name": "operator"}, "try operator-operator", id="another module of Python"),
+    pytest.param({"name": "json"}, "Python has a module", id="a module of Python"),
+    pytest.param({"kind": "web"}, '--kind "web": must be in CamelCase, .* such as Web', id="a kind in lower case"),
+    pytest.param({"kind": "Deployment"}, "uses that name for something else; take another, such as MyDeployment", id="a kind of the code"),
+    pytest.param({"kind": "Ready"}, "uses that name", id="a variable of the code"),
+    pytest.param({"kind": "Class"}, "uses that name", id="a kind that is a word of Python"),
+    pytest.param({"plural": "Webs"}, '--plural "Webs": .* such as webs', id="a plural with capitals"),
+    pytest.param({"group": "example"}, "must be a domain that is yours", id="a group that is no domain"),
+    pytest.param({"group": "web.k8s.io"}, "belongs to Kubernetes", id="a group of Kubernetes"),
+    pytest.param({"version": "1"}, '--version "1": must be as v1alpha1', id="a version without its v"),
+    pytest.param({"image": "web"}, '--image "web": must be NAME:TAG', id="an image without a tag"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED)
+def test_what_cannot_be_a_name_is_refused_with_the_way_out(options: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        names_of(**{"name": "web-operator", **options})
