@@ -2,59 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Self
 
 import pytest
 
 from kubeloop.controller.running.result import Result, TerminalError
-from kubeloop.controller.running.workers import Workers
 from kubeloop.meta import KubeloopError, ObjectKey
-from kubeloop.timing import FakeClock
 from kubeloop.transport import logger_with_context
-from kubeloop.workqueue import ExponentialLimiter, WorkQueue
-
-KEY = ObjectKey("test", "shop", "web")
-OTHER = ObjectKey("test", "shop", "db")
-
-
-class Bench:
-    """A queue, workers and a scripted reconcile: outcomes by key are used up from the left; then success."""
-
-    def __init__(
-        self, reconcile: Callable[[ObjectKey], Awaitable[Result | None]] | None = None, *, count: int = 1, timeout: float | None = None
-    ) -> None:
-        self.clock = FakeClock()
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(ExponentialLimiter(1, 60), self.clock)
-        self.script: list[Callable[[], Result | None]] = []
-        self.calls: list[tuple[ObjectKey, float]] = []
-        self.workers = Workers("bench", reconcile or self.reconcile, self.queue, count, cluster="test", clock=self.clock, timeout=timeout)
-        self.start = self.clock.now()
-
-    async def reconcile(self, key: ObjectKey) -> Result | None:
-        self.calls.append((key, self.clock.now() - self.start))
-        return self.script.pop(0)() if self.script else None
-
-    def fails(self, error: BaseException) -> None:
-        def fail() -> None:
-            raise error
-
-        self.script.append(fail)
-
-    def succeeds(self, result: Result | None = None) -> None:
-        self.script.append(lambda: result)
-
-    async def __aenter__(self) -> Self:
-        self.task = asyncio.ensure_future(self.workers.run())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.workers.stop()
-        await asyncio.wait_for(self.task, 5)
-
-    @property
-    def times(self) -> list[float]:
-        return [time for _, time in self.calls]
+from tests.controller.running.bench import KEY, OTHER, Bench
 
 
 async def test_an_error_is_tried_again_with_growing_delay_until_it_succeeds() -> None:

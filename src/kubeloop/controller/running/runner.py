@@ -23,7 +23,7 @@ from kubeloop.controller.running.threads import Threads
 from kubeloop.controller.running.wiring import Wiring
 from kubeloop.controller.running.workers import Workers
 from kubeloop.controller.sharding.ownership import Ownership
-from kubeloop.meta import DecodeError, Forbidden, ObjectKey, Resource
+from kubeloop.meta import DecodeError, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
 
@@ -81,6 +81,11 @@ class Runner(Generic[R]):
     @property
     def warm_up(self) -> bool:
         return self._declaration.warm_up
+
+    @property
+    def in_threads(self) -> int:
+        """How many plain reconciles are at work: threads cannot be cancelled, so that some may be even when ``run`` has ended."""
+        return self._threads.busy if self._threads is not None else 0
 
     @property
     def queue(self) -> PriorityQueue[ObjectKey] | None:
@@ -148,18 +153,12 @@ class Runner(Generic[R]):
         self._sources.start()
 
     async def synced(self, timeout: float) -> None:
-        try:
-            for registration in self._registrations:
-                await registration.wait_synced(timeout)
-        except Forbidden as error:
-            error.add_note(
-                f"{self._class} needs verbs list and watch on it, because it declares that kind (owns, watches, reads or its own)"
-            )
-            raise
-        if self._ownership is not None:
-            # Until now nothing is missed by not being told: everything that is owned by then is enqueued here.
-            self._disown = self._ownership.on_gained(self._take_over)
-            self._take_over(self._ownership.owns)
+        for registration in self._registrations:
+            await registration.wait_synced(timeout)
+
+    def explain(self, error: BaseException) -> None:
+        """Note on an error with which a start ended what this controller has to do with it: class, kind, verbs, way out."""
+        self._wiring.explain(error)
 
     async def run(self) -> None:
         workers, sources = self._workers, self._sources

@@ -38,6 +38,11 @@ class Threads:
         self._jobs.put((function, argument, contextvars.copy_context(), future, loop))
         return future
 
+    @property
+    def busy(self) -> int:
+        """How many are at work."""
+        return self._made - self._idle
+
     def close(self) -> None:
         """Let the threads end, each after what it does now. Does not wait."""
         for _ in range(self._alive):

@@ -12,7 +12,7 @@ from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.triggers.mapping import KeyMap, MapHead, Target, to_owner
 from kubeloop.controller.triggers.predicates import Predicate, path_changed
 from kubeloop.controller.triggers.routing import Add, Noted, Route, handler_of
-from kubeloop.meta import DeadlineError, KubeloopError, Resource, UnknownKind, kind_info
+from kubeloop.meta import DeadlineError, Forbidden, KubeloopError, NotFound, Resource, UnknownKind, kind_info
 from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 
@@ -80,6 +80,29 @@ class Wiring:
         for watch in declared.watches:
             routes.setdefault(watch.kind, []).append(Route(self._mapped(watch.kind, watch.to, target), watch.predicates))
         return {self._informers[kind]: handler_of(found, add, cluster, noted) for kind, found in routes.items()}
+
+    def explain(self, error: BaseException) -> None:
+        """Note on an error of the start what this controller wants of each kind that has not synced, and what a person can do."""
+        for kind, informer in self._informers.items():
+            failure = informer.failure
+            if informer.synced or failure is None:
+                continue
+            wanted = (
+                f"{type(self._owner).__name__} lists and watches {informer.what}, because it declares {kind.__name__} ({self._where(kind)})"
+            )
+            if isinstance(failure, Forbidden):
+                error.add_note(f"{wanted}: grant its account the verbs list and watch there, or take the kind out of the declaration")
+            elif isinstance(failure, NotFound):
+                error.add_note(f"{wanted}: the server does not serve it: install its CustomResourceDefinition (kubectl apply -f)")
+
+    def _where(self, kind: type[Resource]) -> str:
+        """How a kind is declared."""
+        declared = self._declared
+        if kind is declared.kind:
+            return f"Controller[{kind.__name__}]"
+        if any(owned.kind is kind for owned in declared.owns):
+            return "owns"
+        return "watches" if any(watch.kind is kind for watch in declared.watches) else "reads"
 
     def _mapped(self, kind: type[Resource], to: MapHead | KeyMap | str, target: Target) -> MapHead:
         if isinstance(to, str):
