@@ -8,12 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from kubeloop.client import Client
+from kubeloop.client import Client, retry_on_error
 from kubeloop.controller.children.order import in_order, rank
 from kubeloop.controller.children.reading import Member, Reader
 from kubeloop.controller.children.report import ChildOutcome, ChildrenReport
 from kubeloop.controller.children.wanted import SET_LABEL, UnplacedChild, Wanted, check_set_name, set_label, wanted_child
-from kubeloop.controller.children.writing import ApplyWriter, PatchWriter, Writer, check_ownership, delete_child, is_part, outcome_of
+from kubeloop.controller.children.writing import (
+    ApplyWriter,
+    PatchWriter,
+    Writer,
+    check_ownership,
+    delete_child,
+    is_part,
+    outcome_of,
+    was_changed,
+)
 from kubeloop.controller.declaring.controller import ControllerBase
 from kubeloop.meta import KubeloopError, Resource, kind_info
 
@@ -113,7 +122,8 @@ class Children:
         if any(one.did == "failed" for one in outcomes):
             kept = kept or "a child failed, and what it replaces may still be needed"
         if not kept:
-            outcomes += [await self._pruned(reader, writer, owner, one, dry_run) for one in await self.unwanted(owner, plan)]
+            pruned = [await self._pruned(reader, writer, owner, one, dry_run) for one in await self.unwanted(owner, plan)]
+            outcomes += [one for one in pruned if one is not None]
         report = ChildrenReport(tuple(outcomes), kept, dry_run)
         if check:
             report.raise_failures()
@@ -150,42 +160,58 @@ class Children:
         return [member for _, member in sorted(found.items(), key=lambda item: -rank(item[0][0]))]
 
     async def tried(self, live: Resource, child: Wanted) -> Resource:
-        """What the server would make of a child that is there; nothing is stored."""
-        return await self._tools()[1].update(live, child, dry_run=True)
+        """What the server would make of that very state of a child; nothing is stored.
+
+        Raises:
+            Conflict: it was changed meanwhile, or others own fields (without ``force``; then the causes name them).
+        """
+        return await self._tools()[1].update(live, child, dry_run=True, exactly=True)
 
     async def _one(self, reader: Reader, writer: Writer, owner: Resource, child: Wanted, dry_run: bool) -> ChildOutcome:
-        def told(did: Any, live: Resource | None = None, error: Exception | None = None) -> ChildOutcome:
-            return ChildOutcome(child.kind, child.namespace, child.name, did, live, error)
+        """Looked up in the cache first; at the server when the cache turns out to be behind."""
+        fresh = False
 
-        try:
-            live = await reader.get(child.kind, child.namespace, child.name)
-            if live is not None and live.metadata.deletion_timestamp is None:
-                check_ownership(live, owner, adopt=self._adopt)
-                if writer.is_so(live, child):
-                    return told("unchanged", live)
-            elif live is None or reader.informer(child.kind) is not None:
+        async def attempt() -> ChildOutcome:
+            nonlocal fresh
+            live = await (reader.newest if fresh else reader.get)(child.kind, child.namespace, child.name)
+            if not fresh and (live is None or live.metadata.deletion_timestamp is not None):
                 # A cache may not have it yet, or may not know that it is gone: to apply blindly could write into somebody else's object.
                 live = await reader.newest(child.kind, child.namespace, child.name)
-                if live is not None:
-                    check_ownership(live, owner, adopt=self._adopt)
+            fresh = True
             if live is None:
                 return outcome_of(child, None, await writer.create(child, dry_run=dry_run), dry_run=dry_run)
+            check_ownership(live, owner, adopt=self._adopt)
             if live.metadata.deletion_timestamp is not None:
-                return told("deleting", live)
+                return ChildOutcome(child.kind, child.namespace, child.name, "deleting", live)
+            if writer.is_so(live, child):
+                return ChildOutcome(child.kind, child.namespace, child.name, "unchanged", live)
             return outcome_of(child, live, await writer.update(live, child, dry_run=dry_run), dry_run=dry_run)
-        except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report carries it
-            return told("failed", None, error)
 
-    async def _pruned(self, reader: Reader, writer: Writer, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome:
-        live: Resource | None = None
         try:
+            return await retry_on_error(attempt, was_changed, clock=reader.client.clock)
+        except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report carries it
+            return ChildOutcome(child.kind, child.namespace, child.name, "failed", None, error)
+
+    async def _pruned(self, reader: Reader, writer: Writer, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
+        """None if it is no longer the set's."""
+        live: Resource | None = None
+
+        async def attempt() -> bool:
+            nonlocal live
             live = await reader.newest(extra.kind, extra.namespace, extra.name)
-            if live is not None and is_part(live, owner, set_label(self.name, owner)) and live.metadata.deletion_timestamp is None:
-                await delete_child(reader.client, live, dry_run=dry_run)
+            if live is None or live.metadata.deletion_timestamp is not None:
+                return True
+            if not is_part(live, owner, set_label(self.name, owner)):
+                return False
+            await delete_child(reader.client, live, dry_run=dry_run)
+            return True
+
+        try:
+            gone = await retry_on_error(attempt, was_changed, clock=reader.client.clock)
         except (KubeloopError, ValueError, TypeError) as error:  # as above
             return ChildOutcome(extra.kind, extra.namespace, extra.name, "failed", live, error)
         writer.forget((kind_info(extra.kind).gvk.group_kind, extra.namespace, extra.name))
-        return ChildOutcome(extra.kind, extra.namespace, extra.name, "pruned", live, sent=True)
+        return ChildOutcome(extra.kind, extra.namespace, extra.name, "pruned", live, sent=True) if gone else None
 
     def _tools(self) -> tuple[Reader, Writer]:
         if self._made is None or self._made[0].client is not self._client():

@@ -6,16 +6,18 @@ Source: kubectl diff (live against the answer of an apply that is only tried); K
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from kubeloop.client import retry_on_error
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.children.children import Children
 from kubeloop.controller.children.redacting import redacted
 from kubeloop.controller.children.sameness import target, type_of
 from kubeloop.controller.children.wanted import APPLIED, FIELDS_SET, Wanted
-from kubeloop.controller.children.writing import check_ownership
+from kubeloop.controller.children.writing import check_ownership, was_changed
 from kubeloop.merge.fields import ElementError, FieldSet, TypeMismatch, compare, path_text
 from kubeloop.meta import Resource
 
@@ -80,28 +82,34 @@ async def find_drift(children: Children, owner: Resource, wanted: Sequence[Resou
     and what the server spells otherwise (1 for 1000m) is told as drift.
 
     Raises:
-        ForeignChild: a child of somebody else is in the way. ApiError: the server refuses a child; Invalid says why.
+        ForeignChild: a child of somebody else is in the way. Conflict: a child was changed again and again meanwhile.
+        ApiError: the server refuses a child; Invalid says why.
         UnplacedChild, OwnershipError, ValueError: as ``Children.apply``.
     """
     plan = await children.plan(owner, wanted)
     reader = children.reader
     found: list[Drift] = []
     for child in plan:
-        live = await reader.newest(child.kind, child.namespace, child.name)
-        if live is not None:
-            check_ownership(live, owner, adopt=children.adopts)
-        if live is None:
-            found.append(_drift(child.kind, child.namespace, child.name, "missing", None, child.tree))
-            continue
-        after = tree_of(await children.tried(live, child)) if ask else _merged(live, child, children.field_manager)
-        drift = _drift(child.kind, child.namespace, child.name, "changed", tree_of(live), after)
-        if drift.paths:
+        look = functools.partial(_of_child, children, owner, child, ask)
+        drift = await retry_on_error(look, was_changed, clock=reader.client.clock)
+        if drift is not None:
             found.append(drift)
     for member in await children.unwanted(owner, plan):
         there = await reader.newest(member.kind, member.namespace, member.name)
         if there is not None:
             found.append(_drift(member.kind, member.namespace, member.name, "extra", tree_of(there), None))
     return found
+
+
+async def _of_child(children: Children, owner: Resource, child: Wanted, ask: bool) -> Drift | None:
+    live = await children.reader.newest(child.kind, child.namespace, child.name)
+    if live is None:
+        return _drift(child.kind, child.namespace, child.name, "missing", None, child.tree)
+    check_ownership(live, owner, adopt=children.adopts)
+    # Tried on that very state: what others write meanwhile would be told as drift.
+    after = tree_of(await children.tried(live, child)) if ask else _merged(live, child, children.field_manager)
+    drift = _drift(child.kind, child.namespace, child.name, "changed", tree_of(live), after)
+    return drift if drift.paths else None
 
 
 def _merged(live: Resource, child: Wanted, manager: str) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import hashlib
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ FIELDS_SET: Final = "kubeloop.dev/fields-set"
 
 #: A label's value holds 63 characters, the uid and the dot take 37.
 _LONGEST_SET: Final = 26
+_SECRET: Final = GroupKind("", "Secret")
 
 
 class UnplacedChild(KubeloopError):
@@ -87,5 +89,15 @@ async def wanted_child(client: Client, owner: Resource, child: Resource, set_nam
     set_controller_reference(owner, placed)
     body = applied(placed)
     tree: dict[str, Any] = msgspec.json.decode(body)
+    if kind_info(placed).gvk.group_kind == _SECRET:
+        _fold_string_data(tree)
     digest = hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:16]
     return Wanted(kind, kind_info(placed).gvk.group_kind, metadata.namespace, metadata.name, tree, digest)
+
+
+def _fold_string_data(tree: dict[str, Any]) -> None:
+    """What a server does with it, done here: it is never read back, so nobody could own it, or tell whether it is still so."""
+    strings = tree.pop("stringData", None)
+    if isinstance(strings, dict):
+        encoded = {name: base64.b64encode(str(value).encode()).decode() for name, value in strings.items()}
+        tree["data"] = {**tree.get("data", {}), **encoded}

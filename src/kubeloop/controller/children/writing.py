@@ -16,7 +16,7 @@ from kubeloop.controller.ownership import controller_of, is_controlled_by
 from kubeloop.merge.fields import ElementError, TypeMismatch
 from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
-from kubeloop.meta import NotFound, Resource
+from kubeloop.meta import Conflict, NotFound, Resource
 
 #: Children whose stored form is remembered; each is a few KiB.
 _REMEMBERED = 4096
@@ -57,7 +57,8 @@ class Writer(ABC):
     async def create(self, wanted: Wanted, *, dry_run: bool) -> Resource: ...
 
     @abstractmethod
-    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool) -> Resource: ...
+    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool, exactly: bool = False) -> Resource:
+        """``exactly``: raises Conflict if the child is no longer at the version of ``live``."""
 
     @abstractmethod
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
@@ -84,19 +85,19 @@ class ApplyWriter(Writer):
         return covers(tree_of(live), stored if digest == wanted.digest else wanted.tree, type_of(wanted.kind))
 
     async def create(self, wanted: Wanted, *, dry_run: bool) -> Resource:
-        return await self._apply(wanted, "", dry_run)
+        return await self._apply(wanted, {}, dry_run)
 
-    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool) -> Resource:
+    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool, exactly: bool = False) -> Resource:
         # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
-        return await self._apply(wanted, live.metadata.uid, dry_run)
+        bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
+        return await self._apply(wanted, bound, dry_run)
 
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
         self._stored.pop(wanted_key, None)
 
-    async def _apply(self, wanted: Wanted, uid: str, dry_run: bool) -> Resource:
+    async def _apply(self, wanted: Wanted, bound: dict[str, str], dry_run: bool) -> Resource:
         tree = wanted.annotated(APPLIED, wanted.digest)
-        if uid:
-            tree = {**tree, "metadata": {**tree["metadata"], "uid": uid}}
+        tree = {**tree, "metadata": {**tree["metadata"], **bound}}
         options = msgspec.structs.replace(self._options(dry_run), force=self._force or None)
         answer = await self._client.patch(wanted.kind, wanted.name, tree, type="apply", namespace=wanted.namespace or None, options=options)
         if not dry_run:
@@ -127,7 +128,7 @@ class PatchWriter(Writer):
         made = wanted.kind.from_dict(tree)
         return await self._client.create(made, namespace=wanted.namespace or None, options=self._options(dry_run))
 
-    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool) -> Resource:
+    async def update(self, live: Resource, wanted: Wanted, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
         patch = self._patch(live, wanted)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
         patch["metadata"] = {**patch.get("metadata", {}), **bound}
@@ -189,3 +190,8 @@ def is_part(live: Resource, owner: Resource, label: str) -> bool:
 
 def _text(fields: dict[str, Any]) -> str:
     return msgspec.json.encode(fields).decode()
+
+
+def was_changed(error: Exception) -> bool:
+    """Somebody wrote between the look at a child and what was done on the strength of it; a conflict of field managers is another thing."""
+    return isinstance(error, NotFound) or (isinstance(error, Conflict) and not error.causes)
