@@ -1,5 +1,6 @@
 """The examples are tested on the same servers as everything else."""
 
+from tests.conftest import client as client
 from tests.conftest import local_cluster as local_cluster
 from tests.conftest import namespace as namespace
 from tests.conftest import server as server

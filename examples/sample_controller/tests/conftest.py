@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,26 +24,52 @@ def foos(kubectl: Kubectl) -> Iterator[Kubectl]:
     kubectl("delete", "crd", "foos.samplecontroller.k8s.io", "--wait")
 
 
-@pytest.fixture
-def start_controller(kubectl: Kubectl, tmp_path: Path) -> Iterator[Callable[[], Path]]:
-    """Starts the controller; gives the file that it logs to. It must end by itself, with status 0, on SIGTERM."""
-    running: list[subprocess.Popen[bytes]] = []
+class Program:
+    """The controller in a process of its own."""
 
-    def start() -> Path:
-        log = tmp_path / "controller.log"
-        command = [sys.executable, "-m", "examples.sample_controller", "--kubeconfig", str(kubectl.kubeconfig)]
+    def __init__(self, log: Path, arguments: Sequence[str]) -> None:
+        self._log = log
         with log.open("wb") as out:
-            running.append(subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT))
-        return log
+            command = [sys.executable, "-m", "examples.sample_controller", *arguments]
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)
+
+    @property
+    def log(self) -> str:
+        """What it said so far."""
+        return self._log.read_text()
+
+    def kill(self) -> None:
+        """As a crash: it can do nothing about it."""
+        self._process.kill()
+        self._process.wait(60)
+
+    def end(self) -> None:
+        """It must end by itself, with status 0, on SIGTERM; unless it was killed."""
+        if self._process.returncode is None:
+            self._process.terminate()
+            assert self._process.wait(60) == 0, self.log
+
+
+Starter = Callable[..., Program]
+
+
+@pytest.fixture
+def start_controller(kubectl: Kubectl, tmp_path: Path) -> Iterator[Starter]:
+    """Starts the controller with arguments, beside those that name the server."""
+    running: list[Program] = []
+
+    def start(*arguments: str, kubeconfig: Path | None = None) -> Program:
+        server = ["--kubeconfig", str(kubeconfig or kubectl.kubeconfig)]
+        running.append(Program(tmp_path / f"controller-{len(running)}.log", [*server, *arguments]))
+        return running[-1]
 
     yield start
-    for process in running:
-        process.terminate()
-        assert process.wait(20) == 0
+    for program in running:
+        program.end()
 
 
 @pytest.fixture
-def controlled(foos: Kubectl, start_controller: Callable[[], Path]) -> Kubectl:
+def controlled(foos: Kubectl, start_controller: Starter) -> Kubectl:
     """kubectl, where the controller runs."""
     start_controller()
     return foos

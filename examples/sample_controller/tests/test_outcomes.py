@@ -6,12 +6,11 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from examples.sample_controller.steps import MANIFESTS
-from examples.sample_controller.tests.conftest import foo
+from examples.sample_controller.tests.conftest import Starter, foo
 from tests.kubectl.runner import Kubectl
 
 pytestmark = pytest.mark.embedded  # pods and garbage collection need the built-in controllers
@@ -101,12 +100,12 @@ def test_a_deployment_of_somebody_else_is_left_alone_and_a_warning_says_so(contr
     assert controlled("get", "deployment", "taken", "-o", "jsonpath={.spec.replicas} {.metadata.ownerReferences}") == "1 "
 
 
-def test_a_foo_without_a_deployment_name_is_reported_and_not_tried_again(foos: Kubectl, start_controller: Callable[[], Path]) -> None:
-    log = start_controller()
+def test_a_foo_without_a_deployment_name_is_reported_and_not_tried_again(foos: Kubectl, start_controller: Starter) -> None:
+    program = start_controller()
     foos("apply", "-f", "-", stdin=foo(deployment=""))
     foos("apply", "-f", "-", stdin=foo("other", "other"))
     available(foos, 1, "other")
-    assert len(re.findall(r"spec\.deploymentName is empty", log.read_text())) == 1
+    assert len(re.findall(r"spec\.deploymentName is empty", program.log)) == 1
     assert foos("get", "deployments", "-o", "name") == "deployment.apps/other\n"
 
 
@@ -141,13 +140,13 @@ def test_replicas_out_of_range_are_refused_by_the_server(foos: Kubectl, replicas
     assert f"spec.replicas: Invalid value: {replicas}: spec.replicas in body should be {rule}" in said
 
 
-def test_without_a_status_subresource_its_write_fails_and_is_tried_again(foos: Kubectl, start_controller: Callable[[], Path]) -> None:
+def test_without_a_status_subresource_its_write_fails_and_is_tried_again(foos: Kubectl, start_controller: Starter) -> None:
     foos("apply", "-f", str(MANIFESTS / "crd.yaml"))
-    log = start_controller()
+    program = start_controller()
     foos("apply", "-f", "-", stdin=foo())
     appears(foos, "deployment/example-foo")
     foos("wait", "deployment/example-foo", "--for=condition=Available", TIMEOUT)
     foos("scale", "deployment", "example-foo", "--replicas=2")
     foos("wait", "deployment/example-foo", "--for=jsonpath={.spec.replicas}=1", TIMEOUT)
-    assert "NotFound" in log.read_text()
+    assert "NotFound" in program.log
     assert foos("get", "foo", "example-foo", "-o", "jsonpath={.status}") == ""
