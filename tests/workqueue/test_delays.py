@@ -1,7 +1,11 @@
 """Delays and retries of the work queue (behaviours H109-H112, H117)."""
 
+import math
+
+import pytest
+
 from kubeloop.timing import FakeClock
-from kubeloop.workqueue import WorkQueue
+from kubeloop.workqueue import PriorityQueue, WorkQueue
 from kubeloop.workqueue.delays import Delays
 
 
@@ -114,3 +118,17 @@ async def test_what_is_discarded_is_not_released_and_may_be_put_again() -> None:
     assert released == ["b"]
     await clock.advance(1)
     assert released == ["b", "a"]
+
+
+@pytest.mark.parametrize("kind", [WorkQueue, PriorityQueue])
+async def test_a_delay_that_is_not_a_number_is_refused_by_name_and_others_are_not_disturbed(
+    kind: type[WorkQueue[str]] | type[PriorityQueue[str]],
+) -> None:
+    clock = FakeClock()
+    queue = kind(clock=clock)
+    queue.add_after("a", 1)
+    with pytest.raises(ValueError, match="the delay of 'b' must be a number"):
+        queue.add_after("b", math.nan)
+    queue.add_after("c", math.inf)
+    await clock.advance(1)
+    assert [await queue.get(), queue.stats.delayed] == ["a", 1]

@@ -105,3 +105,35 @@ def test_what_a_fair_order_does_not_hold_cannot_be_taken() -> None:
         order.popleft()
     with pytest.raises(ValueError, match="not defined"):
         order.popitem()
+
+
+def tenant_or_failure(item: str) -> str:
+    if item == "?":
+        raise LookupError("no tenant")
+    return item[0]
+
+
+@pytest.mark.parametrize("kind", [WorkQueue, PriorityQueue])
+async def test_an_item_without_a_tenant_is_refused_and_the_queue_goes_on(
+    kind: type[WorkQueue[str]] | type[PriorityQueue[str]],
+) -> None:
+    queue = kind(clock=FakeClock(), tenant=tenant_or_failure)
+    with pytest.raises(LookupError):
+        queue.add("?")
+    assert queue.stats == (0, 0, 0, 0, 0)
+    queue.add("a1")
+    assert await take(queue, 1) == ["a1"]
+
+
+@pytest.mark.parametrize("kind", [WorkQueue, PriorityQueue])
+async def test_a_delayed_item_without_a_tenant_does_not_keep_the_others(
+    kind: type[WorkQueue[str]] | type[PriorityQueue[str]],
+) -> None:
+    clock = FakeClock()
+    queue = kind(clock=clock, tenant=tenant_or_failure)
+    for item in ("?", "a1"):
+        queue.add_after(item, 1)
+    with pytest.raises(LookupError):
+        await clock.advance(1)
+    await clock.advance(1)
+    assert await take(queue, 1) == ["a1"]

@@ -33,6 +33,13 @@ class Delays(Generic[T]):
         return len(self._due)
 
     def put(self, item: T, seconds: float) -> None:
+        """Release ``item`` after ``seconds``.
+
+        Raises:
+            ValueError: ``seconds`` is not a number.
+        """
+        if seconds != seconds:
+            raise ValueError(f"the delay of {item!r} must be a number of seconds, not {seconds}")
         due = self._clock.now() + seconds
         known = self._due.get(item)
         if known is not None and known <= due:
@@ -69,10 +76,12 @@ class Delays(Generic[T]):
         self._timer = None
         now = self._clock.now()
         heap, live = self._heap, self._due
-        while heap and heap[0][0] <= now:
-            due, _, item = heapq.heappop(heap)
-            if live.get(item) == due:
-                del live[item]
-                self._release(item)
-        if heap:
-            self._arm()
+        try:
+            while heap and heap[0][0] <= now:
+                due, _, item = heapq.heappop(heap)
+                if live.get(item) == due:
+                    del live[item]
+                    self._release(item)
+        finally:  # An item that cannot be released must not keep the others.
+            if heap:
+                self._arm()

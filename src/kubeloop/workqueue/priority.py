@@ -92,8 +92,8 @@ class PriorityQueue(BaseQueue[T]):
         if item in self._ready:
             self._make_ready(item, priority)
         else:
-            self._later[item] = max(priority, self._later.get(item, priority))
             self._delays.put(item, seconds)
+            self._later[item] = max(priority, self._later.get(item, priority))
 
     async def get(self) -> T:
         """The item of the highest priority that has waited longest; waits for one if need be.
@@ -193,18 +193,19 @@ class PriorityQueue(BaseQueue[T]):
         ready = self._ready
         known = ready.get(item)
         if known is None:
-            self._adds += 1
             added = 0.0 if self._metrics is None else self._now()
         elif priority > known:
             added = self._leave(item, known)
         else:
             return
-        ready[item] = priority
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = OrderedDict() if self._tenant is None else FairOrder(self._tenant)
             heapq.heappush(self._heap, -priority)
-        level[item] = added
+        level[item] = added  # First, for it asks the caller's function for the tenant, which may raise.
+        ready[item] = priority
+        if known is None:
+            self._adds += 1
         if self._processing and item in self._processing:
             self._held.add(item)
         elif self._waiters and known is None:

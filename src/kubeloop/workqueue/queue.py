@@ -71,9 +71,9 @@ class WorkQueue(BaseQueue[T]):
             self._again[item] = 0.0 if self._metrics is None else self._now()
             self._adds += 1
             return
-        self._adds += 1
+        self._order.append(item)  # First, for it asks the caller's function for the tenant, which may raise.
         waiting[item] = 0.0 if self._metrics is None else self._now()
-        self._order.append(item)
+        self._adds += 1
         if self._waiters:
             self._wake_one()
 
