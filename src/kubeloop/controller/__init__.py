@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from kubeloop.controller.children.report import ChildOutcome, ChildrenFailed, ChildrenReport, ForeignChild
     from kubeloop.controller.children.waiting import ChildrenState, state_of, wait_for_children
     from kubeloop.controller.children.wanted import UnplacedChild
+    from kubeloop.controller.managing.background import Background, NotRunnableError
+    from kubeloop.controller.managing.clusters import OnCluster, OnEachCluster
+    from kubeloop.controller.managing.endpoints import Endpoints
+    from kubeloop.controller.managing.errors import GraceExceeded
+    from kubeloop.controller.managing.probes import Unhealthy
+    from kubeloop.controller.managing.scope import CacheScope, KindScope
     from kubeloop.controller.objects.conditions import (
         ConditionsError,
         ConditionView,
@@ -51,7 +57,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNKNOWN",
+    "Background",
     "CacheReader",
+    "CacheScope",
     "Channel",
     "ChildOutcome",
     "Children",
@@ -64,14 +72,20 @@ __all__ = [
     "ControllerBase",
     "DeclarationError",
     "Drift",
+    "Endpoints",
     "EventRecorder",
     "FinalizerError",
     "ForeignChild",
+    "GraceExceeded",
     "HandlerController",
     "KeyController",
     "KeyMap",
+    "KindScope",
     "Manager",
     "ManagerError",
+    "NotRunnableError",
+    "OnCluster",
+    "OnEachCluster",
     "OwnershipError",
     "Owns",
     "Predicate",
@@ -85,6 +99,7 @@ __all__ = [
     "StatusWriter",
     "Surroundings",
     "TerminalError",
+    "Unhealthy",
     "Unknown",
     "UnplacedChild",
     "Watch",
@@ -125,6 +140,15 @@ __all__ = [
 
 #: Loaded when first asked for: what only some programs use costs the others no start-up.
 _LATER = {
+    "Unhealthy": "kubeloop.controller.managing.probes",
+    "OnEachCluster": "kubeloop.controller.managing.clusters",
+    "OnCluster": "kubeloop.controller.managing.clusters",
+    "NotRunnableError": "kubeloop.controller.managing.background",
+    "KindScope": "kubeloop.controller.managing.scope",
+    "GraceExceeded": "kubeloop.controller.managing.errors",
+    "Endpoints": "kubeloop.controller.managing.endpoints",
+    "CacheScope": "kubeloop.controller.managing.scope",
+    "Background": "kubeloop.controller.managing.background",
     "Children": "kubeloop.controller.children.children",
     "Drift": "kubeloop.controller.children.drift",
     "find_drift": "kubeloop.controller.children.drift",

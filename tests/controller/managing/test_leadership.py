@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from kubeloop.api.coordination.v1 import Lease
+from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
-from kubeloop.controller import Manager
+from kubeloop.controller import Controller, GraceExceeded, Manager
 from kubeloop.controller.election import LeaseConfig, LeaseLost
 from kubeloop.controller.managing.background import Background
+from kubeloop.meta import ObjectMeta
 from kubeloop.testing import InProcessServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import logger_with_context
@@ -90,6 +93,25 @@ async def test_a_lease_that_is_not_to_be_given_back_is_kept(server: InProcessSer
     async with Manager(client, leader_election=lease("a", release=False), clock=clock) as manager:
         await until(clock, manager.wait_leading())
     assert await holder(client) == "a"
+
+
+async def test_s220_a_lease_is_not_given_back_while_a_thread_still_works_for_it(server: InProcessServer, clock: FakeClock) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    class Plain(Controller[ConfigMap], name="plain"):
+        def reconcile(self, config: ConfigMap) -> None:
+            begun.set()
+            gate.wait(30)
+
+    client = server.client()
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+    manager = Manager(client, [Plain()], leader_election=lease("a"), clock=clock, grace=0.01)
+    await manager.start()
+    await until(clock, asyncio.to_thread(begun.wait, 20))
+    with pytest.raises(GraceExceeded, match="cancelled: plain"):
+        await manager.stop()
+    assert await holder(client) == "a"
+    gate.set()
 
 
 async def take_over(client: Client) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from kubeloop.client import Client
 from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.election.elector import LeaderElector
+from kubeloop.controller.election.fence import checked, guard
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context
 
@@ -34,11 +35,16 @@ class Leadership:
         self._lead = lead
         self._told = lost
         self._failed = failed
+        self._guards: list[Callable[[], None]] = []
         self._standing: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
+    def cover(self, client: Client) -> None:
+        """No write of a leader's work through ``client`` is sent any more once this process leads no longer, also after a standstill."""
+        self._guards.append(guard(client))
+
     def begin(self) -> None:
-        """Stand for election from now on."""
+        """Stand for election from now on; ``cover`` the clients that work is done through before."""
         self._standing = asyncio.create_task(self._stand(), name=f"election-{self.elector.config.name}")
         self._standing.add_done_callback(self._stood)
 
@@ -48,20 +54,22 @@ class Leadership:
             self._standing.cancel()
             await asyncio.wait((self._standing,))
 
-    async def release(self) -> None:
-        """Everything that the lease protects has ended: stop renewing, and give it back if so configured."""
+    async def release(self, *, give_back: bool = True) -> None:
+        """Stop renewing; give it back if all that it protects has ended (``give_back``), unless it is configured otherwise."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait((self._renewing,))
-        if self._standing is not None and not self.lost and self.elector.config.release_on_stop:
+        if give_back and self._standing is not None and not self.lost and self.elector.config.release_on_stop:
             await asyncio.shield(self.elector.release())
+        for unguard in self._guards:
+            unguard()
 
     async def _stand(self) -> None:
         await self.elector.acquire()
         # At once, as ``lead`` may take longer than the lease lasts.
         self._renewing = asyncio.create_task(self._renew(), name=f"renewing-{self.elector.config.name}")
         self._renewing.add_done_callback(self._renewed)
-        with log_context(lease_transitions=str(self.elector.transitions)):
+        with log_context(**self.elector.log_fields), checked(self.elector.assert_leading):
             await self._lead()
 
     async def _renew(self) -> None:

@@ -27,6 +27,8 @@ from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.sharing import shard_member
 from kubeloop.controller.managing.signals import stop_on_signals
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
+from kubeloop.controller.running.runner import Runner
+from kubeloop.meta import KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
 from kubeloop.workqueue import QueueTimes, RateCap
@@ -100,7 +102,6 @@ class Manager:
         if namespace is not None and scope is not None:
             raise ManagerError("namespace and scope are both given; say CacheScope(namespaces=...) only")
         self._clock = clock or SystemClock()
-        self._shards = shard_member(client, sharding, leader_election, self._clock)
         self._governor: Governor | None = None
         scope = scope or CacheScope(namespaces=namespace)
         if settings is not None:
@@ -114,6 +115,7 @@ class Manager:
             grace = grace if chosen.grace is None else chosen.grace
             sync_timeout = sync_timeout if chosen.sync_timeout is None else chosen.sync_timeout
             rate_cap = self._governor.cap or rate_cap
+        self._shards = shard_member(client, sharding, leader_election, self._clock)
         #: Seconds; None is for ever.
         self.grace = grace if grace is None or grace >= 0 else None
         self._sync_timeout = sync_timeout
@@ -233,6 +235,8 @@ class Manager:
             try:
                 self._stack.push_async_callback(cluster.leave)
                 await cluster.enter()
+                if self._leadership is not None:
+                    self._leadership.cover(client)
                 await self._start_late(entries)
             except BaseException:
                 del self._clusters[cluster.name]
@@ -385,6 +389,8 @@ class Manager:
             self._launch(self._leaders, [one for one in self._entries if one.runnable.needs_leader and one.task is None])
             self._leading.set()
         else:
+            for cluster in self._clusters.values():
+                self._leadership.cover(cluster.client)
             self._leadership.begin()
 
     async def _lead(self) -> None:
@@ -443,7 +449,13 @@ class Manager:
         """The caches of all clusters, and then what each of these waits for itself."""
         deadline = self._clock.now() + self._sync_timeout
         for cluster in list(self._clusters.values()):
-            await cluster.informers.wait_synced(timeout=max(deadline - self._clock.now(), 0.0))
+            try:
+                await cluster.informers.wait_synced(timeout=max(deadline - self._clock.now(), 0.0))
+            except KubeloopError as error:
+                for entry in self._entries:
+                    if isinstance(entry.runnable, Runner):
+                        entry.runnable.explain(error)
+                raise
         for entry in entries:
             await entry.runnable.synced(max(deadline - self._clock.now(), 0.0))
 
@@ -490,7 +502,7 @@ class Manager:
 
         async with AsyncExitStack() as last:
             if self._leadership is not None:
-                last.push_async_callback(self._kept, self._leadership.release)
+                last.push_async_callback(self._kept, self._release)
             if self._shards is not None:
                 last.push_async_callback(self._kept, self._shards.leave)
             last.push_async_callback(self._kept, self._stack.aclose)
@@ -505,6 +517,13 @@ class Manager:
             error = GraceExceeded(grace, late)
             log.warning("%s", error)
             self._errors.append(error)
+
+    async def _release(self) -> None:
+        assert self._leadership is not None
+        at_work = [one.name for one in self.runnables if one.needs_leader and getattr(one, "in_threads", 0)]
+        if at_work:
+            log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
+        await self._leadership.release(give_back=not at_work)
 
     async def _kept(self, end: Callable[[], Coroutine[object, object, None]]) -> None:
         try:

@@ -17,7 +17,7 @@ class _Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     pass
 
 
-class RateSettings(_Settings):
+class RateSettings(_Settings, frozen=True):
     """``per_second`` on average, ``burst`` at once."""
 
     per_second: float
@@ -28,7 +28,7 @@ class RateSettings(_Settings):
             raise ValueError(f"perSecond must be above 0 and burst at least 1, not {self.per_second:g} and {self.burst}")
 
 
-class LeaderElectionSettings(_Settings):
+class LeaderElectionSettings(_Settings, frozen=True):
     """Of ``LeaseConfig``; seconds."""
 
     name: str
@@ -58,7 +58,7 @@ class LeaderElectionSettings(_Settings):
         return replace(given, identity=self.identity) if self.identity else given
 
 
-class ManagerSettings(_Settings):
+class ManagerSettings(_Settings, frozen=True):
     """Of one manager. ``health``, ``metrics``, ``debug``: addresses as of ``Endpoints``. ``grace`` less than 0 waits for ever.
 
     ``workers``: by name of controller. ``reconciles``: a cap of all controllers together. ``requests``: of the client to the first cluster.

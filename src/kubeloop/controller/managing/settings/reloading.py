@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import msgspec
@@ -33,7 +33,7 @@ class Reloader:
         the file; what is not in it needs a restart, and is named each time it differs from what is in force.
     """
 
-    def __init__(self, source: SettingsFile, now: ManagerSettings, apply: dict[str, Apply], clock: Clock) -> None:
+    def __init__(self, source: SettingsFile, now: ManagerSettings, apply: Mapping[str, Apply], clock: Clock) -> None:
         self.current = now
         self._source = source
         self._apply = apply
