@@ -82,3 +82,42 @@ async def test_what_is_as_wanted_is_known_from_the_caches_also_after_a_restart(c
         await second.until("1 updated, 1 unchanged")
     assert not any(one.sent for report in second.found for one in report.unchanged)
     assert (await client.get(Secret, "corner")).data == {"word": b"sesame"}
+
+
+class Frugal(Controller[ConfigMap], owns=[Owns(Secret, metadata_only=True)], predicates=[labels_match("shop")], name="frugal"):
+    """Keeps only the metadata of its children in memory."""
+
+    def __init__(self, reports: Reports) -> None:
+        self.children = Children(self)
+        self._reports = reports
+
+    async def reconcile(self, shop: ConfigMap) -> None:
+        wanted = [Secret(metadata=ObjectMeta(name=name), string_data={"word": word}) for name, word in shop.data.items()]
+        self._reports.add(await self.children.apply(shop, wanted))
+
+
+async def test_children_of_which_only_metadata_is_cached_are_compared_with_the_server(client: Client) -> None:
+    reports = Reports()
+    async with Manager(client, [Frugal(reports)], namespace=client.namespace):
+        await client.create(ConfigMap(metadata=ObjectMeta(name="corner", labels={"shop": ""}), data={"a": "1", "b": "1"}))
+        await reports.until("2 created")
+        await client.patch(ConfigMap, "corner", {"data": {"a": None}})
+        await reports.until("1 unchanged, 1 pruned")
+
+
+async def test_a_wish_that_is_refused_is_tried_again_and_the_others_are_there(client: Client) -> None:
+    class Hopeful(Controller[ConfigMap], owns=[Secret], predicates=[labels_match("shop")], name="hopeful"):
+        def __init__(self) -> None:
+            self.children = Children(self)
+
+        async def reconcile(self, shop: ConfigMap) -> None:
+            await self.children.apply(shop, [Secret(metadata=ObjectMeta(name=name)) for name in ("taken", "free")])
+
+    taken = await client.create(Secret(metadata=ObjectMeta(name="taken")))
+    hopeful = Hopeful()
+    async with Manager(client, [hopeful], namespace=client.namespace) as manager:
+        await client.create(ConfigMap(metadata=ObjectMeta(name="corner", labels={"shop": ""})))
+        await client.wait_created(Secret, "free", timeout=30)
+        await client.delete(taken)
+        await client.wait_for(Secret, "taken", lambda found: bool(found.metadata.owner_references), timeout=30)
+        assert "not controlled by ConfigMap corner" in manager.stats[0].counts.last_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeVar
 
-from kubeloop.cache import Head, Informer, UnknownIndex
+from kubeloop.cache import Head, Informer, Lister, UnknownIndex
 from kubeloop.client import Client
 from kubeloop.controller.declaring.controller import OWNER_INDEX, ControllerBase
 from kubeloop.controller.declaring.declaration import DeclarationError
@@ -61,12 +61,11 @@ class Reader:
     async def members(self, kind: type[Resource], namespace: str | None, owner: Resource, label: tuple[str, str]) -> list[Member]:
         """The objects of a kind that ``owner`` controls and that have the label, but those that are being deleted already."""
         name, value = label
-        informer = self.informer(kind)
-        if informer is not None:
-            heads = _of_owner(informer, owner, namespace)
+        lister = self._lister(kind)
+        if lister is not None:
             return [
                 Member(kind, head.namespace, head.name)
-                for head in heads
+                for head in _of_owner(lister, owner, namespace)
                 if head.labels.get(name) == value
                 and head.controller is not None
                 and head.controller.uid == owner.metadata.uid
@@ -79,10 +78,20 @@ class Reader:
             if is_controlled_by(obj, owner) and obj.metadata.deletion_timestamp is None
         ]
 
+    def _lister(self, kind: type[Resource]) -> Lister[Any] | None:
+        """Of whole objects, or of their metadata, which will do for labels and owners."""
+        informer = self.informer(kind)
+        if informer is not None or self._controller is None:
+            return None if informer is None else informer.lister
+        try:
+            return self._controller.metadata_lister(kind)
+        except DeclarationError:
+            return None
 
-def _of_owner(informer: Informer[Any], owner: Resource, namespace: str | None) -> list[Head]:
+
+def _of_owner(lister: Lister[Any], owner: Resource, namespace: str | None) -> list[Head]:
     """Heads among which those of the owner are: just those where the kind is declared as owned, so that there is an index."""
     try:
-        return informer.lister.heads_by_index(OWNER_INDEX, owner.metadata.uid)
+        return lister.heads_by_index(OWNER_INDEX, owner.metadata.uid)
     except UnknownIndex:
-        return informer.lister.heads(namespace)
+        return lister.heads(namespace)
