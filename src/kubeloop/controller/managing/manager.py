@@ -520,7 +520,7 @@ class Manager:
 
     async def _release(self) -> None:
         assert self._leadership is not None
-        at_work = [one.name for one in self.runnables if one.needs_leader and getattr(one, "in_threads", 0)]
+        at_work = [one.name for one in self.runnables if one.needs_leader and getattr(one, "in_threads", 0) > 0]
         if at_work:
             log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
         await self._leadership.release(give_back=not at_work)
