@@ -11,6 +11,7 @@ from kubeloop.meta.version import VERSION
 #: Subcommand to "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
+    "doctor": ("kubeloop.cli.doctor.command:doctor", "Look for what a program lacks in a cluster: permissions, kinds, and more."),
     "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, and CustomResourceDefinitions from classes."),
     "new": ("kubeloop.cli.new.command:new", "Create a project: an operator that passes its own tests at once."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),

@@ -81,6 +81,15 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
     return sorted(permissions)
 
 
+def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]]) -> list[type[Resource]]:
+    """All kinds that these controllers declare, each once, their own first."""
+    declared = [(one if isinstance(one, type) else type(one)).declaration() for one in controllers]
+    kinds = [one.kind for one in declared]
+    for one in declared:
+        kinds += [*(owned.kind for owned in one.owns), *(watch.kind for watch in one.watches), *one.reads, *one.writes]
+    return list(dict.fromkeys(kinds))
+
+
 def lease_permissions() -> list[Permission]:
     """What leader election needs, in the namespace of its Lease."""
     return [Permission("coordination.k8s.io", "leases", ("create", "get", "patch", "update"), why="leader election")]

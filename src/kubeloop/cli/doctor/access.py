@@ -1,0 +1,83 @@
+"""May this user do what the program's informers and writes need: a SelfSubjectAccessReview for each verb; the roles that are missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
+from kubeloop.cli.doctor.findings import Finding
+from kubeloop.client import Client
+from kubeloop.controller.permissions import Permission, rules_of
+from kubeloop.meta import ApiError, NotFound
+
+JSONObject = dict[str, Any]
+
+_API = "rbac.authorization.k8s.io/v1"
+#: Reviews under way at once.
+_TOGETHER = 10
+
+
+async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[Finding], list[Permission]]:
+    """A finding for each resource, and what is missing. ``namespace`` None: in all of them."""
+    slots = asyncio.Semaphore(_TOGETHER)
+
+    async def allowed(permission: Permission, verb: str) -> bool:
+        async with slots:
+            return await _allowed(client, permission, verb, namespace)
+
+    found: list[Finding] = []
+    missing: list[Permission] = []
+    try:
+        for one in permissions:
+            answers = await asyncio.gather(*(allowed(one, verb) for verb in one.verbs))
+            lacking = tuple(verb for verb, yes in zip(one.verbs, answers, strict=True) if not yes)
+            found.append(_finding(one, lacking, namespace))
+            if lacking:
+                missing.append(replace(one, verbs=lacking))
+    except NotFound:
+        said = "the server has no SelfSubjectAccessReview, so that nobody can ask it for permissions"
+        return [Finding("permission", "all", "unknown", said)], []
+    except ApiError as error:
+        return [*found, Finding("permission", "all", "unknown", f"the server does not answer reviews: {error}")], missing
+    return found, missing
+
+
+def manifest(missing: Iterable[Permission], name: str, user: str, namespace: str | None) -> list[JSONObject]:
+    """Roles that grant what is missing to ``user``: a Role in ``namespace`` for what lives in namespaces, a ClusterRole for the rest."""
+    parts = user.split(":")
+    if user.startswith("system:serviceaccount:") and len(parts) == 4:
+        subject = {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}
+    else:
+        subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}
+    here = [one for one in missing if namespace and one.namespaced]
+    everywhere = [one for one in missing if one not in here]
+    documents: list[JSONObject] = []
+    for kind, some, where in (("Role", here, {"namespace": namespace}), ("ClusterRole", everywhere, {})):
+        if not some:
+            continue
+        metadata = {"name": name, **where}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+        documents.append({"apiVersion": _API, "kind": kind, "metadata": metadata, "rules": rules_of(some)})
+        binding = {"apiVersion": _API, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": reference, "subjects": [subject]}
+        documents.append(binding)
+    return documents
+
+
+async def _allowed(client: Client, permission: Permission, verb: str, namespace: str | None) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
+    where = namespace if namespace and permission.namespaced else ""
+    asked = ResourceAttributes(verb=verb, group=permission.group, resource=resource, subresource=subresource, namespace=where)
+    review = await client.create(SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=asked)))
+    return review.status.allowed
+
+
+def _finding(permission: Permission, lacking: tuple[str, ...], namespace: str | None) -> Finding:
+    where = f' in namespace "{namespace}"' if namespace and permission.namespaced else ""
+    for_whom = f" (for {permission.why})" if permission.why else ""
+    if not lacking:
+        return Finding("permission", permission.name, "ok", f"{', '.join(permission.verbs)}{where}")
+    said = f"may not {', '.join(lacking)}{where}{for_whom}"
+    return Finding("permission", permission.name, "failed", said, "kubeloop doctor --fix prints the roles that are missing")

@@ -1,0 +1,134 @@
+"""Does the server serve the kinds that the program uses, and do its schemas say what the classes say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
+from kubeloop.cli.doctor.findings import Finding, State
+from kubeloop.client import Client
+from kubeloop.client.discovery.asking import discover_version
+from kubeloop.client.discovery.resources import ApiResource, Failure
+from kubeloop.codec import to_dict
+from kubeloop.codegen.crd import definitions_of
+from kubeloop.meta import ApiError, GroupVersion, NotFound, Resource, kind_info
+
+JSONObject = dict[str, Any]
+
+#: Differences of one kind that are told.
+_MOST = 8
+#: What says nothing about which objects are taken.
+_SILENT = frozenset(("description", "title", "example", "externalDocs"))
+_APPLY = "apply the definition that belongs to this program: kubeloop generate crd MODULE | kubectl apply -f -"
+
+
+async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
+    """A finding for each kind."""
+    served: dict[GroupVersion, tuple[ApiResource, ...] | Failure] = {}
+    found: list[Finding] = []
+    for kind in dict.fromkeys(kinds):
+        info = kind_info(kind)
+        version = GroupVersion(info.gvk.group, info.gvk.version)
+        if version not in served:
+            served[version] = await discover_version(client.transport, version)
+        found.append(await _kind(client, kind, served[version]))
+    return found
+
+
+async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource, ...] | Failure) -> Finding:
+    info = kind_info(kind)
+    name = f"{info.plural}.{info.gvk.group}" if info.gvk.group else str(info.plural)
+    subject = f"{info.gvk.kind} ({info.gvk.api_version})"
+    custom = not kind.__module__.startswith("kubeloop.api.")
+    resource = None if isinstance(served, Failure) else next((one for one in served if one.gvr.resource == info.plural), None)
+    if resource is None:
+        why = served.why if isinstance(served, Failure) else f"{info.gvk.api_version} has no {info.plural}"
+        return Finding(
+            "kind", subject, "failed", f"not served: {why}", _APPLY if custom else "is the server too old, or the API turned off?"
+        )
+    if resource.namespaced != info.namespaced:
+        scopes = {True: "namespaced", False: "cluster-scoped"}
+        said = f"{scopes[resource.namespaced]} at the server, {scopes[bool(info.namespaced)]} in the class"
+        return Finding("kind", subject, "failed", said, "say namespaced=... in @custom_resource as the server does")
+    if not custom:
+        return Finding("kind", subject, "ok", "served")
+    try:
+        there = await client.get(CustomResourceDefinition, name)
+    except NotFound:
+        return Finding("kind", subject, "ok", "served, by another server than this one: its schema is not compared")
+    except ApiError as error:
+        return Finding(
+            "kind", subject, "unknown", f"served; its definition cannot be read: {error}", "allow get on customresourcedefinitions"
+        )
+    return _compared(kind, subject, to_dict(there))
+
+
+def _compared(kind: type[Resource], subject: str, there: JSONObject) -> Finding:
+    (definition,) = definitions_of([kind])
+    (mine,) = definition.document["spec"]["versions"]
+    version = next(one for one in there["spec"]["versions"] if one["name"] == mine["name"])
+    differences = list(version_differences(mine, version))
+    if not differences:
+        return Finding("kind", subject, "ok", "served, and its schema is that of the class")
+    state: State = "failed" if any(bad for _, bad in differences) else "warning"
+    told = [said for said, _ in sorted(differences, key=lambda one: not one[1])]
+    more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
+    return Finding("kind", subject, state, "; ".join(told[:_MOST]) + more, _APPLY)
+
+
+def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[str, bool]]:
+    """What a definition's version says otherwise than the class, and whether the program cannot work with that.
+
+    It cannot where the server drops a field that the class has, or wants another type, or has no status to write.
+    """
+    for name in ("status", "scale"):
+        if name in (mine.get("subresources") or {}) and name not in (there.get("subresources") or {}):
+            yield f"no subresource {name} at the server", True
+    yield from schema_differences(_schema(mine), _schema(there))
+
+
+def schema_differences(mine: JSONObject, there: JSONObject, path: str = "") -> Iterator[tuple[str, bool]]:
+    """As ``version_differences``, of two structural schemas."""
+    shown = path or "it"
+    open_there = bool(there.get("x-kubernetes-preserve-unknown-fields")) and not there.get("properties")
+    if open_there:
+        return
+    if _type(mine) != _type(there):
+        yield f"{shown}: {_type(there)} at the server, {_type(mine)} in the class", True
+        return
+    own, other = mine.get("properties") or {}, there.get("properties") or {}
+    for name, field in own.items():
+        at = f"{path}.{name}" if path else name
+        if at in ("apiVersion", "kind", "metadata"):
+            continue
+        if name in other:
+            yield from schema_differences(field, other[name], at)
+        elif not there.get("x-kubernetes-preserve-unknown-fields"):
+            yield f"{at}: not at the server, which drops it", True
+    for name in other:
+        at = f"{path}.{name}" if path else name
+        if name not in own and at not in ("apiVersion", "kind", "metadata") and not mine.get("x-kubernetes-preserve-unknown-fields"):
+            yield f"{at}: not in the class", name in (there.get("required") or ())
+    for inner in ("items", "additionalProperties"):
+        if isinstance(mine.get(inner), dict) and isinstance(there.get(inner), dict):
+            yield from schema_differences(mine[inner], there[inner], f"{path}[]")
+    for word in sorted((mine.keys() | there.keys()) - _SILENT - {"properties", "items", "additionalProperties", "type"}):
+        if _plain(word, mine.get(word)) != _plain(word, there.get(word)):
+            yield f"{shown}: {word} is {there.get(word)!r} at the server, {mine.get(word)!r} in the class", False
+
+
+def _schema(version: JSONObject) -> JSONObject:
+    found: JSONObject = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return found
+
+
+def _type(schema: JSONObject) -> str:
+    return "integer or string" if schema.get("x-kubernetes-int-or-string") else str(schema.get("type") or "any type")
+
+
+def _plain(word: str, value: Any) -> Any:
+    """Orders do not matter in sets, nor does what is left out differ from what is empty or false."""
+    if word in ("required", "enum") and isinstance(value, list):
+        return sorted(value, key=str)
+    return value or (value if value == 0 and not isinstance(value, bool) else None)

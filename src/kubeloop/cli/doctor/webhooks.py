@@ -1,0 +1,73 @@
+"""Webhooks that stand before the program's kinds: is there somebody behind each who could answer.
+
+They are not called: a server does that, from where it runs. Seen from here is whether a Service has ready endpoints, and a CA bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+from kubeloop.api.discovery.v1 import EndpointSlice
+from kubeloop.cli.doctor.findings import Finding, State
+from kubeloop.client import Client
+from kubeloop.codec import to_dict
+from kubeloop.meta import ApiError, GroupVersionResource, Resource, kind_info
+
+JSONObject = dict[str, Any]
+
+
+async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
+    """A finding for each webhook that is called for one of ``kinds``."""
+    wanted = {kind_info(kind).gvr for kind in kinds}
+    found: list[Finding] = []
+    try:
+        for configuration in (ValidatingWebhookConfiguration, MutatingWebhookConfiguration):
+            for one in await client.list(configuration):
+                tree = to_dict(one)
+                hooks = [hook for hook in tree.get("webhooks") or () if _concerns_any(hook, wanted)]
+                found += [await _finding(client, hook) for hook in hooks]
+    except ApiError as error:
+        return [*found, Finding("webhook", "all", "unknown", f"configurations cannot be read: {error}", "allow list on them")]
+    return found
+
+
+def _concerns_any(hook: JSONObject, wanted: Iterable[GroupVersionResource]) -> bool:
+    return any(_concerns(rule, gvr) for rule in hook.get("rules") or () for gvr in wanted)
+
+
+def _concerns(rule: JSONObject, gvr: GroupVersionResource) -> bool:
+    def covers(name: str, value: str) -> bool:
+        given = rule.get(name) or ()
+        return "*" in given or value in given
+
+    resources = {str(resource).partition("/")[0] for resource in rule.get("resources") or ()}
+    return covers("apiGroups", gvr.group) and covers("apiVersions", gvr.version) and bool(resources & {"*", gvr.resource})
+
+
+async def _finding(client: Client, hook: JSONObject) -> Finding:
+    name, where = str(hook.get("name")), hook.get("clientConfig") or {}
+    state: State = "warning" if hook.get("failurePolicy") == "Ignore" else "failed"
+    service = where.get("service")
+    if not isinstance(service, dict):
+        return Finding("webhook", name, "unknown", f"is called at {where.get('url')}, by the server only")
+    place = f'Service "{service.get("name")}" in namespace "{service.get("namespace")}"'
+    selector = {"kubernetes.io/service-name": str(service.get("name"))}
+    slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), labels=selector)
+    ready = sum(1 for slice_ in slices for _ in _ready(to_dict(slice_)))
+    if not ready:
+        fix = "start what serves it, or take its configuration away: until then each write of these kinds is refused"
+        fix = fix if state == "failed" else "start what serves it; its failures are ignored, so that nothing is checked now"
+        return Finding("webhook", name, state, f"{place} has no ready endpoint", fix)
+    if not where.get("caBundle"):
+        fix = "set caBundle, or have it injected: without it the server trusts no certificate but those of public authorities"
+        return Finding("webhook", name, "warning", f"{place}: {ready} ready, but no caBundle", fix)
+    return Finding("webhook", name, "ok", f"{place}: {ready} ready")
+
+
+def _ready(slice_: JSONObject) -> Iterator[JSONObject]:
+    for endpoint in slice_.get("endpoints") or ():
+        # Not known counts as ready (discovery/v1 EndpointConditions).
+        if (endpoint.get("conditions") or {}).get("ready", True):
+            yield endpoint
