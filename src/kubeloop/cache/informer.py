@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from kubeloop.cache.documents.head import HeadReader
+from kubeloop.cache.documents.recent import Recent
 from kubeloop.cache.feed import Feed
 from kubeloop.cache.handlers.fanout import Around
 from kubeloop.cache.handlers.filtering import Predicate
@@ -172,6 +173,10 @@ class Informer(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Informer of {self.what}: {len(self._pipeline.store)} objects, {'synced' if self.synced else 'not synced'}>"
+
+    def keep_recent(self, limit: int = 256 << 10) -> None:
+        """Keep the documents of the last changes unpacked, up to so many bytes, for who reads each changed object at once."""
+        self._pipeline.archive.recent = Recent(limit)
 
     # ----------------------------------------------------------------------------------------------------- for the factory
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from kubeloop.cache.documents.recent import Recent
 from kubeloop.cache.running.aside import give_back_memory, in_slices, in_thread
 
 if sys.version_info >= (3, 14):  # pragma: no cover
@@ -67,7 +68,10 @@ _WITH_DICTIONARY = _ALONE | {int(zstd.CompressionParameter.hash_log): TABLE_LOG,
 class Codec:
     """How one blob was made, and how to read it: plain bytes, zstd alone, or zstd with one dictionary."""
 
-    __slots__ = ("__weakref__", "_compressor", "_dictionary", "limit", "retired")
+    __slots__ = ("__weakref__", "_compressor", "_dictionary", "limit", "recent", "retired")
+
+    #: What was packed last, in its archive; None: that is not kept.
+    recent: Recent | None
 
     def __init__(self, dictionary: zstd.ZstdDict | None) -> None:
         if dictionary is None:
@@ -77,6 +81,7 @@ class Codec:
             self._dictionary = dictionary.as_digested_dict
             # Not digested: that would be with the level's own tables. The compressor digests it once, for itself.
             self._compressor = zstd.ZstdCompressor(options=_WITH_DICTIONARY, zstd_dict=dictionary.as_undigested_dict)
+        self.recent = None
         #: A blob that is a larger share of its document than this is a misfit.
         self.limit = POOR
         #: Nothing is packed with it any more.
@@ -115,6 +120,8 @@ class Codec:
         return self._compressor.compress(document, zstd.ZstdCompressor.FLUSH_FRAME)
 
     def decompress(self, blob: bytes) -> bytes:
+        if self.recent is not None and (document := self.recent.get(blob)) is not None:
+            return document
         # Every blob is one frame, so zstd.decompress, which looks for more, would only cost another microsecond.
         return zstd.ZstdDecompressor(zstd_dict=self._dictionary).decompress(blob)
 
@@ -129,7 +136,7 @@ class Plain(Codec):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.limit, self.retired = POOR, False
+        self.limit, self.retired, self.recent = POOR, False, None
 
     def compress(self, document: bytes | memoryview) -> bytes:
         return bytes(document)
@@ -201,6 +208,8 @@ class Archive:
         #: What is in the cache; None: nobody says, and then no dictionary ever retires.
         self.population: Callable[[], Iterable[Holder]] | None = None
         self._moving: Iterator[Holder] | None = None
+        #: The documents of the last changes; None: they are not kept.
+        self.recent: Recent | None = None
         #: How many of those held are still to be compressed; what comes meanwhile waits for the next dictionary.
         self._releasing = 0
 
@@ -222,6 +231,9 @@ class Archive:
                 blob = codec.compress(document)
                 # What fits no worse than its last state did is no sign of a change: only that would be worth a dictionary.
                 if len(blob) <= POOR_UPDATE * codec.limit * len(document) or 2 * len(blob) <= 3 * len(before.blob):
+                    if self.recent is not None:
+                        codec.recent = self.recent
+                        self.recent.put(blob, document)
                     return Packed(codec, blob)
         if self._current is None or (self._poor >= STREAK and not self._ignored):
             return self._wait(document, namespace)

@@ -117,6 +117,8 @@ class Runner(Generic[R]):
         await self._recorder.__aenter__()
         informers = await self._wiring.informers(surroundings)
         self._lister = informers[declared.kind].lister
+        if isinstance(controller, Controller):
+            informers[declared.kind].keep_recent()
         overlaid = surroundings.informers.read_your_writes
         self._fences = Fences(client, self._wiring.written, list(informers.values()), namespaced=self._wiring.namespaced, overlaid=overlaid)
         reconcile: Callable[[ObjectKey], Awaitable[Result | None]] = (
