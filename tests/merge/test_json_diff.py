@@ -53,7 +53,7 @@ _TREES = st.recursive(
 _OBJECTS = st.dictionaries(st.sampled_from("abc"), _TREES, max_size=3)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(_OBJECTS, _OBJECTS)
 def test_applying_the_difference_gives_the_changed_tree(before: dict[str, Any], after: dict[str, Any]) -> None:
     made = json_patch(before, json_diff(before, after))

@@ -439,7 +439,7 @@ _SIZES = st.none() | st.integers(0, 5)
 _LABELS = st.dictionaries(st.sampled_from(["a", "b/c", "~"]), st.sampled_from("xy"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.dictionaries(st.sampled_from(["u", "v/w"]), _VALUES), _NAMES, _NAMES, _SIZES, _SIZES, _LABELS, _LABELS)
 async def test_the_patch_brings_the_original_to_what_the_hook_made_of_it(
     unknown: JSONObject,

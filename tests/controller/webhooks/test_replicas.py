@@ -158,6 +158,16 @@ async def test_while_the_secret_is_spoiled_the_certificate_from_before_is_served
         server.check()
 
 
+async def test_a_clock_that_is_wrong_is_told_of_and_nothing_is_renewed_by_it(
+    client: Client, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks, name = hooks_for(namespace), f"clock-{namespace}"
+    async with served(client, hooks, namespace, name=name) as right:
+        async with served(client, hooks, namespace, name=name, clock=ago(1000)) as wrong:
+            assert wrong.serving == right.serving
+        assert "this clock is wrong, or that of whoever made them was" in caplog.text
+
+
 def _other_key() -> bytes:
     kept: Kept = renewed(None, ["x"], TIMES, datetime.now(UTC))
     return kept.key

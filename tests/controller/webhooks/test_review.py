@@ -144,3 +144,12 @@ def test_a_definition_is_converted_as_wanted_and_patched_once() -> None:
     made = json_patch(definition, conversion_patch(definition, CONVERSION))
     assert made["spec"]["conversion"] == CONVERSION
     assert conversion_patch(made, CONVERSION) == []
+
+
+def test_a_bundle_that_somebody_else_filled_in_stays() -> None:
+    """cert-manager's injector and we would otherwise take turns for ever."""
+    wanted: JSONObject = {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}}
+    assert conversion_patch({"spec": {"conversion": CONVERSION}}, wanted) == []
+    moved: JSONObject = {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://y"}}}
+    (operation,) = conversion_patch({"spec": {"conversion": CONVERSION}}, moved)
+    assert operation["value"]["webhook"]["clientConfig"] == {"url": "https://y", "caBundle": BUNDLE}

@@ -82,6 +82,7 @@ def test_nothing_due_is_the_very_same() -> None:
 def test_a_clock_that_jumps_back_renews_nothing() -> None:
     kept = lived(0)
     assert renewed(kept, NAMES, TIMES, at(-1000)) is kept
+    assert at(-1000) < kept.begins <= at(0)
 
 
 def test_a_certificate_that_expires_within_the_overlap_is_made_anew_then() -> None:

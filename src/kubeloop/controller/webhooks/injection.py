@@ -36,8 +36,13 @@ def definition_bundle_patch(definition: JSONObject, bundle: bytes) -> list[Opera
 
 
 def conversion_patch(definition: JSONObject, conversion: JSONObject) -> list[Operation]:
-    """For a CustomResourceDefinition: it is converted as ``conversion`` says."""
+    """For a CustomResourceDefinition: it is converted as ``conversion`` says. If that has no bundle, another one stays."""
     before = (definition.get("spec") or {}).get("conversion")
+    client = conversion["webhook"]["clientConfig"]
+    filled = ((before or {}).get("webhook") or {}).get("clientConfig") or {}
+    if "caBundle" not in client and "caBundle" in filled:
+        webhook = {**conversion["webhook"], "clientConfig": {**client, "caBundle": filled["caBundle"]}}
+        conversion = {**conversion, "webhook": webhook}
     if before is not None and not json_diff(before, conversion):
         return []
     return [{"op": "add", "path": "/spec/conversion", "value": conversion}]

@@ -55,6 +55,7 @@ class ManagedCertificates:
         self._client: Client | None = None
         self._clock: Clock = SystemClock()
         self._served: Serving | None = None
+        self._told = b""
 
     async def open(self, client: Client | None, clock: Clock) -> Serving:
         if client is None:
@@ -109,6 +110,7 @@ class ManagedCertificates:
             kept = None if secret is None else self._kept(secret)
             wanted = renewed(kept, self._names, self._lifetimes, self._clock.wall())
             if wanted is kept:
+                self._tell_of_clocks(wanted)
                 return wanted
             try:
                 await self._write(client, secret, wanted)
@@ -119,6 +121,20 @@ class ManagedCertificates:
             return wanted
         assert last is not None
         raise last
+
+    def _tell_of_clocks(self, kept: Kept) -> None:
+        now = self._clock.wall()
+        if kept.begins <= now or kept.certificate == self._told:
+            return
+        self._told = kept.certificate
+        where = f"Secret {self._namespace}/{self._name}"
+        log.warning(
+            "the webhook certificates in %s are valid from %s only, and it is %s here: this clock is wrong, or that of "
+            "whoever made them was; if it was that one, delete the Secret, and new ones are made",
+            where,
+            kept.begins.isoformat(),
+            now.isoformat(timespec="seconds"),
+        )
 
     async def _secret(self, client: Client) -> Secret | None:
         try:

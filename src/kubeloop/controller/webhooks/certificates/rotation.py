@@ -67,6 +67,11 @@ class Kept:
     def serving(self) -> Serving:
         return Serving(self.certificate, self.key, self.bundle)
 
+    @property
+    def begins(self) -> datetime:
+        """When what is served becomes valid."""
+        return max(_read(one).not_valid_before_utc for one in (self.authorities[0], self.certificate))
+
     def check(self) -> None:
         """Raises ValueError: a part cannot be read, or a key is not its certificate's."""
         newest, *_ = [x509.load_pem_x509_certificate(one) for one in self.authorities]
@@ -78,7 +83,7 @@ class Kept:
 def renewed(kept: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
     """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under.
 
-    ``now`` is aware, in UTC.
+    ``now`` is aware, in UTC. What is not valid yet is kept: whether this clock is wrong, or was that of whoever made it, cannot be known.
     """
     if kept is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
