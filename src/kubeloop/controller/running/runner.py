@@ -157,6 +157,10 @@ class Runner(Generic[R]):
     async def synced(self, timeout: float) -> None:
         for registration in self._registrations:
             await registration.wait_synced(timeout)
+        if self._ownership is not None:
+            # Until now nothing is missed by not being told: everything that is owned by then is enqueued here.
+            self._disown = self._ownership.on_gained(self._take_over)
+            self._take_over(self._ownership.owns)
 
     def explain(self, error: BaseException) -> None:
         """Note on an error with which a start ended what this controller has to do with it: class, kind, verbs, way out."""
