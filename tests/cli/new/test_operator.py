@@ -145,7 +145,13 @@ async def test_the_operator_runs_and_reconciles_an_object(
 ) -> None:
     command = [sys.executable, "-m", project.name.replace("-", "_"), "--kubeconfig", str(server.kubeconfig), "--namespace", namespace]
     process = await asyncio.create_subprocess_exec(
-        *command, "--leader-election", cwd=project.folder, env=project.environment, stderr=asyncio.subprocess.PIPE
+        *command,
+        "--leader-election",
+        "--health",
+        "127.0.0.1:0",
+        cwd=project.folder,
+        env=project.environment,
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         kind = Unstructured.of(f"{project.group}/v1alpha1", "Web")
