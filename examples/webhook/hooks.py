@@ -33,8 +33,7 @@ def limits(deployment: Deployment) -> Warnings | None:
         errors.append(required("metadata.labels[team]", "whom to ask about it"))
     if errors:
         raise Denied(errors=errors)
-    pod = deployment.spec.template.spec
-    containers = pod.containers if pod is not None else []
+    containers = deployment.spec.template.spec.containers
     return Warnings(*(f'image "{one.image}" has no tag' for one in containers if ":" not in (one.image or "").rpartition("/")[2]))
 
 

@@ -13,7 +13,9 @@ import pytest
 
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
-from kubeloop.api.core.v1 import Secret
+from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.autoscaling.v1 import Scale
+from kubeloop.api.core.v1 import Pod, Secret
 from kubeloop.client import Client, WriteOptions
 from kubeloop.codec import decode
 from kubeloop.controller import Manager
@@ -187,6 +189,40 @@ async def test_kubectl_shows_refusals_and_warnings(foos: Client, namespace: str,
         assert made.err == "Warning: 3 is odd\n"
         refused = await asyncio.to_thread(kubectl.run, "patch", "foo", "k", "--type=merge", "-p", '{"spec":{"size":11}}')
         assert (refused.code, refused.err) == (1, 'The Foo "k" is invalid: spec.size: Invalid value: 11: at most 9\n')
+
+
+async def test_subresources_bring_what_they_carry(client: Client, namespace: str, kubectl: Kubectl) -> None:
+    hooks = Webhooks()
+    own = LabelSelector(match_labels={"kubernetes.io/metadata.name": namespace})
+    seen: list[str] = []
+
+    @hooks.validating(Deployment, subresource="scale", body=Scale, operations=["UPDATE"], namespace_selector=own)
+    async def scaled(scale: Scale, request: AdmissionRequest[Scale]) -> None:
+        assert request.old is not None
+        seen.append(f"{request.old.spec.replicas} to {scale.spec.replicas}")
+        if scale.spec.replicas > 3:
+            raise Denied("at most 3", field="spec.replicas", value=scale.spec.replicas)
+
+    exec_options = Unstructured.of("v1", "PodExecOptions")
+
+    @hooks.validating(Pod, subresource="exec", body=exec_options, operations=["CONNECT"], namespace_selector=own)
+    async def entered(options: Unstructured, request: AdmissionRequest[Unstructured]) -> None:
+        raise Denied(f"{request.name} is not entered to {' '.join(options['command'])}")
+
+    async with served(client, hooks, namespace):
+        await asyncio.to_thread(kubectl, "create", "deployment", "web", "--image=nginx:1", "--replicas=1")
+        await asyncio.to_thread(kubectl, "run", "alone", "--image=nginx:1")
+
+        async def asked() -> bool:
+            await asyncio.to_thread(kubectl.run, "scale", "deployment", "web", "--replicas=2")
+            return bool(seen)
+
+        await until(asked)
+        assert seen[-1].endswith(" to 2")
+        refused = await asyncio.to_thread(kubectl.run, "scale", "deployment", "web", "--replicas=4")
+        assert (refused.code, "spec.replicas: Invalid value: 4: at most 3" in refused.err) == (1, True)
+        refused = await asyncio.to_thread(kubectl.run, "exec", "alone", "--", "rm", "-r")
+        assert (refused.code, "alone is not entered to rm -r" in refused.err) == (1, True)
 
 
 async def test_what_was_registered_is_put_right(foos: Client, namespace: str) -> None:
