@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from kubeloop.api.coordination.v1 import Lease
-from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.api.core.v1 import ConfigMap, Event
 from kubeloop.client import Client
 from kubeloop.controller import CacheScope, Controller, Endpoints, KindScope, Manager
 from kubeloop.controller.election import LeaseConfig
@@ -47,6 +47,13 @@ async def done_by(client: Client, name: str) -> None:
     await client.wait_for(ConfigMap, "work", lambda config: config is not None and config.data.get("done") == name, timeout=30)
 
 
+async def told(client: Client, message: str) -> None:
+    """An event about the lease says so; it may take a moment."""
+    async with asyncio.timeout(30):
+        while message not in {event.message async for event in client.list(Event, namespace=client.namespace)}:
+            await asyncio.sleep(0.05)
+
+
 async def test_the_second_replica_goes_on_where_the_first_ended(client: Client, http: aiohttp.ClientSession) -> None:
     await client.create(ConfigMap(metadata=ObjectMeta(name="work"), data={"wanted": "first"}))
     first, second = replica(client, "first"), replica(client, "second")
@@ -67,6 +74,8 @@ async def test_the_second_replica_goes_on_where_the_first_ended(client: Client, 
                 text = await answer.text()
             assert 'leader_election_master_status{name="program"} 1.0' in text
             assert "rest_client_requests_total" in text
+            await told(client, "first became leader")
+            await told(client, "second became leader")
     lease = await client.get(Lease, "program")
     assert lease.spec.holder_identity in (None, "")
     assert lease.spec.lease_transitions == 1

@@ -9,8 +9,12 @@ from kubeloop.client import Client
 from kubeloop.controller.election.config import LeaseConfig
 from kubeloop.controller.election.elector import LeaderElector
 from kubeloop.controller.election.fence import checked, guard
+from kubeloop.controller.events import EventRecorder
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context
+
+#: Seconds at most for "stopped leading" to reach the server.
+_FLUSH = 1.0
 
 
 class Leadership:
@@ -30,7 +34,8 @@ class Leadership:
         lost: Callable[[BaseException], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        self.elector = LeaderElector(client, config, clock=clock)
+        self._events = EventRecorder(client, config.identity, clock=clock, flush=_FLUSH)
+        self.elector = LeaderElector(client, config, clock=clock, announcements=self._events)
         self.lost = False
         self._lead = lead
         self._told = lost
@@ -43,8 +48,9 @@ class Leadership:
         """No write of a leader's work through ``client`` is sent any more once this process leads no longer, also after a standstill."""
         self._guards.append(guard(client))
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Stand for election from now on; ``cover`` the clients that work is done through before."""
+        await self._events.__aenter__()
         self._standing = asyncio.create_task(self._stand(), name=f"election-{self.elector.config.name}")
         self._standing.add_done_callback(self._stood)
 
@@ -63,6 +69,8 @@ class Leadership:
             await asyncio.shield(self.elector.release())
         for unguard in self._guards:
             unguard()
+        if self._standing is not None:
+            await self._events.__aexit__(None, None, None)
 
     async def _stand(self) -> None:
         await self.elector.acquire()

@@ -391,7 +391,7 @@ class Manager:
         else:
             for cluster in self._clusters.values():
                 self._leadership.cover(cluster.client)
-            self._leadership.begin()
+            await self._leadership.begin()
 
     async def _lead(self) -> None:
         """This replica leads from now on."""
