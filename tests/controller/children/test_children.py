@@ -18,6 +18,7 @@ from kubeloop.api.core.v1 import (
     ServicePort,
     ServiceSpec,
 )
+from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.client import Client, Write
 from kubeloop.controller import OwnershipError, set_controller_reference
 from kubeloop.controller.children.children import Children
@@ -234,9 +235,38 @@ async def test_a_set_that_cannot_be_is_refused_before_anything_is_sent(
     assert writes == []
 
 
-async def test_an_object_that_was_read_is_no_wish(client: Client, owner: ConfigMap) -> None:
-    with pytest.raises(ValueError, match=r"read from the server|managedFields"):
-        await children(client).apply(owner, [await client.get(ConfigMap, "owner")])
+async def test_an_object_that_was_read_is_no_wish_but_what_a_manager_owns_of_it_is(client: Client, owner: ConfigMap) -> None:
+    of_owner = children(client)
+    for kind in (ConfigMap, Unstructured.of("v1", "ConfigMap")):
+        found = await client.get(kind, "owner")
+        with pytest.raises(ValueError, match=r"read from the server|managedFields"):
+            await of_owner.apply(owner, [found])
+        found.metadata.managed_fields = []  # as informers keep them
+        with pytest.raises(ValueError, match="read from the server"):
+            await of_owner.apply(owner, [found])
+    await of_owner.apply(owner, [config("a", k="1")])
+    owned = await client.get_owned(ConfigMap, "a", field_manager="children-test")
+    owned.data["k"] = "2"
+    assert str(await of_owner.apply(owner, [owned])) == "1 updated"
+    owned = await client.get_owned(ConfigMap, "a", field_manager="children-test")
+    assert str(await of_owner.apply(owner, [owned])) == "1 unchanged"
+
+
+async def test_a_cluster_scoped_owner_has_children_in_namespaces_and_beside_it(client: Client) -> None:
+    def role(name: str) -> ClusterRole:
+        return ClusterRole(metadata=ObjectMeta(name=f"{name}-{client.namespace}"))
+
+    def placed(name: str) -> ConfigMap:
+        return ConfigMap(metadata=ObjectMeta(name=name, namespace=client.namespace))
+
+    owner = await client.create(role("owner"))
+    of_owner = Children(client, field_manager="children-test", kinds=[ConfigMap, ClusterRole])
+    with pytest.raises(UnplacedChild, match=r"ConfigMap a has no metadata.namespace, and its owner ClusterRole has none"):
+        await of_owner.apply(owner, [config("a")])
+    assert str(await of_owner.apply(owner, [placed("a"), role("child")])) == "2 created"
+    assert str(await of_owner.apply(owner, [placed("a"), role("child")])) == "2 unchanged"
+    assert [one.name for one in (await of_owner.apply(owner, [])).pruned] == ["a", f"child-{client.namespace}"], "in the opposite order"
+    await client.delete(owner)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 27, "not a label", "ends-"])

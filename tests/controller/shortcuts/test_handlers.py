@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.coordination.v1 import Lease, LeaseSpec
+from kubeloop.api.core.v1 import Event
 from kubeloop.client import Client, Write
 from kubeloop.controller import ControllerBase, Manager, TerminalError
 from kubeloop.controller.shortcuts.decorators import UNKNOWN, every, on_change, on_create, on_delete, on_resume
@@ -123,6 +124,7 @@ async def test_a_restart_goes_on_where_the_last_run_ended(client: Client) -> Non
     told = [call for call in again.found if call[0] != "resumed"]
     assert told[:2] in ([(3, 5), ("created", "b")], [("created", "b"), (3, 5)]), "what was handled is not handled again"
     assert sorted(told[2:]) == [("deleted", "a"), ("deleted", "b")]
+    assert again.found.count(("resumed", "a")) == 1, "once in each run"
 
 
 async def test_a_handler_that_fails_is_tried_again_and_the_others_are_not(client: Client) -> None:
@@ -187,6 +189,8 @@ async def test_a_terminal_error_or_too_many_failures_give_a_handler_up_until_som
         await client.wait_for(Lease, "a", lambda found: found.metadata.annotations[RECORD].count('"v":5') == 2, timeout=30)
         await client.delete(Lease, "a")
         await client.wait_gone(Lease, "a", timeout=30)
+    told = await client.until(Event, lambda event: event.object.reason == "HandlerFailed", timeout=30, namespace=client.namespace)
+    assert (told.object.message or "").startswith(("terminal: cannot be so short", "limited: failed 2 times", "gone: failed 1 times"))
     first = [("terminal", 3, 4), ("limited", 3, 4), ("limited", 3, 4)]
     assert calls.found == [*first, ("terminal", 4, 5), ("limited", 4, 5), ("limited", 4, 5), "gone"]
 

@@ -13,8 +13,9 @@ import msgspec
 from kubeloop.client import Client
 from kubeloop.client.verbs.applying import applied
 from kubeloop.controller.ownership import set_controller_reference
-from kubeloop.meta import GroupKind, KubeloopError, Resource, kind_info
+from kubeloop.meta import GroupKind, KubeloopError, Resource, Unstructured, kind_info
 from kubeloop.meta.names import label_value
+from kubeloop.meta.resource import source_of
 
 #: On each child: which set of which owner it belongs to, ``SET.UID``. With the owner reference it says what may be pruned.
 SET_LABEL: Final = "kubeloop.dev/child-set"
@@ -77,7 +78,7 @@ async def wanted_child(client: Client, owner: Resource, child: Resource, set_nam
             f"a {child.kind} of {owner.kind} {owner.metadata.name} has no metadata.name: children are found again by name; "
             f"derive one from the owner's, such as {owner.metadata.name}-{child.kind.lower()}"
         )
-    placed = copy.deepcopy(child)
+    placed = _with_own_metadata(child)
     metadata = placed.metadata
     if not mapping.namespaced:
         metadata.namespace = ""
@@ -85,6 +86,8 @@ async def wanted_child(client: Client, owner: Resource, child: Resource, set_nam
         metadata.namespace = owner.metadata.namespace
         if not metadata.namespace:
             raise UnplacedChild(f"{child.kind} {metadata.name} has no metadata.namespace, and its owner {owner.kind} has none to lend")
+    for note in (APPLIED, FIELDS_SET):
+        metadata.annotations.pop(note, None)
     metadata.labels = {**metadata.labels, SET_LABEL: set_label(set_name, owner)}
     set_controller_reference(owner, placed)
     body = applied(placed)
@@ -93,6 +96,18 @@ async def wanted_child(client: Client, owner: Resource, child: Resource, set_nam
         _fold_string_data(tree)
     digest = hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:16]
     return Wanted(kind, kind_info(placed).gvk.group_kind, metadata.namespace, metadata.name, tree, digest)
+
+
+def _with_own_metadata(child: Resource) -> Resource:
+    """A copy whose metadata can be changed. The rest is shared: it is only read, and to copy it would cost more than all else."""
+    if source_of(child) is not None:
+        return copy.deepcopy(child)  # with what it was read from, by which it is refused, or known for what a manager owns
+    if isinstance(child, Unstructured):
+        tree = child.to_dict()
+        return type(child).from_dict({**tree, "metadata": copy.deepcopy(tree.get("metadata"))})
+    placed = copy.copy(child)
+    placed.metadata = copy.deepcopy(child.metadata)
+    return placed
 
 
 def _fold_string_data(tree: dict[str, Any]) -> None:
