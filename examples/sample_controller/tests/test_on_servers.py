@@ -66,7 +66,7 @@ async def told(at: Client, name: str, reason: str) -> Event:
     def about(events: list[Event]) -> list[Event]:
         return [each for each in events if (each.involved_object.name, each.reason) == (name, reason)]
 
-    return about(await eventually(many(at, Event), lambda events: bool(about(list(events))), within=LONG))[0]
+    return about(await eventually(many(at, Event, namespace=at.namespace), lambda events: bool(about(list(events))), within=LONG))[0]
 
 
 @pytest.mark.timeout(240)
@@ -96,7 +96,10 @@ async def test_from_a_foo_to_its_deployment_and_back_again(
     await eventually(one(at, Deployment, "example-foo"), lambda found: found.metadata.uid != first.metadata.uid, within=LONG)
 
     await told(at, "example-foo", "Synced")
-    assert re.search(r"Normal\s+Synced\s.*sample-controller\s+Foo synced successfully", kubectl("describe", "foos.samplecontroller.k8s.io", "example-foo"))
+    assert re.search(
+        r"Normal\s+Synced\s.*sample-controller\s+Foo synced successfully",
+        kubectl("describe", "foos.samplecontroller.k8s.io", "example-foo"),
+    )
 
     theirs = render(await at.get(Foo, "example-foo"))
     theirs.metadata.name, theirs.metadata.owner_references = "taken", []
@@ -171,7 +174,7 @@ async def test_a_controller_that_is_killed_and_started_again_while_foos_change_m
                 program.kill()
     await at.patch(Foo, names[0], {"spec": {"deploymentName": "renamed"}})  # while no controller runs
     start_controller()
-    wanted = {each.spec.deployment_name: each async for each in at.list(Foo)}
+    wanted = {each.spec.deployment_name: each async for each in at.list(Foo, namespace=at.namespace)}
 
     def right(found: Any) -> bool:
         by_name = {each.metadata.name: each for each in found}
@@ -182,8 +185,10 @@ async def test_a_controller_that_is_killed_and_started_again_while_foos_change_m
             for name, one in wanted.items()
         )
 
-    await eventually(many(at, Deployment), right, within=LONG)
-    await eventually(many(at, Foo), lambda found: all(each.status.available_replicas is not None for each in found), within=LONG)
+    await eventually(many(at, Deployment, namespace=at.namespace), right, within=LONG)
+    await eventually(
+        many(at, Foo, namespace=at.namespace), lambda found: all(each.status.available_replicas is not None for each in found), within=LONG
+    )
 
 
 @pytest.mark.parametrize(
