@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec
 from kubeloop.client import Client
@@ -153,3 +155,23 @@ def test_merging(base: Any, mine: Any, theirs: Any, expected: Any) -> None:
 def test_a_list_without_keys_that_both_changed_is_named() -> None:
     with pytest.raises(BothChanged, match=r"status\.hosts"):
         three_way({"hosts": []}, {"hosts": ["a"]}, {"hosts": ["b"]}, "status")
+
+
+_TREES = st.recursive(
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 2) | st.sampled_from(["x", "y"]), max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner | st.integers(0, 2), max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(_TREES, _TREES, _TREES)
+def test_a_side_that_changed_nothing_yields_and_what_both_left_alone_stays(base: Any, mine: Any, theirs: Any) -> None:
+    assert three_way(base, mine, base) == mine
+    assert three_way(base, base, theirs) == theirs
+    merged = three_way(base, mine, theirs)
+    for name in base.keys() | mine.keys() | theirs.keys():
+        if mine.get(name) == base.get(name) == theirs.get(name):
+            assert merged.get(name) == base.get(name)
+        if not isinstance(mine.get(name), dict) and mine.get(name) != base.get(name):
+            assert merged.get(name) == mine.get(name)

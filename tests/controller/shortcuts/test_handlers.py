@@ -312,6 +312,27 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_tried_again(client
     assert calls.found[:2] == ["begun", "begun"]
 
 
+async def test_a_pass_that_is_cancelled_loses_no_progress(client: Client) -> None:
+    calls = Calls()
+
+    class Cut(HandlerController[Lease], timeout=0.5):
+        @on_create
+        async def first(self, lease: Lease) -> None:
+            calls.add("first")
+
+        @on_create
+        async def second(self, lease: Lease) -> None:
+            calls.add("second")
+            if calls.found.count("second") == 1:
+                await asyncio.Event().wait()
+
+    async with running(client, Cut()):
+        await make(client)
+        await begun(client)
+    assert calls.found.count("first") == 1
+    assert calls.found.count("second") >= 2
+
+
 async def test_a_finalizer_of_an_older_version_of_the_program_is_removed(client: Client) -> None:
     calls = Calls()
 
