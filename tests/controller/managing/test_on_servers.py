@@ -44,7 +44,7 @@ def replica(client: Client, name: str) -> Manager:
 
 
 async def done_by(client: Client, name: str) -> None:
-    await client.wait_for(ConfigMap, "work", lambda config: config is not None and config.data.get("done") == name, timeout=30)
+    await client.wait_for(ConfigMap, "work", lambda config: config.data.get("done") == name, timeout=30)
 
 
 async def told(client: Client, message: str) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from kubeloop.meta import KubeloopError
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
 
 
 class ManagerError(KubeloopError):
@@ -15,3 +20,28 @@ class GraceExceeded(ManagerError):
     def __init__(self, seconds: float, names: list[str]) -> None:
         super().__init__(f"not ended within {seconds:g} s, cancelled: {', '.join(names)}")
         self.names = names
+
+
+class Failures:
+    """All that went wrong, to be raised together at the end."""
+
+    def __init__(self) -> None:
+        self._errors: list[BaseException] = []
+
+    def add(self, error: BaseException) -> None:
+        self._errors.append(error)
+
+    async def kept(self, end: Callable[[], Awaitable[object]]) -> None:
+        """Do ``end``; what it raises is kept, so that whatever else has to end does."""
+        try:
+            await end()
+        except Exception as error:
+            log.exception("the manager cannot stop in order")
+            self.add(error)
+
+    def raise_all(self) -> None:
+        """Raises what was added: one as it is, several as an ``ExceptionGroup``."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise BaseExceptionGroup("several things failed", self._errors)

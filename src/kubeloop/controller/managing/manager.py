@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +20,14 @@ from kubeloop.client import Client
 from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.managing.background import Background
 from kubeloop.controller.managing.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.managing.errors import GraceExceeded, ManagerError
+from kubeloop.controller.managing.errors import Failures, GraceExceeded, ManagerError
+from kubeloop.controller.managing.fleet import Fleet
 from kubeloop.controller.managing.group import Entry, Group
 from kubeloop.controller.managing.reconcile_figures import ReconcileFigures
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.sharing import shard_member
 from kubeloop.controller.managing.signals import stop_on_signals
+from kubeloop.controller.managing.stoppable import unless_stopped
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.controller.running.runner import Runner
 from kubeloop.meta import KubeloopError
@@ -125,8 +127,8 @@ class Manager:
         self.informers = informers or Informers(client, clock=self._clock)
         self._figures = ReconcileFigures()
         self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None
-        self._clusters: dict[str, ManagedCluster] = {}
-        self._main = self._cluster(client, self.informers, own=informers is None)
+        self._clusters = Fleet(self._surround)
+        self._main = self._clusters.add(client, self.informers, own=informers is None)
         self._servers = list(servers)
         self._entries: list[Entry] = []
         self._makers: list[OnEachCluster] = []
@@ -144,11 +146,11 @@ class Manager:
             self._observed = Observed(self, endpoints, self._figures, self._clock)
         self._over = asyncio.Event()
         self._leading = asyncio.Event()
-        self._errors: list[BaseException] = []
+        self._failures = Failures()
         self._stack = AsyncExitStack()
         self._phase = "new"
         for other in clusters:
-            self._cluster(other, Informers(other, clock=self._clock), own=True)
+            self._clusters.add(other, Informers(other, clock=self._clock), own=True)
         for controller in controllers:
             self._append(controller)
 
@@ -199,13 +201,13 @@ class Manager:
             raise ManagerError("this manager was started already; make a new one")
         self._phase = "starting"
         try:
-            begun = await self._unless_stopped(self._start())
+            begun = await unless_stopped(self._start(), self._over)
         except BaseException:
             await self._tear_down(0)
             raise
         if not begun:
             await self._tear_down(self.grace)
-            self._raise()
+            self._failures.raise_all()
 
     async def add(self, what: Manageable | OnCluster | OnEachCluster) -> None:
         """Run one more; if the manager runs already, from now on: returns when it is synced.
@@ -229,7 +231,7 @@ class Manager:
         """
         if self._phase not in ("new", "running"):
             raise ManagerError(f"the manager is {self._phase}; no cluster can be added")
-        cluster = self._cluster(client, Informers(client, clock=self._clock), own=True)
+        cluster = self._clusters.add(client, Informers(client, clock=self._clock), own=True)
         entries = [self._insert(runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers]
         if self._phase == "running":
             try:
@@ -239,7 +241,7 @@ class Manager:
                     self._leadership.cover(client)
                 await self._start_late(entries)
             except BaseException:
-                del self._clusters[cluster.name]
+                self._clusters.remove(cluster.name)
                 await cluster.leave()
                 raise
 
@@ -250,11 +252,11 @@ class Manager:
             ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
             GraceExceeded: something had to be cancelled.
         """
-        cluster = self._cluster_named(name)
+        cluster = self._clusters.named(name)
         if cluster is self._main:
             raise ManagerError(f'"{name}" is the manager\'s own cluster and cannot be removed')
         entries = [entry for entry in self._entries if entry.cluster is cluster]
-        del self._clusters[name]
+        self._clusters.remove(name)
         self._entries = [entry for entry in self._entries if entry.cluster is not cluster]
         late: list[str] = []
         try:
@@ -277,7 +279,7 @@ class Manager:
             return
         self._phase = "stopping"
         await self._tear_down(0 if self._leadership is not None and self._leadership.lost else self.grace)
-        self._raise()
+        self._failures.raise_all()
 
     @property
     def phase(self) -> str:
@@ -312,20 +314,17 @@ class Manager:
     @property
     def clusters(self) -> Mapping[str, ManagedCluster]:
         """By name, the manager's own first."""
-        return dict(self._clusters)
+        return self._clusters.by_name
 
     @property
     def stats(self) -> Sequence[RunnerStats]:
         """A moment of each controller, in the order in which they were given."""
         return [entry.runnable.stats for entry in self._entries if not isinstance(entry.runnable, Background)]
 
-    def _cluster(self, client: Client, informers: Informers, *, own: bool) -> ManagedCluster:
-        name = client.cluster
-        if name in self._clusters:
-            raise ManagerError(
-                f'two clusters are named "{name}"; keys and logs could not tell them apart: give the clients contexts of different clusters'
-            )
-        surroundings = Surroundings(
+    def _surround(self, client: Client, informers: Informers) -> Surroundings:
+        if self._shards is not None:
+            self._shards.cover(client)
+        return Surroundings(
             client,
             informers,
             self._clock,
@@ -339,24 +338,13 @@ class Manager:
             workers=self._governor.workers if self._governor is not None else {},
             rate_cap=self._rate_cap,
         )
-        if self._shards is not None:
-            self._shards.cover(client)
-        self._clusters[name] = ManagedCluster(name, client, informers, own, surroundings)
-        return self._clusters[name]
-
-    def _cluster_named(self, name: str) -> ManagedCluster:
-        found = self._clusters.get(name)
-        if found is None:
-            known = ", ".join(f'"{one}"' for one in self._clusters)
-            raise ManagerError(f'there is no cluster "{name}"; there are {known}: give its client as Manager(..., clusters=[...])')
-        return found
 
     def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
         if isinstance(what, OnCluster):
-            return [self._insert(runnable_of(what.what), self._cluster_named(what.cluster))]
+            return [self._insert(runnable_of(what.what), self._clusters.named(what.cluster))]
         if isinstance(what, OnEachCluster):
             self._makers.append(what)
-            return [self._insert(runnable_of(what.make(one.name), one.name), one) for one in list(self._clusters.values())]
+            return [self._insert(runnable_of(what.make(one.name), one.name), one) for one in self._clusters]
         return [self._insert(runnable_of(what), self._main)]
 
     def _insert(self, runnable: Runnable, cluster: ManagedCluster) -> Entry:
@@ -376,7 +364,7 @@ class Manager:
         early = [one for one in self._entries if self._leadership is None or not one.runnable.needs_leader or one.runnable.warm_up]
         # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
         await self._connect(early)
-        for cluster in self._clusters.values():
+        for cluster in self._clusters:
             self._stack.push_async_callback(cluster.leave)
             await cluster.enter()
         await self._sync(self._others_of(early))
@@ -389,7 +377,7 @@ class Manager:
             self._launch(self._leaders, [one for one in self._entries if one.runnable.needs_leader and one.task is None])
             self._leading.set()
         else:
-            for cluster in self._clusters.values():
+            for cluster in self._clusters:
                 self._leadership.cover(cluster.client)
             await self._leadership.begin()
 
@@ -409,14 +397,8 @@ class Manager:
         self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
-        self._errors.append(error)
+        self._failures.add(error)
         self._over.set()
-
-    def _raise(self) -> None:
-        if len(self._errors) == 1:
-            raise self._errors[0]
-        if self._errors:
-            raise BaseExceptionGroup("several things failed", self._errors)
 
     async def _start_late(self, entries: Sequence[Entry]) -> None:
         try:
@@ -448,7 +430,7 @@ class Manager:
     async def _sync(self, entries: Iterable[Entry]) -> None:
         """The caches of all clusters, and then what each of these waits for itself."""
         deadline = self._clock.now() + self._sync_timeout
-        for cluster in list(self._clusters.values()):
+        for cluster in self._clusters:
             try:
                 await cluster.informers.wait_synced(timeout=max(deadline - self._clock.now(), 0.0))
             except KubeloopError as error:
@@ -477,20 +459,6 @@ class Manager:
             log.error("controller %s failed: %s", name, error)
             self._failed(error)
 
-    async def _unless_stopped(self, work: Coroutine[object, object, None]) -> bool:
-        """Whether ``work`` was done before a stop was asked for. A stop cancels it."""
-        doing, over = asyncio.ensure_future(work), asyncio.ensure_future(self._over.wait())
-        try:
-            await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                doing.result()
-                return True
-            return False
-        finally:
-            for task in (doing, over):
-                task.cancel()
-            await asyncio.wait((doing, over))
-
     async def _tear_down(self, grace: float | None) -> None:
         """In reverse of the start. Whatever fails or is cancelled on the way, the rest is done too; failures are kept."""
         self._phase = "stopping"
@@ -502,12 +470,12 @@ class Manager:
 
         async with AsyncExitStack() as last:
             if self._leadership is not None:
-                last.push_async_callback(self._kept, self._release)
+                last.push_async_callback(self._failures.kept, self._release)
             if self._shards is not None:
-                last.push_async_callback(self._kept, self._shards.leave)
-            last.push_async_callback(self._kept, self._stack.aclose)
+                last.push_async_callback(self._failures.kept, self._shards.leave)
+            last.push_async_callback(self._failures.kept, self._stack.aclose)
             for entry in self._entries:
-                last.push_async_callback(self._kept, entry.runnable.close)
+                last.push_async_callback(self._failures.kept, entry.runnable.close)
             last.push_async_callback(end, self._others)
             last.push_async_callback(end, self._leaders)
             if self._leadership is not None:
@@ -516,7 +484,7 @@ class Manager:
         if late and grace:
             error = GraceExceeded(grace, late)
             log.warning("%s", error)
-            self._errors.append(error)
+            self._failures.add(error)
 
     async def _release(self) -> None:
         assert self._leadership is not None
@@ -524,10 +492,3 @@ class Manager:
         if at_work:
             log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
         await self._leadership.release(give_back=not at_work)
-
-    async def _kept(self, end: Callable[[], Coroutine[object, object, None]]) -> None:
-        try:
-            await end()
-        except Exception as error:
-            log.exception("the manager cannot stop in order")
-            self._errors.append(error)
