@@ -18,15 +18,24 @@ async def http(
     method: str = "POST",
     content_type: str = "application/json",
     client: tuple[str, str] | None = None,
+    length: int | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
-    """Status, header fields in lower case, body. ``client``: certificate file and key file to show."""
+    """Status, header fields in lower case, body. ``client``: certificate file and key file to show.
+
+    ``length``: what the head says of the body instead of the truth; the rest is never sent.
+    """
     host, _, port = url.removeprefix("https://").rpartition(":")
     context = ssl.create_default_context(cadata=ca.decode())
     if client is not None:
         context.load_cert_chain(*client)
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     try:
-        fields = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", f"Content-Length: {len(body)}"]
+        fields = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {host}",
+            "Connection: close",
+            f"Content-Length: {len(body) if length is None else length}",
+        ]
         if content_type:
             fields.append(f"Content-Type: {content_type}")
         writer.write("\r\n".join([*fields, "", ""]).encode() + body)

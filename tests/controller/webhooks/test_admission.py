@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kubeloop.codec import decode
 from kubeloop.controller.webhooks import AdmissionRequest, Denied, ReviewMalformed, User, Warnings, Webhooks
 from kubeloop.merge.json_patch import json_patch
-from kubeloop.meta import ApiError, ObjectMeta, Unstructured
+from kubeloop.meta import ApiError, NotFound, ObjectMeta, Unstructured
 from kubeloop.meta.field_error import invalid, required
 from kubeloop.meta.status import Status, StatusDetails
 from tests.controller.webhooks.foos import Foo, FooSpec
@@ -218,6 +218,11 @@ REFUSALS = [
         ApiError.of(_NOT_FOUND),
         {"message": 'secrets "s" not found', "reason": "NotFound", "code": 404, "details": {"name": "s", "kind": "secrets"}},
         id="what an API server had answered to the hook passes through",
+    ),
+    pytest.param(
+        NotFound(Status(message="no such thing")),
+        {"message": "no such thing", "reason": "NotFound", "code": 404},
+        id="an API error that the hook made has its class's code and reason",
     ),
 ]
 

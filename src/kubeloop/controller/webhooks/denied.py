@@ -82,5 +82,9 @@ def status_of(error: Denied | ApiError, kind: GroupKind, name: str) -> Status:
     """What a hook raised on purpose, as a Status; what an API server had answered to the hook passes through as it is."""
     if isinstance(error, Denied):
         return error.status(kind, name)
-    given = error.status
-    return given if given.code else Status(message=given.message, reason=given.reason, details=given.details, code=type(error).code or 500)
+    given, kind_of = error.status, type(error)
+    if given.code and given.reason:
+        return given
+    return Status(
+        message=given.message, reason=given.reason or kind_of.reason, details=given.details, code=given.code or kind_of.code or 500
+    )
