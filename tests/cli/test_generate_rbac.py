@@ -74,6 +74,13 @@ def test_a_file_is_written_and_check_compares_it(tmp_path: Path) -> None:
     assert "+kind: Role" in result.output
 
 
+def test_sharding_needs_more_of_leases() -> None:
+    *_, role, _ = list(read_yaml(run(f"{HERE}:one", "--sharding").stdout))
+    assert role["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "delete", "get", "list", "update"]}
+    ]
+
+
 def test_the_rules_alone_are_for_templates() -> None:
     (document,) = read_yaml(run(f"{HERE}:one", "--rules").stdout)
     assert list(document) == ["rules"]

@@ -127,12 +127,15 @@ def crd(targets: tuple[str, ...], out: Path | None, only_check: bool, descriptio
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output.")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 @click.option("--leader-election/--no-leader-election", "lease", default=True, help="With the Role for its Lease.")
+@click.option("--sharding", is_flag=True, help="With what the Leases of sharding need.")
 @click.option("--rules", "only_rules", is_flag=True, help="Only the rules of the ClusterRole, for a template that has the rest.")
-def rbac(targets: tuple[str, ...], name: str, namespace: str, out: Path | None, only_check: bool, lease: bool, only_rules: bool) -> None:
+def rbac(
+    targets: tuple[str, ...], name: str, namespace: str, out: Path | None, only_check: bool, lease: bool, sharding: bool, only_rules: bool
+) -> None:
     """Write the RBAC roles that controllers need (module:name of a list of controllers, one, or a function that returns them)."""
     from kubeloop.cli.generate_rbac import generate_rbac
 
     try:
-        generate_rbac(targets, name, namespace, out, only_check=only_check, lease=lease, only_rules=only_rules)
+        generate_rbac(targets, name, namespace, out, only_check=only_check, lease=lease, sharding=sharding, only_rules=only_rules)
     except KubeloopError as error:
         raise click.ClickException(str(error)) from error

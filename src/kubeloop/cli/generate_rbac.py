@@ -22,7 +22,7 @@ _API = "rbac.authorization.k8s.io/v1"
 
 
 def generate_rbac(
-    targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool, only_rules: bool
+    targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool, sharding: bool, only_rules: bool
 ) -> None:
     """Write the roles of all controllers at ``targets``, or compare them with what is there.
 
@@ -35,7 +35,11 @@ def generate_rbac(
         raise ConfigError("--check compares with a file: name it with --out")
     controllers = [controller for target in targets for controller in controllers_at(target)]
     permissions = permissions_of(controllers)
-    text = write_yaml({"rules": rules_of(permissions)}) if only_rules else rbac_yaml(permissions, name, namespace, lease=lease)
+    text = (
+        write_yaml({"rules": rules_of(permissions)})
+        if only_rules
+        else rbac_yaml(permissions, name, namespace, lease=lease, sharding=sharding)
+    )
     if out is None:
         click.echo(text, nl=False)
         return
@@ -54,12 +58,14 @@ def generate_rbac(
     click.echo(f"{out}: written")
 
 
-def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True) -> str:
+def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False) -> str:
     """A ServiceAccount, a ClusterRole with its binding, and for the election's Lease a Role with its own."""
-    return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease))
+    return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease, sharding=sharding))
 
 
-def rbac_documents(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True) -> list[JSONObject]:
+def rbac_documents(
+    permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False
+) -> list[JSONObject]:
     """The documents of ``rbac_yaml``."""
     from kubeloop.controller.permissions import lease_permissions, rules_of
 
@@ -69,9 +75,11 @@ def rbac_documents(permissions: Iterable[Permission], name: str, namespace: str,
         {"apiVersion": _API, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules_of(permissions)},
         _binding("ClusterRole", name, None, account),
     ]
-    if lease:
+    if lease or sharding:
         metadata = {"name": f"{name}-leader-election", "namespace": namespace}
-        documents.append({"apiVersion": _API, "kind": "Role", "metadata": metadata, "rules": rules_of(lease_permissions())})
+        documents.append(
+            {"apiVersion": _API, "kind": "Role", "metadata": metadata, "rules": rules_of(lease_permissions(sharding=sharding))}
+        )
         documents.append(_binding("Role", metadata["name"], namespace, account))
     return documents
 

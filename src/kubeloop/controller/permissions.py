@@ -90,9 +90,10 @@ def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any
     return list(dict.fromkeys(kinds))
 
 
-def lease_permissions() -> list[Permission]:
-    """What leader election needs, in the namespace of its Lease."""
-    return [Permission("coordination.k8s.io", "leases", ("create", "get", "patch", "update"), why="leader election")]
+def lease_permissions(*, sharding: bool = False) -> list[Permission]:
+    """What leader election, or sharding with its Leases of members, needs in the namespace of these Leases."""
+    verbs = ("create", "delete", "get", "list", "update") if sharding else ("create", "get", "update")
+    return [Permission("coordination.k8s.io", "leases", verbs, why="sharding" if sharding else "leader election")]
 
 
 def rules_of(permissions: Iterable[Permission]) -> list[dict[str, list[str]]]:

@@ -15,12 +15,14 @@ from click.testing import CliRunner, Result
 
 from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
+from kubeloop.cli.doctor.access import Missing, manifest
 from kubeloop.cli.doctor.command import doctor
 from kubeloop.cli.doctor.connection import skew
 from kubeloop.cli.doctor.definitions import schema_differences, version_differences
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml, write_yaml
 from kubeloop.codegen.crd import definitions_of
+from kubeloop.controller.permissions import Permission
 from kubeloop.meta import ApiError, NotFound, Unstructured
 from tests.cli.doctor.program import GROUP, Gadget
 from tests.servers import ServerUnderTest
@@ -225,6 +227,25 @@ def test_missing_permissions_are_named_and_the_roles_that_are_printed_grant_them
         asyncio.run(put(False))
     assert {state for subject, (state, _) in found(again).items() if "." in subject or subject == "secrets"} <= {"ok", "unknown"}
     assert again.exit_code == 0
+
+
+def test_roles_are_granted_where_the_permission_is_missing() -> None:
+    missing = [
+        Missing(Permission("", "nodes", ("get",), namespaced=False)),
+        Missing(Permission("", "secrets", ("create",)), "shop"),
+        Missing(Permission("coordination.k8s.io", "leases", ("get",)), "ops"),
+    ]
+    roles = manifest(missing, "web", "system:serviceaccount:ops:web")
+    assert [(one["kind"], one["metadata"].get("namespace", "")) for one in roles] == [
+        ("ClusterRole", ""),
+        ("ClusterRoleBinding", ""),
+        ("Role", "ops"),
+        ("RoleBinding", "ops"),
+        ("Role", "shop"),
+        ("RoleBinding", "shop"),
+    ]
+    assert roles[1]["subjects"] == [{"kind": "ServiceAccount", "namespace": "ops", "name": "web"}]
+    assert manifest(missing[:1], "web", "eve")[1]["subjects"][0]["kind"] == "User"
 
 
 BEFORE = datetime(2026, 1, 1, 12, 0, 0, 400_000, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
@@ -20,7 +20,15 @@ _API = "rbac.authorization.k8s.io/v1"
 _TOGETHER = 10
 
 
-async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[Finding], list[Permission]]:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What may not be done in ``namespace``; "" is in all, or of a kind that lives in none."""
+
+    permission: Permission
+    namespace: str = ""
+
+
+async def access(client: Client, permissions: Sequence[Permission], namespace: str | None) -> tuple[list[Finding], list[Missing]]:
     """A finding for each resource, and what is missing. ``namespace`` None: in all of them."""
     slots = asyncio.Semaphore(_TOGETHER)
 
@@ -29,14 +37,14 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
             return await _allowed(client, permission, verb, namespace)
 
     found: list[Finding] = []
-    missing: list[Permission] = []
+    missing: list[Missing] = []
     try:
         for one in permissions:
             answers = await asyncio.gather(*(allowed(one, verb) for verb in one.verbs))
             lacking = tuple(verb for verb, yes in zip(one.verbs, answers, strict=True) if not yes)
             found.append(_finding(one, lacking, namespace))
             if lacking:
-                missing.append(replace(one, verbs=lacking))
+                missing.append(Missing(replace(one, verbs=lacking), (namespace or "") if one.namespaced else ""))
     except NotFound:
         said = "the server has no SelfSubjectAccessReview, so that nobody can ask it for permissions"
         return [Finding("permission", "all", "unknown", said)], []
@@ -45,19 +53,19 @@ async def access(client: Client, permissions: Sequence[Permission], namespace: s
     return found, missing
 
 
-def manifest(missing: Iterable[Permission], name: str, user: str, namespace: str | None) -> list[JSONObject]:
-    """Roles that grant what is missing to ``user``: a Role in ``namespace`` for what lives in namespaces, a ClusterRole for the rest."""
+def manifest(missing: Iterable[Missing], name: str, user: str) -> list[JSONObject]:
+    """Roles that grant what is missing to ``user``: a Role for each namespace, a ClusterRole for what is wanted in all."""
     parts = user.split(":")
     if user.startswith("system:serviceaccount:") and len(parts) == 4:
         subject = {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}
     else:
         subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}
-    here = [one for one in missing if namespace and one.namespaced]
-    everywhere = [one for one in missing if one not in here]
+    by_namespace: dict[str, list[Permission]] = {}
+    for one in missing:
+        by_namespace.setdefault(one.namespace, []).append(one.permission)
     documents: list[JSONObject] = []
-    for kind, some, where in (("Role", here, {"namespace": namespace}), ("ClusterRole", everywhere, {})):
-        if not some:
-            continue
+    for namespace, some in sorted(by_namespace.items()):
+        kind, where = ("Role", {"namespace": namespace}) if namespace else ("ClusterRole", {})
         metadata = {"name": name, **where}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
         documents.append({"apiVersion": _API, "kind": kind, "metadata": metadata, "rules": rules_of(some)})

@@ -13,6 +13,7 @@ from kubeloop.cli.application import controllers_at
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
+    from kubeloop.cli.doctor.access import Missing
     from kubeloop.cli.doctor.findings import Finding
     from kubeloop.client import Client
     from kubeloop.controller import ControllerBase
@@ -27,10 +28,18 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--context", help="Context of the kubeconfig.")
 @click.option("-n", "--namespace", help="The program works in this namespace only. Default: in all.")
 @click.option("--leader-election/--no-leader-election", default=True, show_default=True, help="Whether the program elects a leader.")
+@click.option("--sharding", is_flag=True, help="Whether replicas of the program share its keys.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--fix", is_flag=True, help="Print the roles that grant what is missing, for kubectl apply -f -, and nothing else.")
 def doctor(
-    app: str | None, kubeconfig: Path | None, context: str | None, namespace: str | None, leader_election: bool, output: str, fix: bool
+    app: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    leader_election: bool,
+    sharding: bool,
+    output: str,
+    fix: bool,
 ) -> None:
     """Look for what a program lacks in a cluster: connection, version, clock; for the controllers of MODULE:NAME also permissions, kinds
     and their schemas, webhooks.
@@ -38,23 +47,25 @@ def doctor(
     MODULE:NAME is a list of controllers, one, its class, or a function that returns these. Nothing is changed. Ends with 1 if something
     failed.
     """
+    from kubeloop.cli.doctor.findings import is_well
+    from kubeloop.controller.permissions import lease_permissions
+
     try:
         controllers = controllers_at(app) if app else []
-        findings, missing, user = asyncio.run(_look(controllers, kubeconfig, context, namespace, leader_election))
+        leases = lease_permissions(sharding=sharding) if leader_election or sharding else []
+        findings, missing, user = asyncio.run(_look(controllers, kubeconfig, context, namespace, leases))
     except (KubeloopError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     if fix:
-        _print_fix(missing, app, user, namespace)
+        _print_fix(missing, app, user)
     else:
         _print(findings, output)
-    from kubeloop.cli.doctor.findings import is_well
-
     sys.exit(0 if is_well(findings) else 1)
 
 
 async def _look(
-    controllers: list[ControllerBase[Any]], kubeconfig: Path | None, context: str | None, namespace: str | None, leader_election: bool
-) -> tuple[list[Finding], list[Permission], str]:
+    controllers: list[ControllerBase[Any]], kubeconfig: Path | None, context: str | None, namespace: str | None, leases: list[Permission]
+) -> tuple[list[Finding], list[Missing], str]:
     from kubeloop.cli.doctor.connection import connection
     from kubeloop.client import Client
 
@@ -63,24 +74,23 @@ async def _look(
         user = next((one.said.partition(" (")[0] for one in findings if one.check == "identity" and one.state == "ok"), "")
         if not answers or not controllers:
             return findings, [], user
-        found, missing = await _needs(client, controllers, namespace, leader_election)
+        found, missing = await _needs(client, controllers, namespace, leases)
         return [*findings, *found], missing, user
 
 
 async def _needs(
-    client: Client, controllers: list[ControllerBase[Any]], namespace: str | None, leader_election: bool
-) -> tuple[list[Finding], list[Permission]]:
+    client: Client, controllers: list[ControllerBase[Any]], namespace: str | None, leases: list[Permission]
+) -> tuple[list[Finding], list[Missing]]:
     from kubeloop.cli.doctor.access import access
     from kubeloop.cli.doctor.definitions import definitions
     from kubeloop.cli.doctor.webhooks import webhooks
-    from kubeloop.controller.permissions import kinds_of, lease_permissions, permissions_of
+    from kubeloop.controller.permissions import kinds_of, permissions_of
 
     kinds = kinds_of(controllers)
     found, missing = await access(client, permissions_of(controllers), namespace)
-    if leader_election:
-        # The Lease lives where the program does, whatever namespaces it looks at.
-        leases, lacking = await access(client, lease_permissions(), namespace or client.namespace)
-        found, missing = [*found, *leases], [*missing, *lacking]
+    # Leases live where the program does, whatever namespaces it looks at.
+    more, lacking = await access(client, leases, namespace or client.namespace)
+    found, missing = [*found, *more], [*missing, *lacking]
     return [*found, *await definitions(client, kinds), *await webhooks(client, kinds)], missing
 
 
@@ -95,7 +105,7 @@ def _print(findings: list[Finding], output: str) -> None:
     show(findings, Console(soft_wrap=False))
 
 
-def _print_fix(missing: list[Permission], app: str | None, user: str, namespace: str | None) -> None:
+def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:
     from kubeloop.cli.doctor.access import manifest
     from kubeloop.codec import write_yaml
 
@@ -107,4 +117,4 @@ def _print_fix(missing: list[Permission], app: str | None, user: str, namespace:
     if not user:
         raise click.ClickException(str(ConfigError("the server does not say who this user is, so that there is nobody to grant roles to")))
     name = app.partition(":")[0].partition(".")[0].replace("_", "-").strip("-") or "program"
-    click.echo(write_yaml(*manifest(missing, name, user, namespace)), nl=False)
+    click.echo(write_yaml(*manifest(missing, name, user)), nl=False)
