@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from kubeloop.controller import (
     Channel,
     Controller,
     ControllerBase,
+    DeclarationError,
     KeyController,
     Manager,
     Owns,
@@ -192,6 +193,42 @@ async def test_an_object_with_the_pause_annotation_is_left_alone_until_it_is_tak
         assert controller.seen.empty()
         await client.patch(ConfigMap, "paused", {"metadata": {"annotations": {"example.com/paused": None}}})
         assert await asyncio.wait_for(controller.seen.get(), 10) == "paused"
+
+
+class Chosen(Pausable, predicates=[labels_match("chosen")], name="chosen"):
+    """Its predicate chooses objects."""
+
+
+async def test_taking_a_pause_off_lets_no_object_through_that_the_predicates_refuse(client: Client) -> None:
+    controller = Chosen()
+    async with running(client, controller):
+        for name, labels in (("other", {}), ("mine", {"chosen": ""})):
+            paused = {"example.com/paused": "true"}
+            await client.create(ConfigMap(metadata=meta(name, labels=labels, annotations=paused)))
+            await client.patch(ConfigMap, name, {"metadata": {"annotations": {"example.com/paused": None}}})
+        assert await asyncio.wait_for(controller.seen.get(), 10) == "mine"
+        assert controller.seen.empty()
+
+
+class Outlines(KeyController[ConfigMap], metadata_only=True, name="outlines"):
+    """Of its own kind it keeps metadata only."""
+
+    def __init__(self) -> None:
+        self.seen: asyncio.Queue[Mapping[str, str]] = asyncio.Queue()
+
+    async def reconcile(self, key: ObjectKey) -> None:
+        found = self.metadata_lister(ConfigMap).by_key(key)
+        assert found is not None
+        self.seen.put_nowait(found.metadata.labels)
+
+
+async def test_a_controller_may_keep_only_the_metadata_of_its_own_kind(server: InProcessServer, client: Client) -> None:
+    controller = Outlines()
+    async with running(client, controller):
+        await client.create(ConfigMap(metadata=meta("c", labels={"a": "b"}), data={"much": "text"}))
+        assert await asyncio.wait_for(controller.seen.get(), 10) == {"a": "b"}
+        with pytest.raises(DeclarationError, match="keeps only the metadata of ConfigMap objects"):
+            controller.lister(ConfigMap)
 
 
 async def test_a_paused_controller_misses_nothing(client: Client) -> None:

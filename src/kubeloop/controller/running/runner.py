@@ -20,7 +20,7 @@ from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.controller.running.runnable import RunnerStats
 from kubeloop.controller.running.sources import Sources
 from kubeloop.controller.running.threads import Threads
-from kubeloop.controller.running.wiring import Wiring
+from kubeloop.controller.running.wiring import PAUSED, Wiring
 from kubeloop.controller.running.workers import Workers
 from kubeloop.controller.sharding.ownership import Ownership
 from kubeloop.meta import DecodeError, ObjectKey, Resource
@@ -233,7 +233,7 @@ class Runner(Generic[R]):
         if head is None:
             self._fences.forget(key)
             return None
-        if self._wiring.pause_path and head.value(self._wiring.pause_path) == "true":
+        if self._wiring.pause_path and head.value(self._wiring.pause_path) == PAUSED:
             return None
         try:
             obj = self._lister.decoded(head)
@@ -249,7 +249,7 @@ class Runner(Generic[R]):
             await self._fences.passed(key)
         if self._wiring.pause_path:
             head = self._lister.head(key.name, key.namespace)
-            if head is not None and head.value(self._wiring.pause_path) == "true":
+            if head is not None and head.value(self._wiring.pause_path) == PAUSED:
                 return None
         return await self._called(key)
 

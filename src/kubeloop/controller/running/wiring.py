@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from kubeloop.cache import Event, Informer
+from kubeloop.cache import Event, EventType, Informer
 from kubeloop.controller.declaring.controller import OWNER_INDEX
 from kubeloop.controller.declaring.declaration import Declaration
 from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.triggers.mapping import KeyMap, MapHead, Target, to_owner
-from kubeloop.controller.triggers.predicates import Predicate, path_changed
+from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.routing import Add, Noted, Route, handler_of
 from kubeloop.meta import DeadlineError, Forbidden, KubeloopError, NotFound, Resource, UnknownKind, kind_info
 from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context(__name__)
+
+#: The value of the pause annotation that pauses an object.
+PAUSED = "true"
 
 
 class Wiring:
@@ -72,8 +75,7 @@ class Wiring:
         target = Target(self.namespaced, self._informers[declared.kind].lister)
         routes: dict[type[Resource], list[Route]] = {declared.kind: [Route(None, declared.predicates)]}
         if self.pause_path and declared.predicates:
-            # Whatever the predicates say: an object that is let go on is reconciled.
-            routes[declared.kind].append(Route(None, (path_changed(self.pause_path),)))
+            routes[declared.kind].append(Route(None, (_let_go(self.pause_path, declared.predicates),)))
         for owned in declared.owns:
             to = to_owner(declared.kind, namespaced=self.namespaced, every=owned.every_owner)
             routes.setdefault(owned.kind, []).append(Route(to, owned.predicates))
@@ -130,6 +132,18 @@ class Wiring:
         if self._metadata_only[kind]:
             return surroundings.informers.metadata(kind, **selection, indexes=indexes, paths=paths)
         return surroundings.informers.of(kind, **selection, indexes=indexes, paths=paths)
+
+
+def _let_go(path: str, predicates: tuple[Predicate, ...]) -> Predicate:
+    """Updates that took a pause off: the predicates judge the object as if it was new, since they hear of no change that they know."""
+
+    def test(event: Event[Any]) -> bool:
+        old, head = event.old, event.head
+        if event.type is not EventType.UPDATED or old is None or old.value(path) != PAUSED or head.value(path) == PAUSED:
+            return False
+        return all(predicate(Event(EventType.ADDED, head, None, event.view)) for predicate in predicates)
+
+    return Predicate(test, (path,))
 
 
 async def is_namespaced(kind: type[Resource], surroundings: Surroundings, owner: str) -> bool:
