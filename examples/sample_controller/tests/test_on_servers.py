@@ -191,6 +191,43 @@ async def test_a_controller_that_is_killed_and_started_again_while_foos_change_m
     )
 
 
+@pytest.mark.real_only  # the embedded server lets everybody do everything
+@pytest.mark.parametrize("variant", ["plain", "apply", "finalizer"])
+async def test_the_rights_of_its_manifest_are_enough(
+    at: Client, kubectl: Kubectl, start_controller: Starter, tmp_path: Path, variant: str
+) -> None:
+    """A service account of the test's own, bound to the rights of the manifest and to nothing else."""
+    account = f"{at.namespace}-sample"
+    manifest = (MANIFESTS / "rbac.yaml").read_text()
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        stdin=manifest.replace("namespace: default", f"namespace: {at.namespace}").replace(f"name: {NAME}", f"name: {account}"),
+    )
+    try:
+        token = kubectl("create", "token", account).strip()
+        config = yaml.safe_load(kubectl.kubeconfig.read_text())
+        config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+        limited = tmp_path / "limited.kubeconfig"
+        limited.write_text(yaml.safe_dump(config))
+        limited.chmod(0o600)
+        program = start_controller(
+            "--variant", variant, "--leader-elect", f"--leader-elect-resource-namespace={at.namespace}", kubeconfig=limited
+        )
+        await at.create(foo("limited"))
+        await made(at, "limited")
+        await at.patch(Foo, "limited", {"spec": {"replicas": 2}})
+        await made(at, "limited", 2)
+        await told(at, "limited", "Synced")
+        await at.delete(Foo, "limited")
+        await eventually(one(at, Foo, "limited"), None, within=LONG)
+        program.end()
+        assert "orbidden" not in program.log
+    finally:
+        kubectl("delete", "clusterrole,clusterrolebinding", account)
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
