@@ -34,7 +34,7 @@ async def http(
             f"{method} {path} HTTP/1.1",
             f"Host: {host}",
             "Connection: close",
-            f"Content-Length: {len(body) if length is None else length}",
+            f"Content-Length: {announced}",
         ]
         if content_type:
             fields.append(f"Content-Type: {content_type}")
