@@ -291,7 +291,7 @@ class LeaderElector:
             record = await self._request(self._lock.read())
         except NotFound:
             if config.coordinated:
-                self._complain("the server has made no lease yet")
+                self._complain("", "the server has made none yet")
                 return False
             # A leader whose lease was deleted keeps its term.
             wall = clock.wall()
