@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.embedded
+# Projects run in processes of their own.
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
 pytest_plugins = ["pytester"]
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
 
-#: Turns of the loop without a result after which whatever runs is taken to wait for the clock.
-_QUIET = 60
+#: Turns of the loop in a row with nothing else to do after which whatever runs is taken to wait for the clock.
+_IDLE_TURNS = 3
+#: Turns after which it is taken to do so anyhow: other tasks may spin, and loops other than asyncio's do not show whether they are idle.
+_TURNS, _TURNS_UNSEEN = 2000, 100
+#: Real seconds for what no loop can see: threads, sockets.
+UNSEEN = 0.002
 
 
 async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
     """The result of ``awaitable``. While it waits, a ``FakeClock`` is moved from timer to timer; any other clock moves by itself.
 
     Guarantees
-        Time passes only when nothing could go on without it: after many turns of the loop in which the result did not come.
+        Time passes only when nothing could go on without it: when the loop has nothing else to do.
 
     Not guaranteed
         That work in threads or over sockets is waited for before time passes: the loop cannot see it.
@@ -28,11 +32,10 @@ async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
     task = asyncio.ensure_future(awaitable)
     try:
         if isinstance(clock, FakeClock):
-            while not task.done():
-                await _settled(task)
-                if not task.done() and not await step(clock):
-                    # Nothing waits for the clock: what is awaited comes from a thread, a socket, or never.
-                    await asyncio.wait((task,), timeout=0.005)
+            while not await went_on(task.done):
+                # Where nothing waits for the clock, what is awaited comes from a thread, a socket, or never.
+                if not await step(clock):
+                    await asyncio.wait((task,), timeout=UNSEEN)
         return await task
     finally:
         if not task.done():
@@ -49,8 +52,16 @@ async def step(clock: FakeClock, limit: float | None = None) -> bool:
     return True
 
 
-async def _settled(task: asyncio.Future[T]) -> None:
-    for _ in range(_QUIET):
-        if task.done():
-            return
+async def went_on(done: Callable[[], bool]) -> bool:
+    """Turn the loop until ``done()``: True; or until it has nothing else to do: False."""
+    # What asyncio's loops still have to run. Counting turns instead would make a result depend on how many turns a chain of awaits takes.
+    ready = getattr(asyncio.get_running_loop(), "_ready", None)
+    idle = 0
+    for _ in range(_TURNS if ready is not None else _TURNS_UNSEEN):
+        if done():
+            return True
         await asyncio.sleep(0)
+        idle = idle + 1 if ready is not None and not ready else 0
+        if idle >= _IDLE_TURNS:
+            break
+    return done()

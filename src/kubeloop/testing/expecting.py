@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, overload
 
-from kubeloop.testing.driving import step
+from kubeloop.testing.driving import UNSEEN, step, went_on
 from kubeloop.testing.shown import difference, indented, shortened
 from kubeloop.testing.subjects import Subject
 from kubeloop.testing.wants import Want, amiss, describe
@@ -17,9 +17,6 @@ from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
 
-#: Turns of the loop after which nothing goes on without time passing; real seconds for what the loop cannot see (threads, sockets).
-_TURNS = 60
-_UNSEEN = 0.002
 #: Real seconds in which a change may still come when fake time is over: fake time says nothing about a slow machine.
 _LAST_CHANCE = 1.0
 
@@ -87,7 +84,7 @@ class _Watcher:
         """False: the time is over."""
         if not isinstance(self._clock, FakeClock):
             return await self._within(self._ends - self._clock.now())
-        while not await self._quiet():
+        while not await self._change_came():
             left = self._ends - self._clock.now()
             if left <= 0:
                 return await self._within(_LAST_CHANCE) if self._patient else False
@@ -95,13 +92,9 @@ class _Watcher:
                 await self._clock.advance(left)
         return True
 
-    async def _quiet(self) -> bool:
+    async def _change_came(self) -> bool:
         """Whether a change came before nothing went on any more."""
-        for _ in range(_TURNS):
-            if self._happened.is_set():
-                return True
-            await asyncio.sleep(0)
-        return await self._within(_UNSEEN)
+        return await went_on(self._happened.is_set) or await self._within(UNSEEN)
 
     async def _within(self, seconds: float) -> bool:
         try:
