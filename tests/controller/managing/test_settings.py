@@ -18,11 +18,13 @@ from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager
 from kubeloop.controller.managing.logs import JsonFormatter, LogOutput, TextFormatter
 from kubeloop.controller.managing.settings import ManagerSettings, SettingsFile
+from kubeloop.controller.managing.settings.governing import WorkersByName
 from kubeloop.controller.managing.settings.reloading import PERIOD, Reloader
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.testing import InProcessServer
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import log_context, logger_with_context
+from kubeloop.workqueue import RateCap
 
 WHOLE = """
 health: "127.0.0.1:0"
@@ -294,3 +296,53 @@ def test_the_root_logger_is_put_back_and_a_wrong_style_is_refused() -> None:
         output.set("xml", "info")
     output.close()
     assert (root.handlers, root.level) == before
+
+
+async def test_a_cap_that_is_raised_lets_those_through_that_wait(clock: FakeClock) -> None:
+    cap = RateCap(0.001, 1, clock)
+    assert cap.try_pass()
+    waiting = [cap.line_up() for _ in range(3)]
+    assert not any(one.done() for one in waiting)
+    cap.change(1.0, 2)
+    assert [one.done() for one in waiting] == [True, True, False]
+    await clock.advance(1.1)
+    assert waiting[2].done()
+    with pytest.raises(ValueError, match="rate above 0"):
+        cap.change(0, 1)
+
+
+@pytest.mark.embedded
+async def test_fewer_workers_work_on_fewer_keys_once_the_present_ones_are_done(client: Client, clock: FakeClock, tmp_path: Path) -> None:
+    class Turns(Controller[ConfigMap], name="foo"):
+        def __init__(self) -> None:
+            self.turns: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+        async def reconcile(self, config: ConfigMap) -> None:
+            turn = asyncio.Event()
+            self.turns.put_nowait(turn)
+            await turn.wait()
+
+    path, foo = tmp_path / "settings.yaml", Turns()
+    path.write_text("workers: {foo: 2}\n")
+    for name in "abcdef":
+        await client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default")))
+    async with Manager(client, [foo], settings=SettingsFile(path, {}), clock=clock, grace=0) as manager:
+        async with asyncio.timeout(20):
+            first, second = await foo.turns.get(), await foo.turns.get()
+            path.write_text("workers: {foo: 1}  # a longer file\n")
+            await clock.advance(PERIOD + 1)
+            assert manager.stats[0].workers == 1
+            first.set()
+            second.set()
+            for _ in range(4):
+                turn = await foo.turns.get()
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert manager.stats[0].counts.active == 1
+                turn.set()
+
+
+def test_numbers_of_workers_hold_for_each_clusters_controller_of_that_name() -> None:
+    numbers = WorkersByName({"foo": 2, "foo@west": 5})
+    assert [numbers.get(name) for name in ("foo", "foo@east", "foo@west", "bar")] == [2, 2, 5, None]
+    assert (len(numbers), list(numbers)) == (2, ["foo", "foo@west"])
