@@ -30,6 +30,7 @@ async def http(
         context.load_cert_chain(*client)
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     try:
+        announced = len(body) if length is None else length
         fields = [
             f"{method} {path} HTTP/1.1",
             f"Host: {host}",
