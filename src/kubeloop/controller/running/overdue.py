@@ -104,3 +104,5 @@ class Overdue:
             self._counts.hanging += 1
             if self._counts.hanging <= MOST:
                 self._substitute()
+            else:
+                log.error("%s: %d reconciles hang; no more workers take their places", self._owner, self._counts.hanging)
