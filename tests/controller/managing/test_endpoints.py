@@ -181,6 +181,7 @@ async def test_metrics_show_controllers_under_the_names_of_controller_runtime(cl
     assert samples['workqueue_adds_total{"controller": "mixed", "name": "mixed"}'] >= 3
     assert any(name.startswith("workqueue_queue_duration_seconds_count") for name in samples)
     assert samples["kubeloop_event_loop_lag_seconds{}"] >= 0
+    assert samples['kubeloop_events_recorded_total{"api": "v1", "component": "mixed"}'] == 0
 
 
 async def test_metrics_of_the_process_are_there_by_default_and_only_get_is_answered(client: Client, http: aiohttp.ClientSession) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.managing.clusters import ManagedCluster
 from kubeloop.controller.managing.endpoints import Endpoints
 from kubeloop.controller.managing.loop_lag import LoopLag
@@ -54,6 +55,7 @@ class Observed:
         self._registry: CollectorRegistry | None = None
         self._shown: set[str] = set()
         self._queues: dict[str, object] = {}
+        self._recorders: dict[str, object] = {}
         self._healthz, self._readyz = Probe("healthz"), Probe("readyz")
         self._healthz.add("event-loop", self._lag.check)
         if subject.elector is not None:
@@ -147,6 +149,7 @@ class Observed:
                 cluster.informers.metrics(self._registry, name="manager")
         self._shown = set(subject.clusters)
         self._show_queues(self._registry)
+        self._show_events(self._registry)
         return self._registry
 
     def _show_queues(self, registry: CollectorRegistry) -> None:
@@ -161,3 +164,10 @@ class Observed:
             if name not in self._queues:
                 collector.add(name, queue)
                 self._queues[name] = queue
+
+    def _show_events(self, registry: CollectorRegistry) -> None:
+        for one in self._subject.runnables:
+            recorder = getattr(one, "events", None)
+            if isinstance(recorder, EventRecorder) and self._recorders.get(one.name) is not recorder:
+                recorder.metrics(registry)
+                self._recorders[one.name] = recorder

@@ -93,6 +93,11 @@ class Runner(Generic[R]):
         return self._queue
 
     @property
+    def events(self) -> EventRecorder | None:
+        """What records its events; None before it is connected."""
+        return self._recorder
+
+    @property
     def stats(self) -> RunnerStats:
         queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
         counts = self._workers.counts if self._workers is not None else ReconcileCounts()
