@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,12 @@ def kubectl(server: ServerUnderTest, namespace: str, home: Path) -> Kubectl:
 
 
 @pytest.fixture(scope="module")
-def published() -> set[str]:
-    return set()
+def published(server: ServerUnderTest, home: Path) -> Iterator[set[str]]:
+    """The definitions that were made; taken away at the end."""
+    made: set[str] = set()
+    yield made
+    for name in made:
+        Kubectl(Path(server.kubeconfig), home)("delete", "crd", name, "--ignore-not-found", "--wait=false")
 
 
 @pytest.fixture
@@ -101,7 +106,7 @@ async def foos(client: Client, kubectl: Kubectl, published: set[str]) -> Client:
         await client.create(decode(CustomResourceDefinition, json.dumps(definition()).encode()))
         await client.wait_ready(CustomResourceDefinition, f"foos.{GROUP}", timeout=30)
         await asyncio.to_thread(kubectl.wait_published, GROUP, "v1", "foos")
-        published.add(GROUP)
+        published.add(f"foos.{GROUP}")
     return client
 
 
@@ -313,7 +318,8 @@ async def test_objects_are_converted_without_a_loss(foos: Client, namespace: str
         older = await foos.get(Foo, "c")
         assert older.to_dict()["spec"] == {"size": 5, "unknown": {"deep": [1.5, {}]}}
         await foos.delete(Foo, "c")
-        await foos.patch(CustomResourceDefinition, f"foos.{GROUP}", {"spec": {"conversion": None}})
+    # Afterwards: while it serves, it would be put right.
+    await foos.patch(CustomResourceDefinition, f"foos.{GROUP}", {"spec": {"conversion": None}})
 
 
 def _renamed(foo: Unstructured, old: str, new: str) -> dict[str, Any]:
