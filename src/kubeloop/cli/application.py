@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -21,20 +22,45 @@ def controllers_at(target: str) -> list[ControllerBase[Any]]:
     Raises:
         ConfigError: no such module or attribute, it fails, or it is something else; says what is wanted.
     """
-    name, colon, path = target.partition(":")
-    if not colon or not path:
-        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {_WANTED}")
-    found: Any = imported(name, target)
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(f"{target}: {getattr(found, '__name__', found)} has no {part}")
-        found = getattr(found, part)
+    found = named(target, _WANTED)
     if inspect.isfunction(found):
         found = _called(found, target)
     many = list(found) if isinstance(found, Iterable) else [found]
     if not many:
         raise ConfigError(f"{target}: holds no controller")
     return [_controller(one, target) for one in many]
+
+
+def named(target: str, wanted: str) -> Any:
+    """What stands at ``module:attribute``. ``wanted`` says in messages what may stand there.
+
+    Raises:
+        ConfigError: no such module or attribute; says what is there instead. With a cause: the module fails while it is imported.
+    """
+    name, colon, path = target.partition(":")
+    if not name or not colon or not path:
+        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {wanted}")
+    found: Any = imported(name, target)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{target}: {getattr(found, '__name__', found)} has no {part}; {_candidates(found, part)}")
+        found = getattr(found, part)
+    return found
+
+
+def _candidates(module: Any, missed: str) -> str:
+    """What of a module could be meant: its own functions and classes of controllers, and lists."""
+    from kubeloop.controller import ControllerBase
+
+    def could_be(value: Any) -> bool:
+        if isinstance(value, type):
+            return issubclass(value, ControllerBase) and value.__module__ == module.__name__
+        own = inspect.isfunction(value) and value.__module__ == module.__name__
+        return own or isinstance(value, ControllerBase | list | tuple)
+
+    found = [name for name, value in vars(module).items() if not name.startswith("_") and could_be(value)]
+    near = difflib.get_close_matches(missed, found, 1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(found)}" if found else "there is no controller in it"
 
 
 def _controller(value: Any, target: str) -> ControllerBase[Any]:

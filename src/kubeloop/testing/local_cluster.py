@@ -179,8 +179,14 @@ class LocalCluster:
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
         try:
             with self._path("server.log").open("ab") as log:
+                # Of a group of its own: Ctrl-C is for the program, which may still need the server to end in order.
                 self._process = subprocess.Popen(  # noqa: S603 - this very Python, and arguments made above
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env={**os.environ, "PYTHONPATH": path}
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env={**os.environ, "PYTHONPATH": path},
+                    process_group=0,
                 )
             self._url = self._await_ready(self._process)
             self._write_ca()

@@ -28,6 +28,7 @@ class ReconcileCounts:
     seconds: float = 0.0
     last_key: str = ""
     last_error: str = ""
+    last_error_key: str = ""
 
 
 _MISTAKES = (

@@ -75,6 +75,10 @@ class Runner(Generic[R]):
         return self._name
 
     @property
+    def controller(self) -> ControllerBase[R]:
+        return self._controller
+
+    @property
     def needs_leader(self) -> bool:
         return self._declaration.needs_leader
 

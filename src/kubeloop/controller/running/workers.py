@@ -245,5 +245,6 @@ class Workers(Generic[K]):
     def _count_error(self, key: K, error: BaseException) -> None:
         self.counts.errors += 1
         self.counts.last_error = str(error) or type(error).__name__
+        self.counts.last_error_key = str(key)
         if self._on_failure is not None:
             self._on_failure(key, error)
