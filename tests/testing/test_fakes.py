@@ -255,6 +255,13 @@ class TestFaults:
         let_go()
         await client.create(config_map("a"))
 
+    async def test_an_answer_may_be_lost_after_all_was_done(self, server: Server, client: Client) -> None:
+        server.faults.lose_answers(matching=on("create"))
+        with pytest.raises(TransportError):
+            await client.create(config_map("a"))
+        assert (await client.get(ConfigMap, "a")).metadata.name == "a"
+        await client.create(config_map("b"))
+
 
 class TestRecord:
     async def test_what_was_asked_can_be_compared(self, server: Server, client: Client) -> None:

@@ -54,6 +54,7 @@ class Faults:
         self._refusals: list[tuple[Matches, ApiError, int]] = []
         self._holds: list[tuple[Matches, asyncio.Event]] = []
         self._delays: list[tuple[Matches, float, int]] = []
+        self._losses: list[tuple[Matches, bool, int]] = []
         self._cuts: list[tuple[Matches, int]] = []
         self._reactors: list[tuple[Matches, Reactor]] = []
         self._hidden: list[_Hiding] = []
@@ -109,6 +110,10 @@ class Faults:
         """Break answers to requests that match off in the middle, so that nobody knows whether they were carried out (they were not), until
         the function returned is called."""
         return self.react(lambda _: Frames(_broken()), matching=matching)
+
+    def lose_answers(self, *, times: int = 1, matching: Matches = every) -> None:
+        """Carry the next ``times`` requests that match out, and break their answers off: what nobody can tell from ``break_answers``."""
+        self._losses.append((matching, True, times))
 
     def delay(self, seconds: float, *, times: int = 1, matching: Matches = every) -> None:
         """Answer the next ``times`` requests that match so much later, by the server's clock."""
@@ -195,6 +200,8 @@ class Faults:
         answered = await handler(request)
         if isinstance(answered, Frames):
             answered.chunks = self._stream(request, answered.chunks)
+        elif isinstance(answered, Answer) and _next(self._losses, request):
+            return Frames(_broken())
         return answered
 
     async def _reply(self, request: Request, call: Call) -> Reply | None:

@@ -1,0 +1,1 @@
+"""Controllers in several replicas under faults and kills: ``python -m tests.soak.controllers``."""
