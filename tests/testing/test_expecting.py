@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import assert_type
 
 import pytest
 
@@ -47,6 +48,7 @@ async def later(clock: FakeClock, seconds: float, client: Client, *objects: Conf
 async def test_a_state_that_comes_an_hour_of_fake_time_later_is_awaited_and_given(client: Client, clock: FakeClock) -> None:
     coming = asyncio.create_task(later(clock, 3600, client, config("a", k="1")))
     found = await eventually(one(client, ConfigMap, "a"), lambda found: found.data["k"] == "1", within=4000)
+    assert_type(found, ConfigMap)
     assert found.data == {"k": "1"}
     await coming
 

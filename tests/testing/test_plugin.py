@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kubeloop.testing import LocalCluster
+
 # Projects run in processes of their own.
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
@@ -17,8 +19,11 @@ INI = "[pytest]\nasyncio_mode = MODE\nasyncio_default_fixture_loop_scope = funct
 SHARED = """\
 import pytest
 
-from kubeloop.api.core.v1 import ConfigMap, Namespace
+from kubeloop import Controller
+from kubeloop.api.core.v1 import ConfigMap, Secret
+from kubeloop.controller import set_controller_reference
 from kubeloop.meta import ConfigError, ObjectMeta
+from kubeloop.testing import eventually, one
 
 
 @pytest.mark.asyncio
@@ -43,6 +48,24 @@ async def test_one_namespace_for_all_fixtures_of_a_test(kube_cluster, kube_clien
         kube_cluster.faults
     with pytest.raises(ConfigError, match="to ask as .eve."):
         kube_cluster.client(user="eve")
+
+
+class Secrets(Controller[ConfigMap], owns=[Secret], name="secrets"):
+    async def reconcile(self, config: ConfigMap) -> None:
+        if config.metadata.name == "wanted" and not self.owned(Secret, config):
+            secret = Secret(metadata=ObjectMeta(name="made", namespace=config.metadata.namespace))
+            set_controller_reference(config, secret)
+            await self.client.create(secret)
+
+
+@pytest.mark.asyncio
+async def test_a_manager_sees_the_namespace_of_its_test_only(kube_client, kube_manager):
+    manager = await kube_manager(Secrets())
+    await kube_client.create(ConfigMap(metadata=ObjectMeta(name="wanted")))
+    await eventually(one(kube_client, Secret, "made"), lambda secret: secret.metadata.owner_references, within=60)
+    assert {obj.metadata.namespace for obj in manager.informers.of(ConfigMap, namespace=kube_client.namespace).lister.list()} == {
+        kube_client.namespace
+    }
 
 
 def test_in_step(kubeloop_cluster):
@@ -104,7 +127,7 @@ def project(folder: Path, mode: str, **tests: str) -> None:
 
 def test_a_project_gets_one_cluster_and_a_namespace_for_each_test(pytester: pytest.Pytester) -> None:
     project(pytester.path, "strict", test_it=SHARED)
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=5)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=6)
 
 
 def test_a_server_of_its_own_has_a_clock_faults_and_a_record(pytester: pytest.Pytester) -> None:
@@ -116,6 +139,16 @@ def test_a_server_of_its_own_has_a_clock_faults_and_a_record(pytester: pytest.Py
     different = pytester.runpytest_subprocess("-q")
     different.assert_outcomes(passed=1, failed=1)
     different.stdout.fnmatch_lines(["*not as golden/secret.yaml says*", "*-type: other", "*+type: Opaque"])
+
+
+def test_tests_that_share_a_server_run_against_any_cluster(pytester: pytest.Pytester, local_cluster: LocalCluster) -> None:
+    text = f"""\
+async def test_it(kube_cluster, kube_client):
+    assert str(kube_cluster.kubeconfig) == {str(local_cluster.kubeconfig)!r}
+    assert kube_client.transport.config.server == {local_cluster.url!r}
+"""
+    project(pytester.path, "auto", test_it=text)
+    pytester.runpytest_subprocess("-q", f"--kube-config={local_cluster.kubeconfig}").assert_outcomes(passed=1)
 
 
 def test_a_shared_server_for_what_needs_its_own_is_refused_with_the_way_out(pytester: pytest.Pytester) -> None:

@@ -47,7 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kube-isolation", choices=("namespace", "server"), help="How kube_cluster keeps tests apart that do not say it themselves."
     )
-    group.addoption("--kube-config", metavar="FILE", help="Run tests that share a server against this cluster, in namespaces of their own.")
+    # With "=": pytest looks for conftest.py files before it knows this option, and takes a FILE that stands apart for one of tests.
+    group.addoption("--kube-config", metavar="FILE", help="--kube-config=FILE: run tests that share a server against this cluster.")
     parser.addini("kube_isolation", "How kube_cluster keeps tests apart: namespace (on a shared server) or server.", default="namespace")
 
 

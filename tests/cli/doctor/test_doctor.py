@@ -157,6 +157,17 @@ def test_a_webhook_without_anybody_behind_it_fails(kubeconfig: Path) -> None:
 
 
 @pytest.mark.server
+def test_a_conversion_without_anybody_behind_it_fails(kubeconfig: Path) -> None:
+    document = definition()
+    where = {"service": {"name": "nobody", "namespace": "default"}}
+    document["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": where}}
+    install(kubeconfig, document)
+    result = run(kubeconfig, APP, "-o", "json")
+    assert result.exit_code == 1
+    assert found(result)[f"conversion of {CRD}"][0] == "failed"
+
+
+@pytest.mark.server
 def test_without_a_program_the_connection_is_looked_at(kubeconfig: Path) -> None:
     result = run(kubeconfig)
     assert result.exit_code == 0, result.output

@@ -25,12 +25,14 @@ from tests.cli.new.conftest import Project, make
 from tests.cli.new.helm import rendered
 from tests.servers import ServerUnderTest
 
+# Projects are made, and their tests and tools run, in processes of their own.
+pytestmark = pytest.mark.timeout(300)
+
 STRICT = WriteOptions(field_manager="test", validation="Strict")
 DRY = WriteOptions(field_manager="test", validation="Strict", dry_run=True)
 
 
 @pytest.mark.embedded
-@pytest.mark.timeout(300)
 def test_a_new_project_passes_its_own_tests(project: Project) -> None:
     done = project.run("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -41,7 +43,6 @@ LONG = ["--kind", "W" + "e" * 30 + "b"]
 
 
 @pytest.mark.embedded
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("options", [pytest.param((), id="usual names"), pytest.param(LONG, id="the longest names")])
 def test_a_new_project_is_formatted_and_has_no_fault_that_ruff_finds(project: Project, tmp_path: Path, options: list[str]) -> None:
     made = project
@@ -54,7 +55,6 @@ def test_a_new_project_is_formatted_and_has_no_fault_that_ruff_finds(project: Pr
 
 
 @pytest.mark.embedded
-@pytest.mark.timeout(300)
 def test_a_new_project_passes_a_strict_type_check(project: Project, tmp_path: Path) -> None:
     done = project.run("-m", "mypy", "--cache-dir", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,17 +9,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.cli.doctor.findings import Finding, State
 from kubeloop.client import Client
 from kubeloop.codec import to_dict
-from kubeloop.meta import ApiError, GroupVersionResource, Resource, kind_info
+from kubeloop.meta import ApiError, Forbidden, GroupVersionResource, NotFound, Resource, kind_info
 
 JSONObject = dict[str, Any]
 
 
 async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:
-    """A finding for each webhook that is called for one of ``kinds``."""
+    """A finding for each webhook that is called for one of ``kinds``, or converts it."""
+    kinds = list(kinds)
     wanted = {kind_info(kind).gvr for kind in kinds}
     found: list[Finding] = []
     try:
@@ -28,9 +30,25 @@ async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Find
                 tree = to_dict(one)
                 hooks = [hook for hook in tree.get("webhooks") or () if _concerns_any(hook, wanted)]
                 found += [await _finding(client, hook) for hook in hooks]
+        for kind in kinds:
+            if not kind.__module__.startswith("kubeloop.api.") and (hook := await _conversion(client, kind)):
+                found.append(await _finding(client, hook))
     except ApiError as error:
         return [*found, Finding("webhook", "all", "unknown", f"configurations cannot be read: {error}", "allow list on them")]
     return found
+
+
+async def _conversion(client: Client, kind: type[Resource]) -> JSONObject | None:
+    """The webhook that converts between a kind's versions, as one of a configuration."""
+    resource = kind_info(kind).gvr.group_resource
+    try:
+        definition = await client.get(CustomResourceDefinition, str(resource))
+    except (NotFound, Forbidden):  # said already, where kinds are looked at
+        return None
+    conversion = to_dict(definition)["spec"].get("conversion") or {}
+    if conversion.get("strategy") != "Webhook":
+        return None
+    return {"name": f"conversion of {resource}", "clientConfig": (conversion.get("webhook") or {}).get("clientConfig")}
 
 
 def _concerns_any(hook: JSONObject, wanted: Iterable[GroupVersionResource]) -> bool:

@@ -1,0 +1,150 @@
+"""What ``module:attribute`` may be for ``kubeloop run``, and the manager that is made of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kubeloop.controller import ControllerBase, Manager
+from kubeloop.controller.managing.clusters import OnCluster, OnEachCluster, runnable_of
+from kubeloop.controller.managing.settings import ManagerSettings, SettingsFile
+from kubeloop.controller.running.runner import Runner
+from kubeloop.meta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubeloop.cli.running.options import RunOptions
+    from kubeloop.client import Client
+
+WANTED: Final = (
+    "a controller, its class, a list of these and of other things that a Manager runs, "
+    "or a function, async or not, that takes the client or nothing and returns one of these or a Manager"
+)
+
+
+class AppError(Exception):
+    """The code of the program fails; its ``__cause__`` is what it raised."""
+
+
+class DevelopmentSettings(SettingsFile):
+    """Settings as they are in the file and the environment, but for what a person at a terminal decides otherwise."""
+
+    def __init__(self, path: str | None, *, leader_election: bool, all_namespaces: bool) -> None:
+        super().__init__(path)
+        self._leader_election = leader_election
+        self._all_namespaces = all_namespaces
+
+    def load(self) -> ManagerSettings:
+        found = super().load()
+        if not self._leader_election:
+            found = msgspec.structs.replace(found, leader_election=None)
+        return found if self._all_namespaces else msgspec.structs.replace(found, namespaces=None)
+
+
+async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager:
+    """The manager of what stands at the target.
+
+    Raises:
+        ConfigError: it is something else, or a Manager of its own is given what only another could heed. AppError: its code fails.
+    """
+    target = options.target
+    made = await _made(found, client, target) if inspect.isroutine(found) else found
+    if isinstance(made, Manager):
+        return _own(made, found, options)
+    items: list[Any] = list(made) if isinstance(made, Sequence) and not isinstance(made, str | bytes) else [made]
+    if not items:
+        raise ConfigError(f"{target}: holds no controller")
+    ready = [_checked(_instance(item, target), target) for item in items]
+    settings = DevelopmentSettings(
+        options.settings or None, leader_election=options.leader_election, all_namespaces=not options.namespace
+    )
+    if options.leader_election and settings.load().leader_election is None:
+        raise ConfigError("--leader-election: the settings name no Lease; say leaderElection: {name: ..., namespace: ...} in --settings FILE")
+    try:
+        manager = Manager(client, ready, settings=settings, namespace=options.namespace or None, grace=options.grace)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise AppError(f"{target}: the manager cannot be made of it") from error
+    return _within(manager, options.grace)
+
+
+def controllers_of(manager: Manager) -> list[ControllerBase[Any]]:
+    """All that it runs which are controllers."""
+    return [runnable.controller for runnable in manager.runnables if isinstance(runnable, Runner)]
+
+
+async def _made(function: Callable[..., Any], client: Client, target: str) -> Any:
+    arguments = _arguments(function, client, target)
+    name = getattr(function, "__name__", "it")
+    try:
+        made = function(*arguments)
+        if inspect.isawaitable(made):
+            made = await made
+    except Exception as error:
+        raise AppError(f"{target}: {name} failed") from error
+    if made is None:
+        raise ConfigError(f"{target}: {name} returned nothing; it must return controllers or a Manager (which it does not run itself)")
+    return made
+
+
+def _arguments(function: Callable[..., Any], client: Client, target: str) -> tuple[Any, ...]:
+    signature = inspect.signature(function)
+    for arguments in ((client,), ()):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        required = [one for one in signature.parameters.values() if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
+        if arguments and not required and "client" not in signature.parameters:
+            continue  # What is optional and no client has a meaning of its own.
+        return arguments
+    raise ConfigError(f"{target}: {getattr(function, '__name__', 'it')}{signature} cannot be called with a client, nor with nothing")
+
+
+def _own(manager: Manager, found: Any, options: RunOptions) -> Manager:
+    if isinstance(found, Manager):
+        raise ConfigError(
+            f"{options.target}: a Manager that is made on import does not know the cluster of this run; "
+            "make it in a function: def app(client): return Manager(client, ...)"
+        )
+    given = {"--settings": options.settings, "--namespace": options.namespace, "--leader-election": options.leader_election}
+    for option, value in given.items():
+        if value:
+            raise ConfigError(
+                f"{option} has no effect on a Manager that {options.target} makes; give it to that Manager, or return controllers only"
+            )
+    return _within(manager, options.grace)
+
+
+def _within(manager: Manager, grace: float) -> Manager:
+    """Whoever develops waits no longer for an end than this."""
+    manager.grace = grace if manager.grace is None else min(manager.grace, grace)
+    return manager
+
+
+def _instance(item: Any, target: str) -> Any:
+    if not (isinstance(item, type) and issubclass(item, ControllerBase)):
+        return item
+    try:
+        inspect.signature(item).bind()
+    except TypeError:
+        raise ConfigError(f"{target}: {item.__name__} takes arguments; make it in a function: def app(): return [{item.__name__}(...)]") from None
+    try:
+        return item()
+    except Exception as error:
+        raise AppError(f"{target}: {item.__name__}() failed") from error
+
+
+def _checked(item: Any, target: str) -> Any:
+    if isinstance(item, OnCluster | OnEachCluster):
+        return item
+    try:
+        runnable_of(item)
+    except Exception as error:
+        if isinstance(item, ControllerBase):
+            raise AppError(f"{target}: {type(item).__name__} cannot be run") from error
+        raise ConfigError(f"{target}: {item!r} is nothing that can be run; wanted is {WANTED}") from None
+    return item

@@ -1,0 +1,120 @@
+"""The files that a program is made of, as far as it is developed here, and whether they have changed since the last look.
+
+Looked at by their modification time and size, a few times a second: that works on every file system, those of containers included.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kubeloop.meta.errors import ConfigError
+
+#: Folders without sources of the program's own.
+_LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
+
+Stamp = tuple[int, int, int]
+
+
+def roots_of(target: str) -> list[Path]:
+    """Where the sources of ``module:attribute`` are: its top-level package, or for a single module the folder that it is in.
+
+    Nothing of it is imported.
+
+    Raises:
+        ConfigError: there is no such module here.
+    """
+    module = target.partition(":")[0]
+    top = module.partition(".")[0]
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if not top.isidentifier():
+        raise ConfigError(f"{target}: say MODULE:NAME, the module as Python imports it: web_operator.app:controllers")
+    found = importlib.machinery.PathFinder.find_spec(top)
+    if found is None:
+        raise ConfigError(f"{target}: no module {top} in {here}, nor on PYTHONPATH; run this in the folder that holds {top}/ or {top}.py")
+    if found.submodule_search_locations is not None:
+        return [Path(one) for one in found.submodule_search_locations]
+    return [Path(found.origin).parent] if found.origin is not None else []
+
+
+class Sources:
+    """Python files in ``folders`` and all below them, and ``others``: files, or folders of files of any kind (such as manifests).
+
+    ``flat``: only those in ``folders`` themselves.
+    """
+
+    def __init__(self, folders: Iterable[Path], others: Iterable[Path] = (), *, flat: bool = False) -> None:
+        self._folders = list(folders)
+        self._others = list(others)
+        self._flat = flat
+        self._seen = self._look()
+        self._moving: dict[Path, Stamp] | None = None
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __str__(self) -> str:
+        return ", ".join(shown(path) for path in [*self._folders, *self._others])
+
+    def changed(self) -> list[Path]:
+        """What was written, added or removed since this last returned something; nothing while files are still being written, that is while
+        they differ from one call to the next."""
+        now = self._look()
+        if now == self._seen:
+            self._moving = None
+            return []
+        if now != self._moving:
+            self._moving = now
+            return []
+        found = sorted(path for path in now.keys() | self._seen.keys() if now.get(path) != self._seen.get(path))
+        self._seen, self._moving = now, None
+        return found
+
+    def _look(self) -> dict[Path, Stamp]:
+        found: dict[Path, Stamp] = {}
+        for path in self._files():
+            try:
+                stat = path.stat()
+            except OSError:
+                continue  # It was there a moment ago.
+            found[path] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        return found
+
+    def _files(self) -> Iterator[Path]:
+        for folder in self._folders:
+            if self._flat:
+                yield from folder.glob("*.py")
+            else:
+                yield from (path for path in _below(folder) if path.suffix == ".py")
+        for other in self._others:
+            if other.is_dir():
+                yield from _below(other)
+            else:
+                yield other
+
+
+def shown(path: Path) -> str:
+    """As seen from here, if it is below."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in _LEFT_OUT:
+            continue
+        if not entry.is_dir():
+            yield entry
+        elif not entry.is_symlink() and not (entry / "pyvenv.cfg").exists():
+            yield from _below(entry)
