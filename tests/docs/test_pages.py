@@ -52,6 +52,12 @@ async def test_a_page_does_what_it_says(name: str, tmp_path: Path, monkeypatch: 
                     await result
 
 
+@pytest.mark.parametrize("name", ["kopf_operator.py", "kubeloop_operator.py"])
+def test_the_operators_beside_each_other_are_those_that_are_measured(name: str) -> None:
+    page = (ROOT / "docs" / "coming-from-kopf.md").read_text()
+    assert f"```python\n{(ROOT / 'bench' / 'peers' / 'operators' / name).read_text()}```" in page
+
+
 CASES = [
     pytest.param("```python\nx = 1\n```\n", [("x = 1\n", "run", 2)], id="a block runs"),
     pytest.param("a\n<!-- block: compiled -->\n```python\nx\n```\n", [("x\n", "compiled", 4)], id="a block is only compiled"),
