@@ -14,6 +14,7 @@ _COMMANDS = {
     "doctor": ("kubeloop.cli.doctor.command:doctor", "Look for what a program lacks in a cluster: permissions, kinds, and more."),
     "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, and CustomResourceDefinitions from classes."),
     "new": ("kubeloop.cli.new.command:new", "Create a project: an operator that passes its own tests at once."),
+    "run": ("kubeloop.cli.running.command:run", "Run controllers while they are developed: reloaded on change, shown live."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
     "watch": ("kubeloop.cli.watch:watch", "Show live what changes in the objects of a kind."),
 }

@@ -57,11 +57,11 @@ async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager
     if not items:
         raise ConfigError(f"{target}: holds no controller")
     ready = [_checked(_instance(item, target), target) for item in items]
-    settings = DevelopmentSettings(
-        options.settings or None, leader_election=options.leader_election, all_namespaces=not options.namespace
-    )
+    settings = DevelopmentSettings(options.settings or None, leader_election=options.leader_election, all_namespaces=not options.namespace)
     if options.leader_election and settings.load().leader_election is None:
-        raise ConfigError("--leader-election: the settings name no Lease; say leaderElection: {name: ..., namespace: ...} in --settings FILE")
+        raise ConfigError(
+            "--leader-election: the settings name no Lease; say leaderElection: {name: ..., namespace: ...} in --settings FILE"
+        )
     try:
         manager = Manager(client, ready, settings=settings, namespace=options.namespace or None, grace=options.grace)
     except ConfigError:
@@ -131,7 +131,9 @@ def _instance(item: Any, target: str) -> Any:
     try:
         inspect.signature(item).bind()
     except TypeError:
-        raise ConfigError(f"{target}: {item.__name__} takes arguments; make it in a function: def app(): return [{item.__name__}(...)]") from None
+        raise ConfigError(
+            f"{target}: {item.__name__} takes arguments; make it in a function: def app(): return [{item.__name__}(...)]"
+        ) from None
     try:
         return item()
     except Exception as error:

@@ -6,7 +6,6 @@ Looked at by their modification time and size, a few times a second: that works 
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,27 +18,25 @@ _LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
 Stamp = tuple[int, int, int]
 
 
-def roots_of(target: str) -> list[Path]:
-    """Where the sources of ``module:attribute`` are: its top-level package, or for a single module the folder that it is in.
+def sources_of(target: str, others: Iterable[Path] = ()) -> Sources:
+    """Those of ``module:attribute``: its top-level package; for a single module the Python files that lie beside it. And ``others``.
 
     Nothing of it is imported.
 
     Raises:
         ConfigError: there is no such module here.
     """
-    module = target.partition(":")[0]
-    top = module.partition(".")[0]
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    top = target.partition(":")[0].partition(".")[0]
     if not top.isidentifier():
-        raise ConfigError(f"{target}: say MODULE:NAME, the module as Python imports it: web_operator.app:controllers")
-    found = importlib.machinery.PathFinder.find_spec(top)
+        raise ConfigError(f"{target}: say MODULE:NAME, the module as Python imports it, such as web_operator.app:controllers")
+    here = str(Path.cwd())
+    # As python -m looks for it: here first.
+    found = importlib.machinery.PathFinder.find_spec(top, [here, *sys.path])
     if found is None:
         raise ConfigError(f"{target}: no module {top} in {here}, nor on PYTHONPATH; run this in the folder that holds {top}/ or {top}.py")
     if found.submodule_search_locations is not None:
-        return [Path(one) for one in found.submodule_search_locations]
-    return [Path(found.origin).parent] if found.origin is not None else []
+        return Sources([Path(one) for one in found.submodule_search_locations], others)
+    return Sources([Path(found.origin or here).parent], others, flat=True)
 
 
 class Sources:

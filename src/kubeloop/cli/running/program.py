@@ -1,0 +1,199 @@
+"""The process that runs the program, once: started by ``kubeloop run`` for each state of the sources, and ended by its SIGTERM.
+
+Ctrl-C reaches it too, as every process of the terminal; it is the starter's to act on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from kubeloop.cli.running.options import FAILED, MISUSED, RunOptions
+
+if TYPE_CHECKING:
+    from kubeloop.client import Client
+    from kubeloop.controller import Manager
+
+T = TypeVar("T")
+
+
+def main(text: str) -> int:
+    """``text``: the options, as JSON. Returns the exit status."""
+    options = msgspec.json.decode(text, type=RunOptions)
+    if options.kubeconfig:
+        os.environ["KUBECONFIG"] = options.kubeconfig  # So that clients that the program makes by itself go there, too.
+    from kubeloop.cli.application import named
+    from kubeloop.cli.running.app import WANTED
+    from kubeloop.meta.errors import ConfigError
+
+    # Python takes a compiled file for up to date if size and second of its source agree; sources that are edited all the time may.
+    sys.dont_write_bytecode = True
+    try:
+        found = named(options.target, WANTED)
+    except ConfigError as error:
+        _tell(error)
+        return FAILED if error.__cause__ is not None else MISUSED
+    return asyncio.run(_run(found, options))
+
+
+async def _run(found: Any, options: RunOptions) -> int:
+    from kubeloop.cli.running.app import manager_of
+    from kubeloop.client import Client
+    from kubeloop.config import Overrides
+    from kubeloop.meta.errors import ConfigError
+
+    end = _End(options.lifeline)
+    try:
+        config = Client.from_config(options.kubeconfig or None, options.context or None, overrides=Overrides(namespace=options.namespace))
+        async with config as client:
+            try:
+                manager = await end.unless(manager_of(found, options, client))
+            except ConfigError as error:
+                _tell(error)
+                return MISUSED
+            if manager is None:
+                return 0
+            if options.embedded and not await end.unless(_install(client, manager, options)):
+                return 0
+            end.then(manager.request_stop)
+            await _managed(manager, options)
+    except ConfigError as error:
+        _tell(error)
+        return MISUSED
+    except Exception as error:  # noqa: BLE001  # whatever the program raises is told, and the starter waits for a change
+        _tell(error)
+        return FAILED
+    finally:
+        end.close()
+    return 0
+
+
+async def _install(client: Client, manager: Manager, options: RunOptions) -> bool:
+    from kubeloop.cli.running.app import controllers_of
+    from kubeloop.cli.running.installing import install
+    from kubeloop.controller.permissions import kinds_of
+
+    manifests = [Path(one) for one in options.manifests]
+    done = await install(client, kinds_of(controllers_of(manager)), manifests, options.namespace)
+    if done:
+        print(f"installed {', '.join(done)}", flush=True)
+    return True
+
+
+async def _managed(manager: Manager, options: RunOptions) -> None:
+    from kubeloop.cli.running.board import Boards
+    from kubeloop.cli.running.showing import follow, view_of
+    from kubeloop.controller.managing.logs import LogOutput
+    from kubeloop.timing import SystemClock
+
+    with view_of(options.live) as view, contextlib.closing(LogOutput("text", "debug" if options.verbose else "info")):
+        shown = asyncio.create_task(follow(Boards(options.target, manager), view, SystemClock()), name="view")
+        try:
+            await manager.run(signals=False)
+        finally:
+            shown.cancel()
+            await asyncio.wait([shown])
+
+
+class _End:
+    """The first SIGTERM, or the end of the lifeline, ends what is under way; the second one the process, at once."""
+
+    def __init__(self, lifeline: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lifeline = lifeline
+        self._asked = False
+        self._act: Callable[[], object] = lambda: None
+        self._loop.add_signal_handler(signal.SIGTERM, self._received)
+        if lifeline >= 0:
+            self._loop.add_reader(lifeline, self._deserted)
+
+    def then(self, act: Callable[[], object]) -> None:
+        """What ending is from now on."""
+        self._act = act
+        if self._asked:
+            act()
+
+    async def unless(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What ``work`` returns; None if the end came first, which cancels it."""
+        task = asyncio.ensure_future(work)
+        self.then(task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self._asked:
+                raise
+            return None
+
+    def close(self) -> None:
+        self._loop.remove_signal_handler(signal.SIGTERM)
+        if self._lifeline >= 0:
+            self._loop.remove_reader(self._lifeline)
+
+    def _received(self) -> None:
+        if self._asked:
+            os._exit(128 + signal.SIGTERM)
+        self._asked = True
+        self._act()
+
+    def _deserted(self) -> None:
+        self._loop.remove_reader(self._lifeline)
+        if not self._asked:
+            self._received()
+
+
+def _tell(error: BaseException) -> None:
+    import click
+
+    click.secho("Error: ", fg="red", bold=True, err=True, nl=False)
+    for line in _told(error):
+        click.echo(line, err=True)
+
+
+def _told(error: BaseException) -> Iterator[str]:
+    """What is wrong, and of an error of the program's own code where."""
+    from kubeloop.meta.errors import KubeloopError
+
+    if isinstance(error, BaseExceptionGroup):
+        yield error.message
+        for one in error.exceptions:
+            yield from _told(one)
+        return
+    if isinstance(error, KubeloopError):
+        yield str(error)
+    else:
+        from kubeloop.cli.running.app import AppError
+
+        if not isinstance(error, AppError):
+            yield from _traced(error)
+            return
+        yield str(error)
+    if error.__cause__ is not None and not isinstance(error.__cause__, KubeloopError):
+        yield from _traced(error.__cause__)
+    elif error.__cause__ is not None and str(error.__cause__) not in str(error):
+        yield f"  {error.__cause__}"
+
+
+def _traced(error: BaseException) -> Iterator[str]:
+    """As Python shows it, without the frames that are not the program's."""
+    import traceback
+
+    import kubeloop
+
+    ours = str(Path(kubeloop.__file__).parent)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((ours, "<frozen"))]
+    frames = [frame for frame in frames if "/importlib/" not in frame.filename]
+    for text in [*traceback.format_list(frames), *traceback.format_exception_only(error)]:
+        yield text.rstrip("\n")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,149 @@
+"""Keeps one process of the program running: ends it and starts it anew when its sources change, until it is told to end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+import kubeloop
+from kubeloop.cli.running.options import FAILED, MISUSED, RunOptions
+from kubeloop.cli.running.sources import Sources, shown
+
+#: Seconds between two looks at files and process.
+_PERIOD = 0.2
+#: Seconds that the process has beyond its grace, for what no grace is for: closing connections, leaving Python.
+_EXTRA = 5.0
+#: Changed files that are named.
+_NAMED = 3
+
+
+class Supervisor:
+    """``sources`` None: nothing leads to another start, and the end of the process is the end.
+
+    A process that fails, be it for a fault in the sources, is followed by the next one when they change. Only a command line that cannot
+    be right from the beginning ends it all.
+    """
+
+    def __init__(self, options: RunOptions, sources: Sources | None, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._sources = sources
+        self._say = say
+        self._signals: list[int] = []
+
+    def run(self) -> int:
+        """Until a signal, or the end; the status to exit with: 0 if nothing had failed then."""
+        with self._listening():
+            process: _Process | None = _Process(self._options)
+            status, first = 0, True
+            try:
+                while not self._signals:
+                    if process is not None and (ended := process.poll()) is not None:
+                        status, process = ended, None
+                        if ended == 0 or self._sources is None or (ended == MISUSED and first):
+                            return FAILED if ended else 0
+                        self._say(f"waiting for a change in {self._sources} (Ctrl-C ends)")
+                    if self._sources is not None and (changed := self._sources.changed()):
+                        first = False
+                        if process is not None:
+                            self._end(process)
+                            process = None
+                        if not self._signals:
+                            self._say(f"{_names(changed)} changed, starting anew")
+                            process = _Process(self._options)
+                    time.sleep(_PERIOD)
+                if process is not None:
+                    if not self._options.live:  # The table says it by itself.
+                        self._say("stopping; once more to end at once")
+                    status = self._end(process)
+                    process = None
+            finally:
+                if process is not None:
+                    process.kill()
+        return 128 + self._signals[0] if len(self._signals) > 1 else FAILED if status else 0
+
+    def _end(self, process: _Process) -> int:
+        """Gracefully; killed when that takes too long, or a signal asks for it. The status of its end."""
+        signals = len(self._signals)
+        process.terminate()
+        until = time.monotonic() + self._options.grace + _EXTRA
+        while (status := process.poll()) is None:
+            hasty = len(self._signals) > max(signals, 1)
+            if hasty or time.monotonic() > until:
+                process.kill()
+                self._say("killed" if hasty else f"not ended within {self._options.grace + _EXTRA:g} s, killed; does something block it?")
+                return FAILED
+            time.sleep(_PERIOD / 4)
+        # Before it listens, that is while modules are imported, the signal itself ends it.
+        return 0 if status == -signal.SIGTERM else status
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        def received(number: int, _: FrameType | None) -> None:
+            self._signals.append(number)
+
+        before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Process:
+    """One run of the program. It ends by itself if this process dies, by a pipe that is closed then."""
+
+    def __init__(self, options: RunOptions) -> None:
+        theirs, self._lifeline = os.pipe()
+        told = msgspec.json.encode(msgspec.structs.replace(options, lifeline=theirs)).decode()
+        # This very kubeloop, wherever it was imported from.
+        package = str(Path(kubeloop.__file__).parent.parent)
+        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), package)))
+        # Ctrl-C is sent to both; this one acts on it. What is ignored stays ignored in a new process.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this very Python, and options made above
+                [sys.executable, "-m", "kubeloop.cli.running.program", told],
+                pass_fds=(theirs,),
+                # What the program prints is seen at once, through a pipe too.
+                env={"PYTHONUNBUFFERED": "1", **os.environ, "PYTHONPATH": path},
+            )
+        except BaseException:
+            os.close(self._lifeline)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            os.close(theirs)
+
+    def poll(self) -> int | None:
+        """Its status, once it has ended."""
+        status = self._process.poll()
+        if status is not None:
+            self._close()
+        return status
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def _names(paths: list[Path]) -> str:
+    more = len(paths) - _NAMED
+    return ", ".join(shown(path) for path in paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
