@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec, Secret
 from kubeloop.cache import Informers, WatchPolicy
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager, Owns, Result, set_controller_reference
+from kubeloop.controller.election import LeaseConfig
+from kubeloop.controller.sharding import ShardConfig
 from kubeloop.meta import InternalError, Invalid, KubeloopError, ObjectMeta, Status
 from kubeloop.testing import Call, InProcessServer, on
 from kubeloop.timing import Backoff
@@ -244,3 +247,48 @@ async def test_after_a_refusal_there_is_nothing_to_wait_for(server: InProcessSer
         let_go()
         assert await asyncio.wait_for(controller.made, 10) == 1
     assert not [call for call in server.faults.calls if call.verb == "list" and "resourceVersion" not in call.query]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(lambda name: {"leader_election": LeaseConfig("lock", "default", name, retry_period=0.02)}, id="the next leader"),
+        pytest.param(
+            lambda name: {"sharding": ShardConfig("group", "default", name, retry_period=0.02)}, id="a replica that shares the keys"
+        ),
+    ],
+)
+async def test_who_takes_over_waits_for_what_the_one_before_wrote(
+    server: InProcessServer, options: Callable[[str], dict[str, Any]]
+) -> None:
+    """Its cache was synced long ago, and its watches are late: the child that the other one made last is not made twice."""
+    behind = server.client()
+    await behind.create(ConfigMap(metadata=ObjectMeta(name="c")))
+    makers = [Maker(), Maker()]
+    policy = WatchPolicy(backoff=lambda: Backoff(initial=0.001, cap=0.001))
+    async with contextlib.AsyncExitStack() as stack:
+        managers = []
+        for number, maker in enumerate(makers):
+            maker.pause()
+            client = server.client()
+            informers = await stack.enter_async_context(Informers(client, policy=policy))
+            await informers.of(Secret).wait_synced(10)
+            manager = Manager(client, [maker], informers=informers, **options(f"replica-{number}"))
+            managers.append(await stack.enter_async_context(manager))
+        let_go = server.faults.hold(matching=on("watch", Secret))
+        server.faults.cut_streams()
+        for maker in makers:
+            maker.resume()
+        async with asyncio.timeout(20):
+            while not await behind.list(Secret):
+                await asyncio.sleep(0.001)
+        before = 0 if makers[0].reconciles else 1
+        await managers[before].stop()
+        next_manager, next_maker = managers[1 - before], makers[1 - before]
+        async with asyncio.timeout(20):
+            while not next_manager.stats[0].counts.active and not next_maker.reconciles:
+                await asyncio.sleep(0.001)
+        assert next_maker.reconciles == 0, "it waits for its cache"
+        let_go()
+        assert await asyncio.wait_for(next_maker.made, 20) == 1
+        assert len(await behind.list(Secret)) == 1

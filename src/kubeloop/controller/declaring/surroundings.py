@@ -34,7 +34,8 @@ class Surroundings:
     included: ``informers.of(kind, **surroundings.scope.select(kind, namespaced=...))``. ``observe``: who wants to hear of reconciles.
     ``workers``: by name of controller, where the program's settings say another number than the class. ``queue_metrics``: makes what each
     queue tells its times to, if anybody wants them. ``rate_cap``: of all queues of the process together. ``ownership``: gives for a
-    controller's name what is this replica's of its keys, where they are spread over several; None: all.
+    controller's name what is this replica's of its keys, where they are spread over several; None: all. ``elected``: what needs the leader
+    runs in one replica of several.
     """
 
     client: Client
@@ -49,6 +50,7 @@ class Surroundings:
     queue_metrics: Callable[[], QueueMetrics] | None = None
     rate_cap: RateCap | None = None
     ownership: Callable[[str], Ownership] | None = None
+    elected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

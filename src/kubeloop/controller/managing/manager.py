@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -117,6 +118,7 @@ class Manager:
             grace = grace if chosen.grace is None else chosen.grace
             sync_timeout = sync_timeout if chosen.sync_timeout is None else chosen.sync_timeout
             rate_cap = self._governor.cap or rate_cap
+        self._elected = leader_election is not None
         self._shards = shard_member(client, sharding, leader_election, self._clock)
         #: Seconds; None is for ever.
         self.grace = grace if grace is None or grace >= 0 else None
@@ -144,6 +146,7 @@ class Manager:
             from kubeloop.controller.managing.observed import Observed
 
             self._observed = Observed(self, endpoints, self._figures, self._clock)
+        self._context = copy_context()
         self._over = asyncio.Event()
         self._leading = asyncio.Event()
         self._failures = Failures()
@@ -199,7 +202,7 @@ class Manager:
         """
         if self._phase != "new":
             raise ManagerError("this manager was started already; make a new one")
-        self._phase = "starting"
+        self._phase, self._context = "starting", copy_context()
         try:
             begun = await unless_stopped(self._start(), self._over)
         except BaseException:
@@ -337,6 +340,7 @@ class Manager:
             ownership=self._shards.of if self._shards is not None else None,
             workers=self._governor.workers if self._governor is not None else {},
             rate_cap=self._rate_cap,
+            elected=self._elected,
         )
 
     def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
@@ -383,7 +387,7 @@ class Manager:
 
     async def _lead(self) -> None:
         """This replica leads from now on."""
-        self._leaders.begun = True  # What is added from here on starts by itself.
+        self._leaders.begin()  # What is added from here on starts by itself.
         entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
         cold = [one for one in entries if not one.connected]
         await self._connect(cold)
@@ -401,18 +405,22 @@ class Manager:
         self._over.set()
 
     async def _start_late(self, entries: Sequence[Entry]) -> None:
+        # Who adds may be a reconcile: what is in force there, its fence and its log fields, is not for what is added.
+        await asyncio.create_task(self._start_added(entries), context=self._context.copy())
+
+    async def _start_added(self, entries: Sequence[Entry]) -> None:
         try:
             leads = self._leaders.begun
             now = [one for one in entries if leads or not one.runnable.needs_leader or one.runnable.warm_up]
             await self._connect(now)
             await self._sync(now)
+            if self._phase != "running":
+                raise ManagerError(f"the manager is {self._phase}; nothing can be added")
         except BaseException:
             for entry in entries:
                 self._entries.remove(entry)
                 await entry.runnable.close()
             raise
-        if self._phase != "running":
-            raise ManagerError(f"the manager is {self._phase}; nothing can be added")
         self._launch(self._others, self._others_of(now))
         if self._leaders.begun:
             self._launch(self._leaders, [one for one in now if one.runnable.needs_leader and one.task is None])
@@ -469,10 +477,7 @@ class Manager:
             late.extend(await group.stop(0 if grace == 0 else None if deadline is None else max(deadline - self._clock.now(), 0.001)))
 
         async with AsyncExitStack() as last:
-            if self._leadership is not None:
-                last.push_async_callback(self._failures.kept, self._release)
-            if self._shards is not None:
-                last.push_async_callback(self._failures.kept, self._shards.leave)
+            last.push_async_callback(self._failures.kept, self._release)
             last.push_async_callback(self._failures.kept, self._stack.aclose)
             for entry in self._entries:
                 last.push_async_callback(self._failures.kept, entry.runnable.close)
@@ -487,8 +492,11 @@ class Manager:
             self._failures.add(error)
 
     async def _release(self) -> None:
-        assert self._leadership is not None
-        at_work = [one.name for one in self.runnables if one.needs_leader and getattr(one, "in_threads", 0) > 0]
-        if at_work:
+        shards, leadership = self._shards, self._leadership
+        at_work = [one.name for one in self.runnables if (shards or one.needs_leader) and getattr(one, "in_threads", 0) > 0]
+        if at_work and (shards or leadership):
             log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
-        await self._leadership.release(give_back=not at_work)
+        if leadership is not None:
+            await leadership.release(give_back=not at_work)
+        if shards is not None:
+            await shards.leave(give_back=not at_work)

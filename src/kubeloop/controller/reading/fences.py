@@ -1,7 +1,8 @@
 """Fences: a key whose last reconcile may have written what the cache does not show yet is not reconciled before the cache does.
 
 What the server has answered is shown by the cache at once (docs/informers.md, "Read your own writes"). Left are writes whose answer was
-lost, and caches that do not show own writes. Without this a controller that lists its children would create them twice.
+lost, those of another replica that had the key before, and caches that do not show own writes. Without this a controller that lists its
+children would create them twice.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Fences:
     Guarantees
         After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees all that the server
         had in the key's namespace by then (for a cluster-scoped key: anywhere), of the kinds that the controller reconciles or owns.
+        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: what other replicas
+        wrote as long as the keys were theirs.
         With caches that do not show own writes (``Informers(read_your_writes=False)``), the next reconcile of a key sees the answered
         writes of the last one, of all kinds that the controller reads. (Not of kinds that are selected by fields.)
 
@@ -66,7 +69,7 @@ class Fences:
 
     Cost
         Nothing while all is well. After a doubtful end, a list of metadata for each of these kinds; one list does for all keys of a
-        namespace whose doubt is older than it.
+        namespace whose doubt is older than it. After ``take_over`` one such list of everything, for all keys.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class Fences:
         #: Doubts are numbered, and so are lists: one that began after a doubt settles it.
         self._numbers = itertools.count(1)
         self._doubts: dict[ObjectKey, int] = {}
+        #: The doubt about all keys at once, and the one that was settled last.
+        self._taken_over = self._settled = 0
         self._lists: dict[str, _Listing] = {}
         self._written: dict[ObjectKey, dict[Informer[Any], int]] = {}
         self._key: ContextVar[ObjectKey | None] = ContextVar("kubeloop_reconciling", default=None)
@@ -95,12 +100,16 @@ class Fences:
         """Whether there is something to wait for (``passed``). What is written from now on, in this task, is this key's."""
         if self._unlisten is not None:
             self._key.set(key)
-        return key in self._doubts or key in self._written
+        return key in self._doubts or key in self._written or self._taken_over > self._settled
 
     def doubt(self, key: ObjectKey, error: BaseException) -> None:
         """A reconcile ended with this error: what it wrote may or may not have been carried out."""
         if _unanswered(error):
             self._doubts[key] = next(self._numbers)
+
+    def take_over(self) -> None:
+        """Keys were another replica's until now: what it wrote, and has ended or can write no more, may not have been heard of here."""
+        self._taken_over = next(self._numbers)
 
     async def passed(self, key: ObjectKey) -> None:
         """Return when the cache shows it.
@@ -111,6 +120,10 @@ class Fences:
         for informer, version in list(self._written.get(key, {}).items()):
             await informer.lister.fresh(str(version), PATIENCE)
         self._written.pop(key, None)
+        taken_over = self._taken_over
+        if taken_over > self._settled:
+            await self._settle("", taken_over)
+            self._settled = max(taken_over, self._settled)
         doubt = self._doubts.get(key)
         if doubt is not None:
             await self._settle(key.namespace if self._namespaced else "", doubt)
@@ -152,7 +165,7 @@ class Fences:
                 if head is None or (decimal(head.resource_version) or 0) < version:
                     behind = max(behind, version)
         if behind:
-            log.info("waiting for version %d: a write of the last reconcile may have been carried out, and its answer was lost", behind)
+            log.info("waiting for version %d: what was written last, here or by another replica, is not in the cache yet", behind)
             await lister.fresh(str(behind), PATIENCE)
 
     def _wrote(self, write: Write) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubeloop.cache import Event, Lister, Registration
 from kubeloop.controller.declaring.controller import Controller, ControllerBase, KeyController
@@ -22,10 +22,12 @@ from kubeloop.controller.running.sources import Sources
 from kubeloop.controller.running.threads import Threads
 from kubeloop.controller.running.wiring import PAUSED, Wiring
 from kubeloop.controller.running.workers import Workers
-from kubeloop.controller.sharding.ownership import Ownership
 from kubeloop.meta import DecodeError, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
+
+if TYPE_CHECKING:
+    from kubeloop.controller.sharding.ownership import Ownership
 
 log = logger_with_context(__name__)
 
@@ -65,6 +67,7 @@ class Runner(Generic[R]):
         self._recorder: EventRecorder | None = None
         self._sources: Sources | None = None
         self._fences: Fences | None = None
+        self._elected = False
         self._lister: Lister[Any] | None = None
         self._last_change: Event[Any] | None = None
         self._stopping = False
@@ -129,6 +132,7 @@ class Runner(Generic[R]):
         if isinstance(controller, Controller):
             informers[declared.kind].keep_recent()
         overlaid = surroundings.informers.read_your_writes
+        self._elected = surroundings.elected and self.needs_leader
         self._fences = Fences(client, self._wiring.written, list(informers.values()), namespaced=self._wiring.namespaced, overlaid=overlaid)
         reconcile: Callable[[ObjectKey], Awaitable[Result | None]] = (
             self._for_object if isinstance(controller, Controller) else self._for_key
@@ -181,6 +185,8 @@ class Runner(Generic[R]):
             raise DeclarationError(f"controller {self.name} was not connected")
         if self._plain:
             self._threads = Threads(self.name)
+        if self._elected and self._fences is not None:
+            self._fences.take_over()  # Until now another replica may have led.
         await self._controller.start()
         try:
             await sources.beside(workers.run(), workers.stop)
@@ -224,6 +230,8 @@ class Runner(Generic[R]):
         """Enqueue what another replica had until now: changes that were told meanwhile were not for this one."""
         assert self._lister is not None
         assert self._queue is not None
+        assert self._fences is not None
+        self._fences.take_over()
         for head in self._lister.heads():
             key = ObjectKey(self._controller.cluster, head.namespace, head.name)
             if gained(key):
