@@ -6,6 +6,9 @@ import asyncio
 import base64
 import json
 import logging
+import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -249,6 +252,10 @@ class _Own(Exception):
     """An error of the program's."""
 
 
+class _Outside(BaseException):
+    """As libraries have for their own control flow."""
+
+
 PANICS = [
     pytest.param(ValueError("password=hunter2"), "ValueError", id="an error"),
     pytest.param(_Own(), "_Own", id="an error of the program's own"),
@@ -256,6 +263,7 @@ PANICS = [
     pytest.param(TimeoutError(), "TimeoutError", id="a timeout of its own"),
     pytest.param(asyncio.CancelledError(), "CancelledError", id="something it waited for was cancelled"),
     pytest.param(RecursionError(), "RecursionError", id="a recursion without end"),
+    pytest.param(_Outside(), "_Outside", id="an error that is no Exception"),
 ]
 
 
@@ -278,14 +286,41 @@ async def test_a_hook_that_raises_is_a_500_without_its_text(error: BaseException
     assert record.kubeloop["object"] == "shop/a"  # type: ignore[attr-defined]  # set by the log context
 
 
-async def test_a_plain_hook_that_raises_in_its_thread_is_contained_too() -> None:
+@pytest.mark.parametrize("error", [KeyError("a"), StopIteration(), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), _Outside()])
+async def test_a_plain_hook_that_raises_in_its_thread_is_contained_too(error: BaseException) -> None:
     hooks = Webhooks()
 
     @hooks.validating(Foo)
     def check(foo: Foo) -> None:
-        raise KeyError(foo.metadata.name)
+        _raise(error)
 
-    assert "KeyError" in (await asked(hooks, review(foo())))["status"]["message"]
+    message = (await asked(hooks, review(foo())))["status"]["message"]
+    assert f'webhook "check.foos.example.com" failed: {type(error).__name__} ' in message
+
+
+UNSAYABLE: list[Any] = [
+    pytest.param(lambda request: request.warn(5), id="a warning that is a number"),
+    pytest.param(lambda request: request.warn(object()), id="a warning that is any object"),
+    pytest.param(lambda request: request.warn("\ud800"), id="half of a character in a warning"),
+    pytest.param(lambda request: request.audit("a", 7), id="an audit annotation that is a number"),
+    pytest.param(lambda request: _raise(Denied("\ud800")), id="half of a character in a refusal"),
+    pytest.param(lambda request: _raise(Denied("bad", field="spec", value=object())), id="a value that is no JSON"),
+    pytest.param(lambda request: _raise(Denied("bad", code=403.5)), id="a code that is no number of a status"),  # type: ignore[arg-type]  # on purpose
+]
+
+
+@pytest.mark.parametrize("say", UNSAYABLE)
+async def test_what_cannot_be_sent_is_a_failure_of_the_hook(say: Callable[[AdmissionRequest[Foo]], None]) -> None:
+    """A server that cannot read an answer goes by failurePolicy, and Ignore lets the write through."""
+    hooks = Webhooks()
+
+    @hooks.validating(Foo)
+    async def check(foo: Foo, request: AdmissionRequest[Foo]) -> None:
+        say(request)
+
+    response = await asked(hooks, review(foo()))
+    assert (response["allowed"], response["status"]["code"]) == (False, 500)
+    assert not {"warnings", "auditAnnotations"} & set(response)
 
 
 async def test_a_hook_that_does_not_return_is_ended() -> None:
@@ -298,6 +333,24 @@ async def test_a_hook_that_does_not_return_is_ended() -> None:
     status = (await asked(hooks, review(foo()), timeout=0.01))["status"]
     assert (status["code"], status["reason"]) == (504, "Timeout")
     assert "did not answer within 0.01 s" in status["message"]
+
+
+async def test_plain_hooks_that_do_not_return_leave_threads_to_others() -> None:
+    hooks, let_go = Webhooks(), threading.Event()
+
+    @hooks.validating(Foo)
+    def check(foo: Foo) -> None:
+        if foo.metadata.name == "stuck":
+            let_go.wait()
+
+    stuck = {**foo(), "metadata": {"name": "stuck"}}
+    many = (os.cpu_count() or 1) + 8  # more than the loop's executor has threads
+    try:
+        answers = await asyncio.gather(*(asked(hooks, review(stuck), timeout=0.01) for _ in range(many)))
+        assert {answer["status"]["code"] for answer in answers} == {504}
+        assert (await asked(hooks, review(foo())))["allowed"]
+    finally:
+        let_go.set()
 
 
 async def test_the_callers_own_cancellation_ends_a_review() -> None:

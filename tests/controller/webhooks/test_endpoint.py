@@ -59,6 +59,7 @@ BODY = review(foo(size=1))
 ANSWERS = [
     pytest.param("POST", PATH, "application/json", BODY, 200, "", id="a review is answered"),
     pytest.param("POST", f"{PATH}?timeout=5s", "application/json; charset=utf-8", BODY, 200, "", id="as API servers send it"),
+    pytest.param("POST", f"{PATH}?timeout={'1' * 200_000}", "application/json", BODY, 200, "", id="a timeout without end is none"),
     pytest.param("POST", "/other", "application/json", BODY, 404, "no webhook is served at /other", id="another path is not found"),
     pytest.param("POST", "/convert", "application/json", BODY, 404, "/convert", id="conversions without a converter are not found"),
     pytest.param("GET", PATH, "", b"", 405, "POST", id="another method is not allowed"),

@@ -5,16 +5,16 @@ Source: admission.k8s.io/v1 AdmissionResponse; behaviour of controller-runtime's
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.webhooks.containing import Failed, contained
+from kubeloop.controller.running.threads import Threads
+from kubeloop.controller.webhooks.containing import Failed, Inside, contained
 from kubeloop.controller.webhooks.declared import Call, Hook
 from kubeloop.controller.webhooks.denied import Denied, Warnings, status_of
 from kubeloop.controller.webhooks.request import ADMISSION, AdmissionRequest, RawRequest, has_object, read_review
@@ -78,13 +78,39 @@ async def decide(hook: Hook, raw: RawRequest, seconds: float) -> Verdict:
     status: Status | None = None
     panic = False
     try:
-        patch = await contained(hook.name, lambda: _run(hook, raw, request), seconds, **about)
+        patch, status = await contained(hook.name, lambda: _judged(hook, raw, request), seconds, **about)
+    except Failed as failure:
+        status, panic = failure.status, failure.panic
+        if not _is_text(request):
+            request.warnings, request.audit_annotations = [], {}
+    return Verdict(status is None, status, patch, list(request.warnings), dict(request.audit_annotations), panic)
+
+
+async def _judged(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> tuple[list[JSONObject], Status | None]:
+    """The patch, or why it is refused. Whatever the hook says can be sent: a server that cannot read an answer goes by failurePolicy.
+
+    Raises:
+        TypeError, ValueError: it cannot be.
+    """
+    patch: list[JSONObject] = []
+    status: Status | None = None
+    try:
+        patch = await _run(hook, raw, request)
     except (Denied, ApiError) as error:
         info = kind_info(hook.body)
         status = status_of(error, GroupKind(info.gvk.group, info.gvk.kind), raw.name)
-    except Failed as failure:
-        status, panic = failure.status, failure.panic
-    return Verdict(status is None, status, patch, list(request.warnings), dict(request.audit_annotations), panic)
+        msgspec.json.encode(status)
+    if not _is_text(request):
+        raise TypeError("warnings are texts, and audit annotations are texts by name")
+    return patch, status
+
+
+def _is_text(request: AdmissionRequest[Any]) -> bool:
+    said = [*request.warnings, *request.audit_annotations, *request.audit_annotations.values()]
+    try:
+        return isinstance("".join(said).encode(), bytes)
+    except (TypeError, UnicodeEncodeError):
+        return False
 
 
 async def _run(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> list[JSONObject]:
@@ -115,8 +141,20 @@ async def _run(hook: Hook, raw: RawRequest, request: AdmissionRequest[Any]) -> l
 async def _called(call: Call, obj: Resource, request: AdmissionRequest[Any]) -> Any:
     arguments = (obj, request) if call.with_request else (obj,)
     if call.plain:
-        return await asyncio.to_thread(call.function, *arguments)
+        # Not the loop's executor: a few hooks that never return would take all its threads, and keep the program from ending.
+        threads = Threads("kubeloop webhook")
+        result = threads.call(lambda given: _in_thread(call.function, given), arguments)
+        threads.close()
+        return await result
     return await call.function(*arguments)
+
+
+def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return function(*arguments)
+    except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+        # A future takes no StopIteration; on the loop the others would mean something else.
+        raise Inside("", error) from None
 
 
 def _decoded(body: type[Resource], raw: msgspec.Raw) -> Resource | None:

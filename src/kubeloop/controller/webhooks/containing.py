@@ -26,7 +26,7 @@ class Failed(Exception):
 
 
 class Inside(Exception):
-    """What a part of the work raised; ``where`` names that part in place of the whole."""
+    """What a part of the work raised; ``where`` names that part in place of the whole, if it is not empty."""
 
     def __init__(self, where: str, error: BaseException) -> None:
         super().__init__(where)
@@ -67,8 +67,10 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
                 raise
             raise _panicked(name, error, trace) from None
         except Inside as inside:
-            raise _panicked(f"{name}: {inside.where}", inside.error, trace) from None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a program raises
+            raise _panicked(f"{name}: {inside.where}" if inside.where else name, inside.error, trace) from None
+        except (KeyboardInterrupt, GeneratorExit):  # a person's, and the loop's: neither is the program's answer
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a program raises: without an answer, failurePolicy Ignore lets the write through
             raise _panicked(name, error, trace) from None
 
 

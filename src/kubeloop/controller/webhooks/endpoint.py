@@ -24,7 +24,9 @@ _MOST_CONVERTED: Final = 64 * 1024 * 1024
 #: Part of a server's timeout within which it is answered, so that the answer arrives before the server gives up.
 _IN_TIME: Final = 0.95
 _LONGEST: Final = 30.0
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?)(h|ms|m|s)")
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{0,9})?)(h|ms|m|s)")
+#: Characters of a duration that is looked at; Go writes at most "2562047h47m16.854775807s".
+_LONGEST_DURATION: Final = 30
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
@@ -85,7 +87,7 @@ class Endpoint:
 
 def _timeout(given: str) -> float:
     """Seconds for the hook, of a duration as Go writes it (``10s``)."""
-    parts = _DURATION.findall(given)
+    parts = _DURATION.findall(given[:_LONGEST_DURATION])
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if not seconds or "".join(number + unit for number, unit in parts) != given:
         seconds = DEFAULT_TIMEOUT
