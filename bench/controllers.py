@@ -1,5 +1,6 @@
 """A controller whose reconcile only counts, beside controller-runtime (JSON) and kopf: all pods at start-up, then an event for each.
 
+Events come as fast as they can be sent, as after an outage, or one at a time, which wakes the program for each.
 The replay server's pods and events, one program at a time, rounds interleaved, CPU time of the program alone.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +24,9 @@ KUBELOOP = "kubeloop"
 CONTROLLER_RUNTIME = "controller-runtime JSON"
 KOPF_NAME = "kopf (on.event)"
 
+#: Before each event that comes alone: longer than the quick ones take for one. kopf takes longer, and has several at hand then.
+PAUSE = "2ms"
+
 _ARGUMENTS = ("--server", "{server}", "--count", "{count}", "--last-rv", "{last_rv}")
 PEERS = (
     Peer(KUBELOOP, (sys.executable, "-m", "bench.peers.controllers.kubeloop_controller", *_ARGUMENTS)),
@@ -33,10 +37,14 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Figures:
-    """Microseconds of CPU, of one object until all were reconciled once after the start, and of one event; ``mib``: resident at the end."""
+    """Microseconds of CPU, of one object until all were reconciled once after the start, of one event of many, of one that comes alone.
+
+    ``mib``: resident at the end.
+    """
 
     start_us: float
     event_us: float
+    alone_us: float
     mib: float
 
 
@@ -46,7 +54,8 @@ def measure(
     """Medians of each program, and why others have none."""
     failed = {peer.name: missing[peer.needs] for peer in PEERS if peer.needs in missing}
     samples: dict[str, list[Figures]] = {}
-    with Replay(prepare.pods(pods, pods * 2)) as replay:
+    few = max(20, pods // 5)
+    with Replay(prepare.pods(pods, pods * 2)) as replay, Replay(prepare.pods(few, few * 2)) as trickle:
         for number in range(rounds):
             for peer in PEERS:
                 if peer.name in failed or (only and not peer.name.startswith(tuple(only))):
@@ -54,19 +63,22 @@ def measure(
                 say(f"round {number + 1} of {rounds}: {peer.name}")
                 try:
                     found = replay.run(peer, events=pods)
+                    alone = trickle.run(_alone(peer), events=few)["events"]["cpu_s"] / few * 1e6
                 except RuntimeError as error:
                     failed[peer.name] = str(error)
                     continue
-                each = Figures(found["sync"]["cpu_s"] / pods * 1e6, found["events"]["cpu_s"] / pods * 1e6, found["hold"]["rss_kib"] / 1024)
-                samples.setdefault(peer.name, []).append(each)
+                start, event = (found[phase]["cpu_s"] / pods * 1e6 for phase in ("sync", "events"))
+                samples.setdefault(peer.name, []).append(Figures(start, event, alone, found["hold"]["rss_kib"] / 1024))
     return {name: _medians(each) for name, each in samples.items()}, failed
 
 
+def _alone(peer: Peer) -> Peer:
+    """The same program, with events one at a time."""
+    return replace(peer, command=(*peer.command, "-pause" if peer.name == CONTROLLER_RUNTIME else "--pause", PAUSE))
+
+
 def _medians(samples: Sequence[Figures]) -> Figures:
-    start, event, mib = (
-        statistics.median(values) for values in zip(*((each.start_us, each.event_us, each.mib) for each in samples), strict=True)
-    )
-    return Figures(start, event, mib)
+    return Figures(*(statistics.median(values) for values in zip(*(astuple(each) for each in samples), strict=True)))
 
 
 def judge(found: Mapping[str, Figures]) -> Iterator[Target]:
@@ -74,18 +86,19 @@ def judge(found: Mapping[str, Figures]) -> Iterator[Target]:
     ours, kopf, runtime = found.get(KUBELOOP), found.get(KOPF_NAME), found.get(CONTROLLER_RUNTIME)
     if ours is None:
         return
-    event = "watch event, socket to an empty reconcile with a typed pod"
+    event, alone = (f"{which}, socket to an empty reconcile with a typed pod" for which in ("watch event of many", "watch event alone"))
     yield Target(event, "us", ours.event_us, 100, "")
+    yield Target(alone, "us", ours.alone_us, 100, "")
     for share, name, theirs in ((0.2, KOPF_NAME, kopf), (1.0, CONTROLLER_RUNTIME, runtime)):
-        limit = None if theirs is None else share * theirs.event_us
-        yield Target(event, "us", ours.event_us, limit, f"{share:g} of {name}")
+        yield Target(event, "us", ours.event_us, None if theirs is None else share * theirs.event_us, f"{share:g} of {name}")
+        yield Target(alone, "us", ours.alone_us, None if theirs is None else share * theirs.alone_us, f"{share:g} of {name}")
     start = "all pods reconciled once after the start, each"
     yield Target(start, "us", ours.start_us, None if runtime is None else runtime.start_us, f"1 of {CONTROLLER_RUNTIME}")
 
 
 def show(console: Console, title: str, found: Mapping[str, Figures], failed: Mapping[str, str]) -> None:
     table = Table(title=title)
-    columns = {"start-up, us/object": "start_us", "event, us": "event_us", "resident, MiB": "mib"}
+    columns = {"start-up, us/object": "start_us", "event of many, us": "event_us", "event alone, us": "alone_us", "resident, MiB": "mib"}
     table.add_column("program")
     for column in columns:
         table.add_column(column, justify="right")

@@ -1,6 +1,6 @@
 """The measuring protocol of the Python clients: arguments, and one JSON line per phase. Imports nothing that a client would not.
 
-CLIENT --server URL --count N --last-rv RV      list, watch, hold
+CLIENT --server URL --count N --last-rv RV      list, watch, hold; of controllers with --pause 2ms: events one at a time
 CLIENT --server URL --get NAMESPACE/NAME        one typed GET, for the start time
 """
 
@@ -16,6 +16,9 @@ import time
 import urllib.request
 from pathlib import Path
 
+#: Seconds in which a start has ended, with all that it left for later.
+AT_REST = 2.0
+
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
@@ -23,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--count", type=int, default=0)
     made.add_argument("--last-rv", default="")
     made.add_argument("--get", default="")
+    made.add_argument("--pause", default="", help="before each event, as Go writes durations")
     return made
 
 
@@ -63,13 +67,18 @@ def start() -> Meter:
     return Meter()
 
 
-def go(server: str) -> Meter:
-    """Start the meter of the events, then ask for them. What a first request imports is not theirs."""
+def go(server: str, pause: str = "") -> Meter:
+    """Start the meter of the events, then ask for them, with a pause before each. What a first request imports is not theirs.
+
+    Events one at a time come to a program at rest: what its start left to be done is not theirs either.
+    """
+    if pause:
+        time.sleep(AT_REST)
     context = ssl._create_unverified_context() if server.startswith("https") else None
     with urllib.request.urlopen(server + "/control/info", context=context) as answer:
         answer.read()
     meter = Meter()
-    with urllib.request.urlopen(urllib.request.Request(server + "/control/go", method="POST"), context=context) as answer:
+    with urllib.request.urlopen(urllib.request.Request(f"{server}/control/go?pause={pause}", method="POST"), context=context) as answer:
         answer.read()
     return meter
 

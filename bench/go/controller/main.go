@@ -1,6 +1,6 @@
 // Command controller measures controller-runtime: a controller of pods that reads each from its cache. See ../../README.md for the line protocol.
 //
-//	controller -server URL -count N -last-rv RV
+//	controller -server URL -count N -last-rv RV [-pause 2ms]
 package main
 
 import (
@@ -10,8 +10,10 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"runtime"
 	"sync"
+	"time"
 
 	"kubeloop/bench/meter"
 
@@ -68,7 +70,7 @@ func (r *reconciler) called() int {
 
 func main() {
 	server, lastRV := flag.String("server", "", ""), flag.String("last-rv", "", "")
-	count := flag.Int("count", 0, "")
+	count, pause := flag.Int("count", 0, ""), flag.String("pause", "", "")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 
@@ -97,11 +99,14 @@ func main() {
 	<-r.synced
 	m.Report("sync", r.called())
 
+	if *pause != "" {
+		time.Sleep(2 * time.Second) // what the start left to be done is not the events'
+	}
 	runtime.GC()
 	asking := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	before := r.called()
 	m = meter.Start()
-	answer, err := asking.Post(*server+"/control/go", "", nil)
+	answer, err := asking.Post(*server+"/control/go?pause="+url.QueryEscape(*pause), "", nil)
 	check(err)
 	io.Copy(io.Discard, answer.Body)
 	answer.Body.Close()

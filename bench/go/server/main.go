@@ -5,6 +5,7 @@
 // It prints one line, "ready HTTP-ADDRESS HTTPS-ADDRESS", when it answers.
 //
 // A watch sends its MODIFIED events after POST /control/go, each as its own write and flush, and stays open.
+// POST /control/go?pause=2ms waits so long before each: a client that is quick enough gets them one at a time.
 // POST /control/reset?events=M ends all watches and arms the next run with the first M events.
 // GET /control/info tells the counts, resourceVersions and one pod's key.
 package main
@@ -158,6 +159,7 @@ type server struct {
 	mu     sync.Mutex
 	events int
 	run    chan struct{} // closed by go
+	pause  time.Duration // before each event, as go said
 	ended  chan struct{} // closed by reset
 }
 
@@ -284,8 +286,20 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-run:
 			run = nil
+			s.mu.Lock()
+			pause := s.pause
+			s.mu.Unlock()
 			var buf []byte
 			for i := sort.Search(events, func(i int) bool { return s.rvs[i] > rv }); i < events; i++ {
+				if pause > 0 {
+					select {
+					case <-time.After(pause):
+					case <-ended:
+						return
+					case <-r.Context().Done():
+						return
+					}
+				}
 				buf = s.event(buf[:0], sh, i)
 				if !send(buf) {
 					return
@@ -351,11 +365,20 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("PUT /api/v1/namespaces/{namespace}/pods/{name}", s.update)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)
 	mux.HandleFunc("POST /control/go", func(w http.ResponseWriter, r *http.Request) {
+		var pause time.Duration
+		if asked := r.URL.Query().Get("pause"); asked != "" {
+			var err error
+			if pause, err = time.ParseDuration(asked); err != nil {
+				status(w, http.StatusBadRequest, "BadRequest")
+				return
+			}
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		select {
 		case <-s.run:
 		default:
+			s.pause = pause
 			close(s.run)
 		}
 		w.Write([]byte("{}\n"))

@@ -48,7 +48,7 @@ async def main() -> None:
     await synced.wait()
     meter.report("sync", calls)
     before = calls
-    meter = await asyncio.to_thread(measure.go, args.server)
+    meter = await asyncio.to_thread(measure.go, args.server, args.pause)
     await ended.wait()
     meter.report("events", calls - before)
     measure.hold(calls)

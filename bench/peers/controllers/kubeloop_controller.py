@@ -42,7 +42,7 @@ async def main() -> None:
             await controller.synced.wait()
             meter.report("sync", controller.calls)
             before = controller.calls
-            meter = await asyncio.to_thread(measure.go, args.server)
+            meter = await asyncio.to_thread(measure.go, args.server, args.pause)
             await controller.ended.wait()
             meter.report("events", controller.calls - before)
             measure.hold(controller.calls)
