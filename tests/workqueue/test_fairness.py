@@ -107,6 +107,32 @@ def test_what_a_fair_order_does_not_hold_cannot_be_taken() -> None:
         order.popitem()
 
 
+async def test_an_item_stays_with_the_tenant_that_it_came_with_whatever_is_said_of_it_later() -> None:
+    tenant = {"a": "red", "b": "red", "c": "blue"}
+    queue: PriorityQueue[str] = PriorityQueue(clock=FakeClock(), tenant=tenant.__getitem__)
+    for item in "abc":
+        queue.add(item)
+    tenant.clear()
+    queue.add("b")
+    queue.add("a", priority=1)
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+
+
+async def test_an_item_whose_tenant_changed_can_be_raised_and_taken_past_one_that_is_held() -> None:
+    tenant = {"a": "red", "b": "red"}
+    queue: PriorityQueue[str] = PriorityQueue(clock=FakeClock(), tenant=tenant.__getitem__)
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("b")
+    tenant["b"] = "green"
+    queue.add("b", priority=5)
+    tenant["b"] = "blue"
+    assert await queue.get() == "b"
+    queue.done("a")
+    assert await queue.get() == "a"
+
+
 def tenant_or_failure(item: str) -> str:
     if item == "?":
         raise LookupError("no tenant")

@@ -19,24 +19,28 @@ class FairOrder(Generic[T]):
         With n tenants waiting, an item that is the first of its tenant is at most n turns away, however many items others have.
         A tenant that comes anew has its turn after all that wait already. Tenants without items are forgotten.
 
-    ``tenant`` gives the tenant of an item, the same one each time: ``lambda key: key.namespace``.
+    ``tenant`` gives the tenant of an item (``lambda key: key.namespace``). It is asked once, when the item comes; that answer holds as long
+    as the item waits, whatever it would say later.
     """
 
-    __slots__ = ("_count", "_lines", "_tenant")
+    __slots__ = ("_lines", "_tenant", "_tenants")
 
     def __init__(self, tenant: Callable[[T], Hashable]) -> None:
         self._tenant = tenant
         self._lines: OrderedDict[Hashable, OrderedDict[T, float]] = OrderedDict()  # In the order of their turns; none of them is empty.
-        self._count = 0
+        self._tenants: dict[T, Hashable] = {}  # Of each item that waits.
 
     def __setitem__(self, item: T, added: float) -> None:
         """Last in the line of its tenant. It must not be in it already."""
-        tenant = self._tenant(item)
+        self.put(item, added, self._tenant(item))
+
+    def put(self, item: T, added: float, tenant: Hashable) -> None:
+        """Last in the line of this tenant, which nobody is asked for."""
         line = self._lines.get(tenant)
         if line is None:
             line = self._lines[tenant] = OrderedDict()
         line[item] = added
-        self._count += 1
+        self._tenants[item] = tenant
 
     def append(self, item: T) -> None:
         """The same without a time."""
@@ -52,7 +56,7 @@ class FairOrder(Generic[T]):
             raise ValueError("the last one of a fair order is not defined")
         tenant, line = self._lines.popitem(last=False)
         found = line.popitem(last=False)
-        self._count -= 1
+        del self._tenants[found[0]]
         if line:
             self._lines[tenant] = line
         return found
@@ -67,19 +71,20 @@ class FairOrder(Generic[T]):
         Raises:
             KeyError: it does not wait.
         """
-        tenant = self._tenant(item)
+        tenant = self._tenants.pop(item)
         line = self._lines[tenant]
         added = line.pop(item)
-        self._count -= 1
         if not line:
             del self._lines[tenant]
         return added
 
+    def tenant_of(self, item: T) -> Hashable:
+        """With whom ``item``, which waits, stands in line."""
+        return self._tenants[item]
+
     def end_turn(self, item: T) -> None:
-        """The tenant of ``item`` goes to the end."""
-        tenant = self._tenant(item)
-        if tenant in self._lines:
-            self._lines.move_to_end(tenant)
+        """The tenant of ``item``, which waits, goes to the end."""
+        self._lines.move_to_end(self._tenants[item])
 
     def __iter__(self) -> Iterator[T]:
         """The items of the tenant whose turn is next first. The order must not be changed meanwhile."""
@@ -87,4 +92,4 @@ class FairOrder(Generic[T]):
             yield from line
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._tenants)

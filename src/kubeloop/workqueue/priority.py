@@ -192,17 +192,21 @@ class PriorityQueue(BaseQueue[T]):
     def _make_ready(self, item: T, priority: int) -> None:
         ready = self._ready
         known = ready.get(item)
+        tenant: Hashable = None
         if known is None:
             added = 0.0 if self._metrics is None else self._now()
         elif priority > known:
-            added = self._leave(item, known)
+            tenant, added = self._leave(item, known)
         else:
             return
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = OrderedDict() if self._tenant is None else FairOrder(self._tenant)
             heapq.heappush(self._heap, -priority)
-        level[item] = added  # First, for it asks the caller's function for the tenant, which may raise.
+        if known is not None and isinstance(level, FairOrder):
+            level.put(item, added, tenant)
+        else:
+            level[item] = added  # First, for it asks the caller's function for the tenant, which may raise.
         ready[item] = priority
         if known is None:
             self._adds += 1
@@ -211,15 +215,17 @@ class PriorityQueue(BaseQueue[T]):
         elif self._waiters and known is None:
             self._wake_one()
 
-    def _leave(self, item: T, priority: int) -> float:
+    def _leave(self, item: T, priority: int) -> tuple[Hashable, float]:
+        """Its tenant, if there are any, and when it came."""
         level = self._levels[priority]
+        tenant = level.tenant_of(item) if isinstance(level, FairOrder) else None
         added = level.pop(item)
         if not level:
             del self._levels[priority]
             if len(self._heap) > 2 * len(self._levels) + _SLACK:
                 self._heap = [-each for each in self._levels]
                 heapq.heapify(self._heap)
-        return added
+        return tenant, added
 
     def _first_free(self) -> tuple[T, float]:
         """The next item that is not held; there is one."""
@@ -227,8 +233,7 @@ class PriorityQueue(BaseQueue[T]):
             level = self._levels[priority]
             for item in level:
                 if item not in self._held:
-                    added = level.pop(item)
                     if isinstance(level, FairOrder):
                         level.end_turn(item)
-                    return item, added
+                    return item, level.pop(item)
         raise AssertionError("every item that is ready is held")

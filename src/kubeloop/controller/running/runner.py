@@ -17,6 +17,7 @@ from kubeloop.controller.reading.fences import Fences
 from kubeloop.controller.reading.reader import CacheReader
 from kubeloop.controller.running.outcome import ReconcileCounts
 from kubeloop.controller.running.result import Result, TerminalError
+from kubeloop.controller.running.retrying import contained_limiter, contained_tenants
 from kubeloop.controller.running.runnable import RunnerStats
 from kubeloop.controller.running.sources import Sources
 from kubeloop.controller.running.threads import Threads
@@ -116,9 +117,9 @@ class Runner(Generic[R]):
         declared, controller = self._declaration, self._controller
         client, clock = surroundings.client, surroundings.clock
         queue: PriorityQueue[ObjectKey] = PriorityQueue(
-            controller.retry_limiter(clock),
+            contained_limiter(controller.retry_limiter(clock), self._class),
             clock,
-            tenant=controller.tenants(),
+            tenant=contained_tenants(controller.tenants(), self._class),
             cap=surroundings.rate_cap,
             metrics=surroundings.queue_metrics() if surroundings.queue_metrics is not None else None,
         )
