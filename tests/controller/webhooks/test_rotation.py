@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +113,20 @@ def test_a_certificate_that_no_authority_here_signed_is_made_anew() -> None:
 def test_a_key_of_another_certificate_is_found() -> None:
     with pytest.raises(ValueError, match="a key is not the one of its certificate"):
         replace(lived(0), key=lived(0).key).check()
+
+
+def test_an_authority_whose_key_signs_nothing_here_is_found() -> None:
+    key = ed25519.Ed25519PrivateKey.generate()
+    with pytest.raises(ValueError, match="an EC key is wanted"):
+        replace(lived(0), authority_key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())).check()
+
+
+def test_names_of_others_stay_until_a_renewal() -> None:
+    """Replicas whose names differ would else take each other's away in turn."""
+    other = renewed(lived(0), ("other",), TIMES, at(1))
+    assert renewed(other, NAMES, TIMES, at(2)) is other
+    alone = renewed(other, ("other",), TIMES, at(62))
+    assert renewed(alone, NAMES, TIMES, at(63)) is not alone
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Denied(KubeloopError):
             errors = (FieldError(FieldErrorType.INVALID, field, value, message), *errors)
         if not message and not errors:
             raise ValueError("Denied needs a message for whoever is refused, or errors=[...] that name fields")
-        if code and not (isinstance(code, int) and 400 <= code < 600):
+        if code and code not in range(400, 600):
             raise ValueError(f"code={code!r}: a refusal has a code from 400 to 599")
         super().__init__(message or "; ".join(map(str, errors)))
         self.errors = tuple(errors)

@@ -13,7 +13,7 @@ from kubeloop.controller.webhooks.configurations import Place
 from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
 from kubeloop.meta import KubeloopError, NotFound, Unstructured
-from kubeloop.timing import Clock
+from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context(__name__)
@@ -25,6 +25,8 @@ Operation = dict[str, Any]
 FIELD_MANAGER: Final = "kubeloop-webhooks"
 #: Seconds after which a patch that failed is tried again.
 _AGAIN: Final = 10.0
+#: So often an object is put right at once; then once in so many seconds: if somebody else puts it right, too, it never ends.
+_AT_ONCE: Final = 5
 _REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 _KINDS: Final = {
     "validating": (_REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
@@ -111,7 +113,8 @@ class Registrar:
 
     Guarantees
         What is applied at start is there, or ``apply`` raises; a definition that is not there yet is patched when it comes.
-        Whoever changes a bundle, or takes away what was applied, finds it put right. Nothing is written where nothing differs.
+        Whoever changes a bundle, or takes away what was applied, finds it put right; who does so again and again, every ten seconds.
+        Nothing is written where nothing differs.
 
     An empty bundle injects nothing: what verifies the certificate is known to the API server already, or filled in by somebody else.
     """
@@ -123,6 +126,7 @@ class Registrar:
         self._bundle = bundle
         self._due: set[int] = set()
         self._heard = asyncio.Event()
+        self._limits = [TokenBucket(1 / _AGAIN, _AT_ONCE, clock) for _ in self._targets]
 
     def use(self, bundle: bytes) -> None:
         """Inject this one from now on."""
@@ -161,22 +165,28 @@ class Registrar:
     async def _settle(self, number: int) -> None:
         target = self._targets[number]
         try:
-            await self._patch(target)
+            await self._patch(target, self._limits[number])
+        except _Contended:
+            log.warning("%s is changed again and again; who else writes it? It is put right every %g s", target, _AGAIN)
+            self._clock.call_later(_AGAIN, lambda: self._mark(number))
         except KubeloopError as error:
             log.warning("%s cannot be told of the webhooks: %s; tried again in %g s", target, error, _AGAIN)
             self._clock.call_later(_AGAIN, lambda: self._mark(number))
 
-    async def _patch(self, target: Target) -> None:
+    async def _patch(self, target: Target, limit: TokenBucket | None = None) -> None:
+        """Raises ``_Contended``: it would be written more often than ``limit`` lets it."""
         try:
             found = await self._client.get(target.kind, target.name)
         except NotFound:
             if target.wanted is not None:
+                _take(limit)
                 await self._apply(target, target.wanted)
             else:
                 log.info("%s is not there yet; it is told of the webhooks when it comes", target)
             return
         patch = target.patch(found.to_dict(), self._bundle) if self._bundle or target.patch not in _OF_BUNDLES else []
         if patch:
+            _take(limit)
             await self._client.patch(target.kind, target.name, patch, type="json")
             log.info("%s trusts the webhooks' certificates", target)
 
@@ -186,6 +196,15 @@ class Registrar:
 
 
 _OF_BUNDLES: Final = (bundle_patch, definition_bundle_patch)
+
+
+class _Contended(Exception):
+    """Somebody else writes it as often as it is put right."""
+
+
+def _take(limit: TokenBucket | None) -> None:
+    if limit is not None and not limit.try_take():
+        raise _Contended
 
 
 def _marker(mark: Callable[[int], None], number: int) -> Callable[[Event[Any]], None]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
 from kubeloop.controller.webhooks.configurations import Url
 from kubeloop.controller.webhooks.endpoint import Endpoint
 from kubeloop.controller.webhooks.hooks import Webhooks
+from kubeloop.controller.webhooks.patience import waited_for
 from kubeloop.controller.webhooks.registering import Inject, Register, Registrar, injected, registered
 from kubeloop.controller.webhooks.tls import change_certificate, server_tls
 from kubeloop.meta import ConfigError, KubeloopError
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 log = logger_with_context(__name__)
+
+T = TypeVar("T")
 
 
 class WebhookServer:
@@ -37,6 +41,7 @@ class WebhookServer:
         await Manager(client, [FooController()], servers=[server]).run()
 
     Guarantees
+        An API server that is not there yet is waited for, ``start_timeout`` seconds; the log says so.
         It answers before API servers are told of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
         converted here can list (behaviour S219). It needs no leader: every replica answers.
         A new certificate serves connections that begin from then on; none is broken off. What goes wrong with certificates or
@@ -65,6 +70,7 @@ class WebhookServer:
         inject: Inject | None = None,
         client_authorities: bytes = b"",
         registry: CollectorRegistry | None = None,
+        start_timeout: float = 120.0,
         clock: Clock | None = None,
     ) -> None:
         if (register or inject) and client is None:
@@ -78,6 +84,7 @@ class WebhookServer:
         self._inject = inject
         self._client_authorities = client_authorities
         self._registry = registry
+        self._start_timeout = start_timeout
         self._clock: Clock = clock or SystemClock()
         self._context: ssl.SSLContext | None = None
         self._listener: Listener | None = None
@@ -131,7 +138,7 @@ class WebhookServer:
         if self._listener is not None:
             raise ConfigError("the webhook server was started already")
         self._hooks.check()
-        self._serving = await self._certificates.open(self._client, self._clock)
+        self._serving = await self._patiently("the webhook certificates", lambda: self._certificates.open(self._client, self._clock))
         self._context = server_tls(self._serving, self._client_authorities)
         endpoint = Endpoint(self._hooks, metrics_of(self._registry), self._clock.now)
         listener = Listener(endpoint, self._context, host=self._host, port=self._port)
@@ -148,8 +155,11 @@ class WebhookServer:
         if self._register:
             targets += registered(self._hooks, self._register.name, self._register.place or Url(listener.url))
         self._registrar = Registrar(client, self._clock, targets, serving.authorities)
-        await self._registrar.apply()
+        await self._patiently("the registration of webhooks", self._registrar.apply)
         self._begin(self._registrar.keep(), "keeping webhooks registered")
+
+    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await waited_for(what, attempt, self._clock, self._start_timeout)
 
     def _begin(self, work: Any, name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from typing import Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from kubeloop.api.core.v1 import Secret
 from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
 from kubeloop.controller.webhooks.certificates.source import Serving
+from kubeloop.controller.webhooks.tls import check_pair
 from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta
+from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
@@ -46,11 +52,9 @@ class ManagedCertificates:
     """
 
     def __init__(self, name: str, namespace: str, names: Sequence[str], *, lifetimes: Lifetimes | None = None) -> None:
-        if not names:
-            raise ConfigError("certificates need names to be valid for: names=Service(...).dns_names, or addresses")
         self._name = name
         self._namespace = namespace
-        self._names = tuple(names)
+        self._names = _checked_names(names)
         self._lifetimes = lifetimes or Lifetimes()
         self._client: Client | None = None
         self._clock: Clock = SystemClock()
@@ -163,6 +167,28 @@ class ManagedCertificates:
         kept = Kept(authorities, data[_AUTHORITY_KEY], data[_CERTIFICATE], data[_KEY])
         try:
             kept.check()
-        except (ValueError, TypeError) as error:
+            check_pair(kept.serving)
+        except (ValueError, TypeError, ssl.SSLError, UnsupportedAlgorithm) as error:
             raise ConfigError(f"{where} holds no usable webhook certificates ({error}); delete it, and new ones are made") from None
         return kept
+
+
+def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """As certificates have them: addresses in their shortest form, names in lower case.
+
+    Raises:
+        ConfigError: none, or one that no certificate can be for.
+    """
+    if not names or isinstance(names, str):
+        raise ConfigError("certificates need names to be valid for, as a list: names=Service(...).dns_names, or addresses")
+    return tuple(_checked_name(name) for name in names)
+
+
+def _checked_name(name: str) -> str:
+    try:
+        return str(ip_address(ip_address(name).packed))  # without a zone, which certificates do not have
+    except ValueError:
+        lower = name.lower()
+    if dns1123_subdomain(lower) and wildcard_dns1123_subdomain(lower):
+        raise ConfigError(f'certificates cannot be for "{name}"; it must be a DNS name, without a port, or an address')
+    return lower

@@ -73,15 +73,19 @@ class Kept:
         return max(_read(one).not_valid_before_utc for one in (self.authorities[0], self.certificate))
 
     def check(self) -> None:
-        """Raises ValueError: a part cannot be read, or a key is not its certificate's."""
+        """Raises ValueError, TypeError, UnsupportedAlgorithm: a part cannot be read or used, or a key is not its certificate's."""
+        if not self.authorities:
+            raise ValueError("no authority")
         newest, *_ = [x509.load_pem_x509_certificate(one) for one in self.authorities]
+        CertificateAuthority.load(self.authorities[0], self.authority_key)
         for certificate, key in ((newest, self.authority_key), (x509.load_pem_x509_certificate(self.certificate), self.key)):
             if serialization.load_pem_private_key(key, None).public_key() != certificate.public_key():
                 raise ValueError("a key is not the one of its certificate")
 
 
 def renewed(kept: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
-    """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under.
+    """What shall be kept from ``now`` on; ``kept`` itself if nothing is due. ``names``: DNS names and addresses to serve under;
+    those that a certificate has that is not due yet stay, so that replicas with different names agree.
 
     ``now`` is aware, in UTC. What is not valid yet is kept: whether this clock is wrong, or was that of whoever made it, cannot be known.
     """
@@ -122,6 +126,7 @@ _BACKDATED: Final = timedelta(minutes=5)
 
 def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
     authority = CertificateAuthority.load(kept.authorities[0], kept.authority_key)
+    names = [*names, *(one for one in sorted(_also_wanted(kept, now)) if one not in names)]
     addresses = [one for one in names if _is_address(one)]
     made = authority.issue(
         next(iter(names), "webhooks")[:64],
@@ -132,6 +137,14 @@ def _issued(kept: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetim
         now=now,
     )
     return replace(kept, certificate=made.certificate, key=made.key)
+
+
+def _also_wanted(kept: Kept, now: datetime) -> set[str]:
+    """The names of a certificate that only lacks some: another replica, configured otherwise, needs them, and would put them back."""
+    if not kept.certificate:
+        return set()
+    serving = _read(kept.certificate)
+    return _names(serving) if _is_signed(serving, _read(kept.authorities[0])) and now < _due(serving) else set()
 
 
 def _read(pem: bytes) -> x509.Certificate:
