@@ -28,6 +28,8 @@ MINE = LeaseRecord("me", 15, WALL - timedelta(hours=1), WALL - timedelta(seconds
         pytest.param({"retry_period": 9.0}, "1.2 times retry_period", id="a retry period nearly as long as the renew deadline"),
         pytest.param({"lease_duration": 0.0}, "lease_duration", id="no lease duration"),
         pytest.param({"lease_duration": 15.5}, "whole seconds", id="a part of a second, which a Lease cannot say"),
+        pytest.param({"lease_duration": float("inf")}, "lease_duration must be a number of seconds", id="a lease that never ends"),
+        pytest.param({"renew_deadline": float("nan")}, "renew_deadline must be a number of seconds", id="a time that is no number"),
         pytest.param({"renew_deadline": 0.0}, "above 0", id="no renew deadline"),
         pytest.param({"retry_period": 0.0}, "above 0", id="no retry period"),
         pytest.param({"identity": ""}, "identity", id="an empty identity"),

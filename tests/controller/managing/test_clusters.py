@@ -106,5 +106,5 @@ async def test_what_cannot_be_is_refused(clients: list[Client]) -> None:
         await manager.remove_cluster("one")
     async with manager:
         pass
-    with pytest.raises(ManagerError, match="the manager is stopped; no cluster can be added"):
+    with pytest.raises(ManagerError, match="the manager is stopped; nothing can be added"):
         await manager.add_cluster(clients[1])

@@ -18,7 +18,7 @@ from kubeloop.controller.managing.background import Background
 from kubeloop.meta import ObjectMeta
 from kubeloop.testing import InProcessServer
 from kubeloop.timing import FakeClock
-from kubeloop.transport import logger_with_context
+from kubeloop.transport import LogContext, logger_with_context
 from tests.controller.managing.test_order import Noted
 
 pytestmark = pytest.mark.embedded
@@ -188,6 +188,61 @@ async def test_added_by_the_leader_itself_runs_at_once(server: InProcessServer, 
         late = Noted("late", log)
         await manager.add(late)
         await late.started.wait()
+
+
+async def test_what_was_added_to_a_leader_is_fenced_and_logs_its_term_too(server: InProcessServer, clock: FakeClock) -> None:
+    """Whoever adds it: it is not the adder's task whose leadership counts, but the manager's."""
+    client, go_on = server.client(), asyncio.Event()
+    seen: list[str] = []
+
+    async def late() -> None:
+        record = logging.makeLogRecord({})
+        LogContext().filter(record)
+        seen.append(vars(record)["kubeloop"]["lease_transitions"])
+        try:
+            await go_on.wait()
+        finally:  # As work does that tidies up when it is cancelled.
+            with pytest.raises(LeaseLost):
+                await client.create(ConfigMap(metadata=ObjectMeta(name="late", namespace="default")))
+            seen.append("refused")
+
+    manager = Manager(client, leader_election=lease("a"), clock=clock)
+    running = asyncio.create_task(manager.run(signals=False))
+    await until(clock, manager.wait_leading())
+    await manager.add(late)
+    await until(clock, asyncio.sleep(0))
+    await take_over(server.client())
+    with pytest.raises(LeaseLost):
+        await until(clock, running)
+    assert seen == ["0", "refused"]
+
+
+async def test_a_thread_that_outlives_its_leadership_cannot_write(server: InProcessServer, clock: FakeClock) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    loop, client = asyncio.get_running_loop(), server.client()
+    outcome: asyncio.Future[object] = loop.create_future()
+
+    async def write() -> None:
+        try:
+            outcome.set_result(await client.patch(ConfigMap, "a", {"data": {"late": "yes"}}, type="merge", namespace="default"))
+        except LeaseLost as error:
+            outcome.set_result(type(error))
+
+    class Plain(Controller[ConfigMap], name="plain"):
+        def reconcile(self, config: ConfigMap) -> None:
+            begun.set()
+            gate.wait(30)
+            asyncio.run_coroutine_threadsafe(write(), loop)
+
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+    manager = Manager(client, [Plain()], leader_election=lease("a"), clock=clock)
+    running = asyncio.create_task(manager.run(signals=False))
+    await until(clock, asyncio.to_thread(begun.wait, 20))
+    await take_over(server.client())
+    with pytest.raises(LeaseLost):
+        await until(clock, running)
+    gate.set()
+    assert await asyncio.wait_for(outcome, 20) is LeaseLost
 
 
 async def test_a_leader_that_cannot_begin_stops_and_gives_the_lease_back(server: InProcessServer, clock: FakeClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
@@ -233,6 +234,48 @@ async def test_s222_a_runnable_is_refused_while_the_manager_stops(client: Client
     async with manager:
         await begun.wait()
     assert refusals == ["the manager is stopping; nothing can be added"]
+
+
+async def test_s222_what_is_still_starting_when_the_manager_stops_is_refused_and_closed(client: Client) -> None:
+    log: list[str] = []
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Noted):
+        async def connect(self, surroundings: Surroundings) -> None:
+            asked.set()
+            await go_on.wait()
+            await super().connect(surroundings)
+
+    async with Manager(client) as manager:
+        adding = asyncio.create_task(manager.add(Slow("slow", log)))
+        await asyncio.wait_for(asked.wait(), 10)
+        await manager.stop()
+        go_on.set()
+        with pytest.raises(ManagerError, match="stopped; nothing can be added"):
+            await asyncio.wait_for(adding, 10)
+    assert log[-1] == "slow closes"
+    assert "slow runs" not in log
+
+
+async def test_what_is_added_runs_under_the_context_of_the_manager_not_of_whoever_adds_it(client: Client) -> None:
+    log: list[str] = []
+    whose = ContextVar("whose", default="nobody's")
+
+    class Tells(Noted):
+        async def connect(self, surroundings: Surroundings) -> None:
+            log.append(f"connects under {whose.get()}")
+
+        async def run(self) -> None:
+            log.append(f"runs under {whose.get()}")
+            await super().run()
+
+    whose.set("the manager's")
+    async with Manager(client) as manager:
+        whose.set("the adder's")
+        tells = Tells("tells", [])
+        await manager.add(tells)
+        await asyncio.wait_for(tells.started.wait(), 10)
+    assert log == ["connects under the manager's", "runs under the manager's"]
 
 
 async def test_s222_a_second_start_is_refused(client: Client) -> None:

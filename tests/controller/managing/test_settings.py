@@ -130,6 +130,27 @@ def test_a_fault_names_file_field_and_fix(tmp_path: Path, text: str, message: st
     assert "settings.yaml" in str(caught.value)
 
 
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "field", ["grace", "syncTimeout", "reconciles.perSecond", "leaderElection.leaseDuration", "leaderElection.retryPeriod"]
+)
+def test_what_is_no_finite_number_is_refused(tmp_path: Path, field: str, number: str) -> None:
+    """TOML has them, and so may variables."""
+    where = tmp_path / "settings.toml"
+    where.write_text(f'{field} = {number}\nleaderElection.name = "a"\nleaderElection.namespace = "b"\n')
+    with pytest.raises(ConfigError, match=f"must be .*not {number}"):
+        SettingsFile(where, {}).load()
+
+
+def test_variables_fill_a_section_that_the_file_leaves_empty(tmp_path: Path) -> None:
+    where = tmp_path / "settings.yaml"
+    where.write_text("leaderElection:\n")
+    prefix = "KUBELOOP_MANAGER_LEADER_ELECTION_"
+    found = SettingsFile(where, {f"{prefix}NAME": "a", f"{prefix}NAMESPACE": "b"}).load()
+    assert found.leader_election is not None
+    assert (found.leader_election.name, found.leader_election.namespace) == ("a", "b")
+
+
 def test_a_fault_of_the_environment_names_the_variable(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="KUBELOOP_MANAGER_GRACE='soon': expected float"):
         load(tmp_path, "", {"KUBELOOP_MANAGER_GRACE": "soon"})

@@ -10,6 +10,7 @@ import pytest
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller.election import LeaseLost
+from kubeloop.controller.election.fence import checked
 from kubeloop.controller.sharding import Ownership, ShardConfig, ShardMember
 from kubeloop.controller.sharding.slots import SLOTS
 from kubeloop.meta import NotFound, ObjectKey, ObjectMeta
@@ -189,6 +190,50 @@ async def test_a_write_of_a_reconcile_that_stood_still_is_not_sent(replicas: Rep
     await clock.advance(0)
     await working
     assert outcomes == [LeaseLost]
+
+
+async def test_a_write_of_work_that_outlived_its_term_is_not_sent_in_the_next_one(
+    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+) -> None:
+    """Its key may have been another replica's in between."""
+    one = replicas.start("a")
+    await clock.advance(0)
+    outcomes: list[object] = []
+    ended = asyncio.Event()
+
+    async def stubborn(key: ObjectKey) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:  # As a thread does that cannot be cancelled, or work that tidies up for long.
+            await ended.wait()
+            try:
+                await one.client.create(ConfigMap(metadata=ObjectMeta(name=key.name)))
+            except LeaseLost as error:
+                outcomes.append(type(error))
+
+    working = asyncio.ensure_future(one.owner.guarded(stubborn)(KEYS[0]))
+    await clock.advance(0)
+    heal = in_process.faults.break_answers(matching=of("a"))
+    await clock.advance(11)
+    heal()
+    await clock.advance(11)
+    assert one.owned == set(KEYS)
+    ended.set()
+    await working
+    assert outcomes == [LeaseLost]
+
+
+async def test_a_member_that_never_began_leaves_nothing_on_its_client(in_process: InProcessServer, clock: StallingClock) -> None:
+    client = in_process.client()
+    member = ShardMember(client, ShardConfig("group", "default", "a"), clock=clock)
+    member.cover(client)
+    await member.leave()
+
+    def refuse() -> None:
+        raise LeaseLost("somebody still looks")
+
+    with checked(refuse):
+        await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
 
 
 async def test_a_deleted_lease_costs_a_moment_and_is_made_again(replicas: Replicas, clock: StallingClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
@@ -11,7 +12,7 @@ import pytest
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
-from kubeloop.controller import Controller, Manager, ManagerError, Result
+from kubeloop.controller import Controller, GraceExceeded, Manager, ManagerError, Result
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.meta import ObjectMeta
@@ -125,6 +126,28 @@ async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(se
         for one in replicas:
             await one.stop()
     assert book.twice == []
+
+
+@pytest.mark.embedded
+async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expire(server: InLoopServer) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    class Plain(Controller[ConfigMap], name="plain"):
+        def reconcile(self, config: ConfigMap) -> None:
+            begun.set()
+            gate.wait(60)
+
+    async with Client(Transport(server.config), namespace="default") as client:
+        await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+        config = ShardConfig("plain", "default", "replica-a", lease_duration=120, renew_deadline=100)
+        manager = Manager(client, [Plain()], namespace="default", sharding=config, grace=0.01)
+        await manager.start()
+        assert await asyncio.to_thread(begun.wait, 60)
+        with pytest.raises(GraceExceeded):
+            await manager.stop()
+        leases = [lease async for lease in client.list(Lease, labels="shards.kubeloop.dev/group=plain")]
+        assert [lease.spec.holder_identity for lease in leases] == ["replica-a"]
+    gate.set()
 
 
 @pytest.mark.embedded

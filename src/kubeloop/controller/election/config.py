@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import uuid
@@ -56,6 +57,9 @@ class LeaseConfig:
             raise ConfigError(f"{where}: namespace must be the name of a namespace, not {self.namespace!r}")
         if not self.identity:
             raise ConfigError(f"{where}: identity must not be empty; leave it out for one of the host's name and a random part")
+        for name in ("lease_duration", "renew_deadline", "retry_period"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(f"{where}: {name} must be a number of seconds, not {getattr(self, name)}")
         if self.lease_duration < 1 or self.lease_duration != int(self.lease_duration):
             raise ConfigError(f"{where}: lease_duration must be whole seconds, at least 1, not {self.lease_duration}")
         lease, renew, retry = self.lease_duration, self.renew_deadline, self.retry_period

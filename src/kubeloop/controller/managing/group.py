@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,22 +27,47 @@ class Entry:
         return self.task is not None and not self.task.done()
 
 
+async def connect(entries: Iterable[Entry]) -> None:
+    """Connect each to what its cluster has for it, one after the other."""
+    for entry in entries:
+        with log_context(cluster=entry.cluster.name):
+            await entry.runnable.connect(entry.cluster.surroundings)
+        entry.connected = True
+
+
 class Group:
-    """Some of a manager's runnables. ``ended`` is called with each whose ``run`` is over, before anybody who waits for it."""
+    """Some of a manager's runnables. ``ended`` is called with each whose ``run`` is over, before anybody who waits for it.
+
+    Guarantees
+        All of them run under the context variables that were in force when the group began, a leader's fence among them, whoever adds them.
+    """
 
     def __init__(self, ended: Callable[[Entry], None]) -> None:
         self._ended = ended
         self._entries: dict[Entry, None] = {}
-        self.begun = False
+        self._context: Context | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._context is not None
+
+    def begin(self) -> None:
+        """From now on what is added runs, under what is in force here."""
+        self._context = copy_context()
 
     def launch(self, entries: Iterable[Entry]) -> None:
-        """Start ``run`` of each. Records logged there carry the cluster, and what is in force here."""
-        self.begun = True
+        """Start ``run`` of each; the group begins with it, if it had not. Records logged there carry the cluster."""
+        if self._context is None:
+            self.begin()
+        assert self._context is not None
         for entry in entries:
-            with log_context(cluster=entry.cluster.name):
-                entry.task = asyncio.create_task(entry.runnable.run(), name=f"controller-{entry.runnable.name}")
-            self._entries[entry] = None
-            entry.task.add_done_callback(partial(self._over, entry))
+            self._context.copy().run(self._run, entry)
+
+    def _run(self, entry: Entry) -> None:
+        with log_context(cluster=entry.cluster.name):
+            entry.task = asyncio.create_task(entry.runnable.run(), name=f"controller-{entry.runnable.name}")
+        self._entries[entry] = None
+        entry.task.add_done_callback(partial(self._over, entry))
 
     async def stop(self, seconds: float | None) -> list[str]:
         """Ask all to end, wait so long (None: for ever; 0: not at all), cancel what is late. Its names; nothing runs any more then."""

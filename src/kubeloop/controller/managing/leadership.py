@@ -61,13 +61,16 @@ class Leadership:
             await asyncio.wait((self._standing,))
 
     async def release(self, *, give_back: bool = True) -> None:
-        """Stop renewing; give it back if all that it protects has ended (``give_back``), unless it is configured otherwise."""
+        """Stop renewing; give it back if all that it protects has ended (``give_back``), unless it is configured otherwise.
+
+        What has not ended, threads, finds its writes refused for ever once the lease has passed.
+        """
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait((self._renewing,))
         if give_back and self._standing is not None and not self.lost and self.elector.config.release_on_stop:
             await asyncio.shield(self.elector.release())
-        for unguard in self._guards:
+        for unguard in self._guards if give_back else ():
             unguard()
         if self._standing is not None:
             await self._events.__aexit__(None, None, None)

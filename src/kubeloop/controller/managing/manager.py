@@ -16,14 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kubeloop.cache import Informers
+from kubeloop.cache import Informers, InformerStopped
 from kubeloop.client import Client
 from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.managing.background import Background
 from kubeloop.controller.managing.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.managing.errors import Failures, GraceExceeded, ManagerError
 from kubeloop.controller.managing.fleet import Fleet
-from kubeloop.controller.managing.group import Entry, Group
+from kubeloop.controller.managing.group import Entry, Group, connect
 from kubeloop.controller.managing.reconcile_figures import ReconcileFigures
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.sharing import shard_member
@@ -33,7 +33,7 @@ from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.controller.running.runner import Runner
 from kubeloop.meta import KubeloopError
 from kubeloop.timing import Clock, SystemClock
-from kubeloop.transport import log_context, logger_with_context
+from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import QueueTimes, RateCap
 
 if TYPE_CHECKING:
@@ -146,12 +146,10 @@ class Manager:
             from kubeloop.controller.managing.observed import Observed
 
             self._observed = Observed(self, endpoints, self._figures, self._clock)
-        self._context = copy_context()
-        self._over = asyncio.Event()
-        self._leading = asyncio.Event()
+        self._over, self._leading = asyncio.Event(), asyncio.Event()
         self._failures = Failures()
         self._stack = AsyncExitStack()
-        self._phase = "new"
+        self._phase, self._context = "new", copy_context()
         for other in clusters:
             self._clusters.add(other, Informers(other, clock=self._clock), own=True)
         for controller in controllers:
@@ -220,8 +218,7 @@ class Manager:
         Raises:
             ManagerError: the manager is stopping or has stopped, or its caches still sync.
         """
-        if self._phase not in ("new", "running"):
-            raise ManagerError(f"the manager is {self._phase}; nothing can be added")
+        self._check_open("new", "running")
         added = self._append(what)
         if self._phase == "running":
             await self._start_late(added)
@@ -232,8 +229,7 @@ class Manager:
         Raises:
             ManagerError: a cluster of that name is here already, or as ``add``.
         """
-        if self._phase not in ("new", "running"):
-            raise ManagerError(f"the manager is {self._phase}; no cluster can be added")
+        self._check_open("new", "running")
         cluster = self._clusters.add(client, Informers(client, clock=self._clock), own=True)
         entries = [self._insert(runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers]
         if self._phase == "running":
@@ -367,7 +363,7 @@ class Manager:
             await self._stack.enter_async_context(server)
         early = [one for one in self._entries if self._leadership is None or not one.runnable.needs_leader or one.runnable.warm_up]
         # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
-        await self._connect(early)
+        await connect(early)
         for cluster in self._clusters:
             self._stack.push_async_callback(cluster.leave)
             await cluster.enter()
@@ -390,7 +386,7 @@ class Manager:
         self._leaders.begin()  # What is added from here on starts by itself.
         entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
         cold = [one for one in entries if not one.connected]
-        await self._connect(cold)
+        await connect(cold)
         await self._sync(cold)
         self._launch(self._leaders, entries)
         self._leading.set()
@@ -410,30 +406,28 @@ class Manager:
 
     async def _start_added(self, entries: Sequence[Entry]) -> None:
         try:
-            leads = self._leaders.begun
-            now = [one for one in entries if leads or not one.runnable.needs_leader or one.runnable.warm_up]
-            await self._connect(now)
+            now = [one for one in entries if self._leaders.begun or not one.runnable.needs_leader or one.runnable.warm_up]
+            await connect(now)
             await self._sync(now)
-            if self._phase != "running":
-                raise ManagerError(f"the manager is {self._phase}; nothing can be added")
-        except BaseException:
+            self._check_open("running")
+        except BaseException as error:
             for entry in entries:
                 self._entries.remove(entry)
                 await entry.runnable.close()
+            if isinstance(error, InformerStopped):
+                self._check_open("running")  # What it waited for has ended: the stop is the reason.
             raise
         self._launch(self._others, self._others_of(now))
         if self._leaders.begun:
             self._launch(self._leaders, [one for one in now if one.runnable.needs_leader and one.task is None])
 
+    def _check_open(self, *phases: str) -> None:
+        if self._phase not in phases:
+            raise ManagerError(f"the manager is {self._phase}; nothing can be added")
+
     @staticmethod
     def _others_of(entries: Iterable[Entry]) -> list[Entry]:
         return [one for one in entries if not one.runnable.needs_leader and one.task is None]
-
-    async def _connect(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            with log_context(cluster=entry.cluster.name):
-                await entry.runnable.connect(entry.cluster.surroundings)
-            entry.connected = True
 
     async def _sync(self, entries: Iterable[Entry]) -> None:
         """The caches of all clusters, and then what each of these waits for itself."""

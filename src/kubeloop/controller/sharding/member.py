@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from kubeloop.client import Client
@@ -89,23 +90,27 @@ class ShardMember:
         """Take part from now on; ``cover`` the clients that reconciles write through before."""
         self._task = asyncio.create_task(self._run(), name=f"shard-{self.config.group}")
 
-    async def leave(self) -> None:
+    async def leave(self, *, give_back: bool = True) -> None:
         """Begin no reconcile more, and tell the others when the last has ended; if one does not end, they wait for the lease to expire.
 
-        Call it when the controllers have stopped. Never raises for what the server says.
+        Call it when the controllers have stopped. ``give_back`` False: something of theirs goes on all the same, a thread, and has its
+        writes refused once the lease has passed. Never raises for what the server says.
         """
         task, self._task = self._task, None
-        if task is None:
-            return
-        self._core.retire()
-        task.cancel()
-        await asyncio.wait((task,))
+        if task is not None:
+            self._core.retire()
+            task.cancel()
+            await asyncio.wait((task,))
         if self._timer is not None:
             self._timer.cancel()
-        for unguard in self._unguard:
-            unguard()
         if self._core.busy:
             log.warning("leaving group %s with %d reconciles under way: the lease is left to expire", self.config.group, self._core.busy)
+            return
+        if not give_back:
+            return
+        for unguard in self._unguard:
+            unguard()
+        if task is None:
             return
         try:
             await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), left=True))
@@ -200,7 +205,7 @@ class ShardMember:
             async with scope:
                 self._scopes.add(scope)
                 try:
-                    with checked(self._assert_valid):
+                    with checked(partial(self._assert_valid, core.term)):
                         return await work()
                 finally:
                     self._scopes.discard(scope)
@@ -212,8 +217,9 @@ class ShardMember:
             if core.end(slot):
                 self._wake.set()
 
-    def _assert_valid(self) -> None:
-        if self._clock.now() >= self._core.valid_until:
+    def _assert_valid(self, term: int) -> None:
+        # What outlives its cancellation, such as a thread, is not covered by a later term: others may have had its key in between.
+        if self._clock.now() >= self._core.valid_until or term != self._core.term:
             raise LeaseLost(f"lease {self._lease} was not renewed in time: this replica cannot be sure of its keys")
 
 

@@ -71,6 +71,8 @@ class Membership:
         self.me = me
         #: The time from which nothing may be done any more, unless a turn ends before.
         self.valid_until = 0.0
+        #: Rises when something may be done again after nothing might be: what was begun in an earlier term is not covered any more.
+        self.term = 0
         self._renew_deadline = renew_deadline
         self._published: frozenset[str] = frozenset()
         self._target: frozenset[str] = frozenset()
@@ -137,7 +139,9 @@ class Membership:
         granted = claim(self._published, self.me) & claim(self._target, self.me)
         for name, peer in alive.items():
             granted &= ~peer.declared.claims(name)
-        before = self._granted if now < self.valid_until else 0
+        unbroken = now < self.valid_until
+        self.term += not unbroken
+        before = self._granted if unbroken else 0
         self._granted, self.valid_until = granted, sent + self._renew_deadline
         return granted & ~before if now < self.valid_until else 0
 

@@ -133,5 +133,7 @@ def _read(variable: str, text: str, kind: Any) -> Any:
 
 def _put(tree: dict[str, Any], place: tuple[str, ...], value: Any) -> None:
     for part in place[:-1]:
-        tree = tree.setdefault(part, {})
+        if tree.get(part) is None:  # A section without content is null.
+            tree[part] = {}
+        tree = tree[part]
     tree[place[-1]] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, isfinite
 from typing import Literal
 
 import msgspec
@@ -24,7 +25,7 @@ class RateSettings(_Settings, frozen=True):
     burst: int = 1
 
     def __post_init__(self) -> None:
-        if self.per_second <= 0 or self.burst < 1:
+        if not 0 < self.per_second < inf or self.burst < 1:
             raise ValueError(f"perSecond must be above 0 and burst at least 1, not {self.per_second:g} and {self.burst}")
 
 
@@ -82,7 +83,9 @@ class ManagerSettings(_Settings, frozen=True):
         for name, number in self.workers.items():
             if number < 1:
                 raise ValueError(f"workers: {name} needs at least 1, not {number}")
-        if self.sync_timeout is not None and self.sync_timeout <= 0:
+        if self.grace is not None and not isfinite(self.grace):
+            raise ValueError(f"grace must be a number of seconds, or -1 to wait for ever, not {self.grace}")
+        if self.sync_timeout is not None and not 0 < self.sync_timeout < inf:
             raise ValueError(f"syncTimeout must be above 0 seconds, not {self.sync_timeout:g}")
         try:
             self.endpoints(None)
