@@ -27,7 +27,8 @@ class Load:
         kinds = KINDS[:controllers]
         self._things = [(kind, NAMESPACES[number % len(NAMESPACES)], f"thing-{number}") for kind in kinds for number in range(objects)]
         self._busy: set[int] = set()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        # Fewer than there are objects, or there would be none to change.
+        self._room = asyncio.Semaphore(min(_AT_ONCE, (len(self._things) + 1) // 2))
         self._value = 0
         self._more = asyncio.Condition()
         self.wanted: dict[str, int] = {}

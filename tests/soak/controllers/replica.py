@@ -12,11 +12,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubeloop.cache import Informers, WatchPolicy
 from kubeloop.client import Client
 from kubeloop.config import load_config
 from kubeloop.controller import Manager
 from kubeloop.controller.election import LeaseConfig, LeaseLost
 from kubeloop.controller.sharding import ShardConfig
+from kubeloop.timing import Backoff
 from kubeloop.transport import Transport
 from tests.soak.controllers.notes import Notes
 from tests.soak.controllers.tidy import Self, controllers
@@ -36,6 +38,7 @@ class Settings:
     sharded: bool
     controllers: int
     times: tuple[float, float, float]
+    longest_pause: float
 
 
 def arguments() -> Settings:
@@ -48,9 +51,11 @@ def arguments() -> Settings:
     parser.add_argument(
         "--times", type=float, nargs=3, required=True, metavar="SECONDS", help="lease duration, renew deadline, retry period"
     )
+    parser.add_argument("--longest-pause", type=float, required=True, help="seconds between two tries of an informer at most")
     found = parser.parse_args()
     lease, renew, retry = found.times
-    return Settings(found.kubeconfig, found.notes, found.identity, found.sharded, found.controllers, (lease, renew, retry))
+    times = (lease, renew, retry)
+    return Settings(found.kubeconfig, found.notes, found.identity, found.sharded, found.controllers, times, found.longest_pause)
 
 
 async def live(settings: Settings) -> None:
@@ -63,13 +68,17 @@ async def live(settings: Settings) -> None:
     with Notes(settings.notes) as notes:
         async with Client(Transport(load_config(settings.kubeconfig), user_agent=settings.identity)) as client:
             who = Self(settings.identity, lambda: manager.elector.transitions if manager.elector is not None else 0, notes)
-            manager = Manager(client, controllers(who, settings.controllers), leader_election=election, sharding=sharding)
-            looking = asyncio.create_task(_look(notes))
-            try:
-                await manager.run()
-            finally:
-                looking.cancel()
-                await asyncio.wait((looking,))
+            policy = WatchPolicy(backoff=lambda: Backoff(initial=min(0.8, settings.longest_pause), cap=settings.longest_pause))
+            async with Informers(client, policy=policy) as informers:
+                manager = Manager(
+                    client, controllers(who, settings.controllers), informers=informers, leader_election=election, sharding=sharding
+                )
+                looking = asyncio.create_task(_look(notes))
+                try:
+                    await manager.run()
+                finally:
+                    looking.cancel()
+                    await asyncio.wait((looking,))
 
 
 async def _look(notes: Notes) -> None:

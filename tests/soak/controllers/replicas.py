@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.soak.controllers.notes import Account, read
+from tests.soak.controllers.settings import Settings
 
 #: Seconds for a replica that was asked to go; then it is killed, which is a finding.
 _GRACE = 90.0
@@ -38,10 +39,11 @@ class Replica:
 class Replicas:
     """``async with``. One that ends by itself is replaced, as a Deployment does; ``ended`` counts why they did."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, *, sharded: bool, controllers: int, times: tuple[float, float, float]) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, settings: Settings) -> None:
         self._folder = folder
-        self._options = ["--kubeconfig", str(kubeconfig), "--controllers", str(controllers), "--times", *map(str, times)]
-        self._options += ["--sharded"] if sharded else []
+        self._options = ["--kubeconfig", str(kubeconfig), "--controllers", str(settings.controllers)]
+        self._options += ["--times", *map(str, settings.times), "--longest-pause", str(settings.longest_pause)]
+        self._options += ["--sharded"] if settings.sharded else []
         self._closing = False
         self.all: list[Replica] = []
         self.ended: Counter[str] = Counter()
@@ -54,7 +56,7 @@ class Replicas:
         self._closing = True
         while waiting := [one.watching for one in self.all if one.watching is not None and not one.watching.done()]:
             for one in self.living:
-                one.process.kill()
+                self._signalled(one, signal.SIGKILL)
             await asyncio.wait(waiting)
 
     @property
@@ -78,27 +80,41 @@ class Replicas:
         self.all.append(replica)
         return replica
 
-    async def kill(self, replica: Replica) -> None:
-        """``kill -9``: it can neither end a reconcile nor give its lease back. Returns when the process is gone."""
-        replica.leaving = True
-        replica.process.kill()
+    async def kill(self, replica: Replica) -> bool:
+        """``kill -9``: it can neither end a reconcile nor give its lease back. Returns when the process is gone; False: it was before."""
+        if not self._signalled(replica, signal.SIGKILL):
+            return False
         await self._gone(replica)
         self.ended["killed"] += 1
+        return True
 
-    async def ask(self, replica: Replica) -> None:
-        """SIGTERM: it ends what it has begun, and gives its lease back."""
-        replica.leaving = True
-        replica.process.send_signal(signal.SIGTERM)
+    async def ask(self, replica: Replica) -> bool:
+        """SIGTERM: it ends what it has begun, and gives its lease back. As ``kill``."""
+        if not self._signalled(replica, signal.SIGTERM):
+            return False
         try:
             async with asyncio.timeout(_GRACE):
                 await self._gone(replica)
         except TimeoutError:
             self.violations.append(f"{replica.identity} was asked to end and did not within {_GRACE:.0f} s")
-            await self.kill(replica)
-            return
-        if replica.process.returncode:
-            self.violations.append(f"{replica.identity} was asked to end and failed: {self._last_words(replica)}")
+            return await self.kill(replica)
+        code = replica.process.returncode
+        # One that had not begun yet has nothing to end, and goes at once.
+        if code and not (code == -signal.SIGTERM and not read(replica.notes, replica.identity, 0.0).intervals):
+            self.violations.append(f"{replica.identity} was asked to end and failed with status {code}: {self._last_words(replica)}")
         self.ended["asked to go"] += 1
+        return True
+
+    @staticmethod
+    def _signalled(replica: Replica, which: signal.Signals) -> bool:
+        if replica.process.returncode is not None:
+            return False
+        replica.leaving = True
+        try:
+            replica.process.send_signal(which)
+        except ProcessLookupError:
+            return False
+        return True
 
     def account(self) -> dict[str, Account]:
         now = time.monotonic()

@@ -64,11 +64,9 @@ async def run(settings: Settings, progress: Progress | None = None) -> Outcome:
         kubeconfig.write_bytes(server.kubeconfig)
         history = History(lambda: server.api.storage, elected=not settings.sharded)
         await stack.enter_async_context(_beside(history.follow()))
-        replicas = await stack.enter_async_context(
-            Replicas(folder, kubeconfig, sharded=settings.sharded, controllers=settings.controllers, times=settings.times)
-        )
+        replicas = await stack.enter_async_context(Replicas(folder, kubeconfig, settings))
         load = Load(client, settings.seed, settings.objects, settings.controllers)
-        storm = Storm(server, load, history, settings.seed)
+        storm = Storm(server, load, history, settings)
         if progress is not None:
             await stack.enter_async_context(_beside(progress.follow(load, history, replicas, storm)))
         for _ in range(settings.replicas):
@@ -76,12 +74,10 @@ async def run(settings: Settings, progress: Progress | None = None) -> Outcome:
         await load.make()
         await _settled(history)
         changes, rate = settings.changes, settings.rate * settings.controllers
-        # Long enough for the lease of who died to expire.
-        lag = int(rate * (settings.times[0] + 2))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(load.change(changes, rate))
             tasks.create_task(storm.faults(changes, every=max(1, int(settings.every * rate))))
-            tasks.create_task(storm.deaths(replicas, changes, settings.deaths, lag, storm.sharer if settings.sharded else storm.leader))
+            tasks.create_task(storm.deaths(replicas, settings, storm.sharer if settings.sharded else storm.leader))
         began = time.monotonic()
         outcome.wrong += await _settled(history)
         outcome.settling = time.monotonic() - began

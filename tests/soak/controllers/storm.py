@@ -13,6 +13,7 @@ from kubeloop.testing import InLoopServer, on
 from tests.soak.controllers.history import History
 from tests.soak.controllers.load import Load
 from tests.soak.controllers.replicas import Replica, Replicas
+from tests.soak.controllers.settings import Settings
 
 #: Seconds without a leader that writes after which there is none to come.
 _LEADERLESS = 180.0
@@ -27,11 +28,13 @@ _LATE = 0.15
 class Storm:
     """``faults`` and ``deaths`` run until they have done their part; ``counts`` says what has happened."""
 
-    def __init__(self, server: InLoopServer, load: Load, history: History, seed: int) -> None:
+    def __init__(self, server: InLoopServer, load: Load, history: History, settings: Settings) -> None:
         self._server = server
         self._load = load
         self._history = history
-        self._rng = random.Random(seed)
+        self._rng = random.Random(settings.seed)
+        #: Of one storm: as many as changes in a second.
+        self._refusals = max(5, int(settings.rate * settings.controllers))
         self._kinds: dict[str, Callable[[], Awaitable[None] | None]] = {
             "watches cut": self._cut,
             "watches expired": self._expire,
@@ -61,31 +64,30 @@ class Storm:
             self._server.faults.requests.clear()
             self._server.faults.calls.clear()
 
-    async def deaths(
-        self, replicas: Replicas, changes: int, deaths: int, lag: int, victim: Callable[[Replicas], Awaitable[Replica]]
-    ) -> None:
-        """Replicas go while ``changes`` are made, by ``kill -9`` and SIGTERM in turns, and others are added.
-
-        ``lag``: for so many changes before and after a death, caches of the others are not told anything.
-        """
-        moments = [int(changes * _DEADLY * (number + 0.5) / deaths) for number in range(deaths)]
-        for number, at in enumerate(moments):
-            await self._load.reached(at)
-            try:
-                one = await victim(replicas)
-            except TimeoutError:
-                self.violations.append(f"after {self._load.changed} changes: no replica worked for {_LEADERLESS:.0f} s")
-                return
-            # The others hear late of what it does last: who takes over must not go by what it has heard.
-            hear = self._deafen([other.identity for other in replicas.living if other is not one])
-            await self._load.reached(min(self._load.changed + lag, changes))
-            if number % 2:
-                await replicas.ask(one)
-            else:
-                await replicas.kill(one)
-            await replicas.add()
-            await self._load.reached(min(self._load.changed + lag, changes))
-            hear()
+    async def deaths(self, replicas: Replicas, settings: Settings, victim: Callable[[Replicas], Awaitable[Replica]]) -> None:
+        """Replicas go, by ``kill -9`` and SIGTERM in turns, and others are added."""
+        changes, deaths = settings.changes, settings.deaths
+        rate = settings.rate * settings.controllers
+        # So many changes do the others not hear of: from a second before until the lease of who died has expired.
+        before, after = int(rate), int(rate * (settings.times[0] + 1))
+        for number in range(deaths):
+            await self._load.reached(int(changes * _DEADLY * (number + 0.5) / deaths))
+            gone = False
+            while not gone:
+                try:
+                    one = await victim(replicas)
+                except TimeoutError:
+                    self.violations.append(f"after {self._load.changed} changes: no replica worked for {_LEADERLESS:.0f} s")
+                    return
+                # The others hear late of what it does last: who takes over must not go by what it has heard.
+                hear = self._deafen([other.identity for other in replicas.living if other is not one])
+                await self._load.reached(min(self._load.changed + before, changes))
+                if one.lives:  # It may have lost its lease meanwhile, and ended by itself.
+                    gone = await (replicas.ask(one) if number % 2 else replicas.kill(one))
+                    if gone:
+                        await replicas.add()
+                await self._load.reached(min(self._load.changed + after, changes))
+                hear()
 
     async def leader(self, replicas: Replicas) -> Replica:
         """Who holds the lease and has written in this term.
@@ -143,7 +145,7 @@ class Storm:
         self._server.faults.refuse(InternalError, times=10, matching=_written)
 
     def _storm(self) -> None:
-        self._server.faults.refuse_too_many(1, times=100)
+        self._server.faults.refuse_too_many(1, times=self._refusals)
 
     async def _restart(self) -> None:
         await self._server.crash()
