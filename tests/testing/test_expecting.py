@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import assert_type
+from typing import Any, assert_type
 
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.cache import Informers
 from kubeloop.client import Client
-from kubeloop.meta import Forbidden, ObjectMeta
-from kubeloop.testing import InProcessServer, all_cached, cached, consistently, driven, eventually, many, on, one
+from kubeloop.meta import Forbidden, ObjectMeta, ServiceUnavailable
+from kubeloop.testing import InProcessServer, all_cached, cached, consistently, driven, eventually, expecting, many, on, one
 from kubeloop.timing import FakeClock
 
 pytestmark = pytest.mark.embedded
@@ -96,6 +96,32 @@ async def test_cut_watches_forgotten_versions_and_busy_servers_are_waited_out(se
         await asyncio.sleep(0)
     await client.patch(ConfigMap, "a", {"data": {"k": "2"}})
     await waiting
+
+
+@pytest.mark.parametrize("expectation", [eventually, consistently])
+async def test_a_server_that_never_answers_is_given_up_and_told_of(
+    server: InProcessServer, client: Client, expectation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expecting, "_FIRST", 0.01)  # real seconds, as the server's trouble is not one of the clock
+    server.faults.refuse(ServiceUnavailable, times=100_000, matching=on("list", ConfigMap))
+    with pytest.raises(AssertionError, match=r"ConfigMap.*: could not be looked at within 0\.01 s; ServiceUnavailable: refused by a test"):
+        await expectation(one(client, ConfigMap, "a"), None)
+
+
+async def test_a_client_that_waits_by_the_clock_for_its_first_answer_is_waited_for(server: InProcessServer, client: Client) -> None:
+    server.faults.refuse_too_many(retry_after=7)
+    await eventually(one(client, ConfigMap, "a"), None)
+
+
+async def test_an_async_function_says_nothing_and_is_refused(client: Client) -> None:
+    """What it returns is a coroutine, which is true of any state."""
+
+    async def ready(config: object) -> bool:
+        return False
+
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+    with pytest.raises(TypeError, match="ready is async, and nobody awaits it"):
+        await eventually(one(client, ConfigMap, "a"), ready)
 
 
 async def test_a_refusal_ends_it_at_once(server: InProcessServer, client: Client) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, overload
 
 from kubeloop.testing.driving import UNSEEN, step, went_on
 from kubeloop.testing.shown import difference, indented, shortened
-from kubeloop.testing.subjects import Subject
+from kubeloop.testing.subjects import UNKNOWN, Subject
 from kubeloop.testing.wants import Want, amiss, describe
 from kubeloop.timing import Clock, FakeClock
 
@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 #: Real seconds in which a change may still come when fake time is over: fake time says nothing about a slow machine.
 _LAST_CHANCE = 1.0
+#: Seconds at least in which a server must say a first time what there is; and real ones in which it is surely asked again.
+_FIRST, _TRIED = 30.0, 0.2
 
 
 @overload
@@ -37,6 +39,7 @@ async def eventually(subject: Subject[T], want: Want[T], *, within: float = 10.0
     seen = _Seen(subject, want)
     changed = asyncio.Event()
     async with subject.look(changed.set) as read:
+        await _known(subject, read, changed, within)
         watcher = _Watcher(subject.clock, within, changed)
         while True:
             changed.clear()
@@ -56,6 +59,7 @@ async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1
     seen = _Seen(subject, want)
     changed = asyncio.Event()
     async with subject.look(changed.set) as read:
+        await _known(subject, read, changed, seconds)
         watcher = _Watcher(subject.clock, seconds, changed, patient=False)
         while True:
             changed.clear()
@@ -64,6 +68,26 @@ async def consistently(subject: Subject[T], want: Want[T], *, seconds: float = 1
                 raise AssertionError(seen.message(f"not as wanted {watcher.passed:g} s after the beginning"))
             if not await watcher.changed():
                 return state
+
+
+async def _known(subject: Subject[Any], read: Callable[[], object], changed: asyncio.Event, seconds: float) -> None:
+    """Returns when there is a first state, which may take longer than a test gives to what comes after it.
+
+    Raises:
+        AssertionError: there is none, as the server cannot be reached.
+    """
+    clock = subject.clock
+    patience = max(seconds, _FIRST)
+    ends = clock.now() + patience
+    while read() is UNKNOWN:
+        changed.clear()
+        if isinstance(clock, FakeClock):
+            # Longer than a pause between two tries: fake time passes only for a client that waits by it.
+            if await came(changed, _TRIED) or await step(clock, ends - clock.now()):
+                continue
+            patience = _FIRST
+        if not await came(changed, patience):
+            raise AssertionError(f"{subject.what}: could not be looked at within {patience:g} s; {subject.trouble or 'no answer'}")
 
 
 class _Watcher:
@@ -97,12 +121,17 @@ class _Watcher:
         return await went_on(self._happened.is_set) or await self._within(UNSEEN)
 
     async def _within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(max(seconds, 0.0)):
-                await self._happened.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await came(self._happened, seconds)
+
+
+async def came(event: asyncio.Event, seconds: float) -> bool:
+    """Whether it is set within so many seconds of the machine's time."""
+    try:
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 class _Seen:

@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kubeloop.cache import Event, Informer
 from kubeloop.client import Client
@@ -22,18 +22,26 @@ R = TypeVar("R", bound=Resource)
 _PAUSE = 0.05
 
 
+class Unknown:
+    """No state yet."""
+
+
+UNKNOWN: Final = Unknown()
+
+
 class Subject(ABC, Generic[T_co]):
-    """``what`` names it in messages. ``clock`` measures how long it is looked at."""
+    """``what`` names it in messages, ``trouble`` why it could not be looked at lately. ``clock`` measures how long it is looked at."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self.what = what
         self.clock = clock
+        self.trouble = ""
 
     @abstractmethod
     def look(self, notify: Callable[[], None]) -> Any:
-        """An async context manager of a function that reads the state (None: not there), with ``notify`` called after each change.
+        """An async context manager of a function that reads the state, with ``notify`` called after each change.
 
-        Its first state is there when it is entered.
+        None: it is not there. ``UNKNOWN``: nobody has said yet whether it is.
         """
 
     def shown(self, state: object) -> str:
@@ -90,18 +98,14 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
         self._namespace = client.namespace if namespace is None else namespace
         self._labels = labels
         self._fields = {"metadata.name": name} if name else field_selector
-        super().__init__("", client.clock)
+        super().__init__(kind.kind or kind.__name__, client.clock)
 
     @abstractmethod
     def _state(self, found: dict[tuple[str, str], R]) -> T_co | None:
         """What a test sees of what is there."""
 
     @asynccontextmanager
-    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | None]]:
-        namespaced = (await self._client.mapping(self._kind)).namespaced
-        namespace = (self._namespace or None) if namespaced else None
-        name = f' "{self._name}"' if self._name else ""
-        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "")
+    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | Unknown | None]]:
         found: dict[tuple[str, str], R] = {}
         listed = asyncio.Event()
 
@@ -109,22 +113,25 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
             listed.set()
             notify()
 
-        following = asyncio.create_task(self._follow(found, namespace, changed), name=f"test watching {self.what}")
+        following = asyncio.create_task(self._follow(found, changed), name=f"test watching {self.what}")
         following.add_done_callback(lambda _: changed())
+
+        def read() -> T_co | Unknown | None:
+            if following.done():
+                following.result()
+            return self._state(found) if listed.is_set() else UNKNOWN
+
         try:
-            await listed.wait()
-
-            def read() -> T_co | None:
-                if following.done():
-                    following.result()
-                return self._state(found)
-
             yield read
         finally:
             following.cancel()
             await asyncio.wait((following,))
 
-    async def _follow(self, found: dict[tuple[str, str], R], namespace: str | None, changed: Callable[[], None]) -> None:
+    async def _follow(self, found: dict[tuple[str, str], R], changed: Callable[[], None]) -> None:
+        namespaced = (await self._client.mapping(self._kind)).namespaced
+        namespace = (self._namespace or None) if namespaced else None
+        name = f' "{self._name}"' if self._name else ""
+        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "")
         selected: dict[str, Any] = {"namespace": namespace, "labels": self._labels, "field_selector": self._fields}
         while True:
             try:
@@ -141,12 +148,14 @@ class _Watched(Subject[T_co], Generic[T_co, R]):
                         changed()
             except Gone:
                 continue
-            except (TransportError, DeadlineError):
+            except (TransportError, DeadlineError) as error:
                 if self._client.transport.closed:
                     raise
+                self.trouble = str(error)
             except ApiError as error:
                 if error.status.code < 500 and error.status.code != 429:
                     raise
+                self.trouble = str(error)
             await asyncio.sleep(_PAUSE)
 
 

@@ -74,6 +74,10 @@ def _judged(want: Callable[[T], object], state: T) -> list[str]:
         answer = want(state)
     except Exception as error:  # noqa: BLE001 - what a test's own function raises about a state is why it is not yet as wanted
         return [f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]]
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"{describe(want)} is async, and nobody awaits it; say what is wanted by a plain function")
     if answer:
         return []
     if answer is None:
