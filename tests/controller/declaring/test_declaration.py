@@ -1,5 +1,7 @@
 """What a controller class declares, and how it is told that it cannot work."""
 
+import types
+
 import pytest
 
 from kubeloop.api.apps.v1 import Deployment
@@ -15,7 +17,7 @@ from kubeloop.controller import (
     generation_changed,
     to_same_name,
 )
-from kubeloop.meta import ObjectKey
+from kubeloop.meta import ObjectKey, Resource, Unstructured
 
 
 class Plain(Controller[ConfigMap]):
@@ -111,3 +113,24 @@ def test_refused(declared: dict[str, object], message: str) -> None:
 def test_a_controller_that_does_not_run_says_so_when_it_is_asked_for_its_client() -> None:
     with pytest.raises(DeclarationError, match="give it to a Manager"):
         _ = Plain().client
+
+
+class Nameless(Resource):
+    """A kind whose decorator was forgotten."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        pytest.param(Nameless, "Nameless names no kind; decorate it with @custom_resource", id="a class without its decorator"),
+        pytest.param(Unstructured, r"Unstructured alone is no kind; say which: Unstructured.of\(", id="unstructured without a kind"),
+    ],
+)
+def test_a_kind_without_a_name_is_refused_wherever_it_stands(kind: type[Resource], way: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"Main: Controller\[{kind.__name__}\]: {way}"):
+        type("Main", (types.resolve_bases((Controller[kind],))[0],), {"__orig_bases__": (Controller[kind],)})  # type: ignore[valid-type]
+    for what in ("owns", "reads", "writes"):
+        with pytest.raises(DeclarationError, match=f"Other: {what}: {way}"):
+            type("Other", (Plain,), {what: [kind]})
+    with pytest.raises(DeclarationError, match=f"Other: watches: {way}"):
+        type("Other", (Plain,), {"watches": [Watch(kind, to=to_same_name)]})

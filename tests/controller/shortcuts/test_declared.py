@@ -9,7 +9,7 @@ from kubeloop.controller import Controller, DeclarationError
 from kubeloop.controller.shortcuts.declared import handlers_of
 from kubeloop.controller.shortcuts.decorators import every, on_change, on_create, on_delete, on_resume
 from kubeloop.controller.shortcuts.handler_controller import HandlerController
-from kubeloop.controller.shortcuts.record import Record, UnreadableRecord, Value, read_record
+from kubeloop.controller.shortcuts.record import Record, UnreadableRecord, Value, read_record, watched
 from kubeloop.meta import Resource, Unstructured
 
 
@@ -27,6 +27,9 @@ def make(handler: Any, kind: type[Resource] = Deployment) -> Any:
         pytest.param("spec[*].x", r'no list at "spec"', id="a list that is none"),
         pytest.param("nothing", r'no field "nothing"; there are metadata, spec, status', id="a field that resembles none"),
         pytest.param("spec..x", r"cannot read", id="no path at all"),
+        pytest.param("metadata", r"it would be called without end", id="what each write changes"),
+        pytest.param("metadata.resourceVersion", r"it would be called without end", id="the version"),
+        pytest.param("metadata.managedFields[*].time", r"name what matters: @on_change\(\"spec\"\)", id="who wrote last"),
     ],
 )
 def test_a_path_that_the_kind_does_not_have_is_refused(path: str, says: str) -> None:
@@ -40,6 +43,39 @@ def test_a_path_that_the_kind_does_not_have_is_refused(path: str, says: str) -> 
 def test_a_path_of_the_kind_is_taken(path: str) -> None:
     assert len(make(on_change(path)(lambda self, obj, old, new: None)).of("change")) == 1
     assert len(make(on_change(path + ".x")(lambda self, obj, old, new: None), Unstructured).all) == 1
+
+
+@pytest.mark.parametrize(
+    ("decorate", "says"),
+    [
+        pytest.param(on_change, r"handle: @on_change wants to know what for; write @on_change\(\"spec.replicas\"\)", id="on_change"),
+        pytest.param(every, r"handle: @every wants to know what for; write @every\(60\)", id="every"),
+    ],
+)
+def test_a_decorator_that_stands_bare_is_refused_and_does_not_swallow_the_method(decorate: Any, says: str) -> None:
+    def handle(self: object, obj: object, old: object, new: object) -> None: ...
+
+    with pytest.raises(DeclarationError, match=says):
+        decorate(handle)
+
+
+def test_a_handler_in_a_controller_that_calls_none_is_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"Web.begin is a handler .*derive Web from HandlerController"):
+
+        class Web(Controller[Deployment]):
+            @on_create
+            async def begin(self, deployment: Deployment) -> None: ...
+
+            async def reconcile(self, deployment: Deployment) -> None: ...
+
+
+def test_handlers_of_changes_see_no_record_and_no_finalizer_of_their_own() -> None:
+    """Else each record would be a change, for which another one is written."""
+    metadata = {"name": "a", "annotations": {"handled.kubeloop.dev/web": "{}"}, "finalizers": ["kubeloop.dev/web"]}
+    assert watched({"metadata": metadata, "spec": {}}, "kubeloop.dev/web") == {"metadata": {"name": "a"}, "spec": {}}
+    metadata = {"annotations": {"handled.kubeloop.dev/other": "{}", "x": "y"}, "finalizers": ["kubeloop.dev/other"]}
+    found = watched({"metadata": metadata}, "kubeloop.dev/web")
+    assert found == {"metadata": {"annotations": {"x": "y"}, "finalizers": ["kubeloop.dev/other"]}}
 
 
 # A type checker refuses these already; the messages are for those who use none.

@@ -23,6 +23,7 @@ from kubeloop.controller.declaring.declaration import (
     checked_sources,
     kind_argument,
 )
+from kubeloop.controller.declaring.handler_marks import check_no_handlers
 from kubeloop.controller.declaring.signature import check_reconcile
 from kubeloop.controller.declaring.surroundings import Connection
 from kubeloop.controller.ownership import is_controlled_by
@@ -80,6 +81,7 @@ class ControllerBase(Generic[R]):
     metadata_only: ClassVar[bool] = False
 
     _kind: ClassVar[type[Resource] | None] = None
+    _calls_handlers: ClassVar[bool] = False
     _connection: Connection | None = None
     _gate: Gate | None = None
 
@@ -129,6 +131,8 @@ class ControllerBase(Generic[R]):
             if value is not None:
                 setattr(cls, attribute, value)
         cls._kind = kind_argument(cls, ControllerBase)
+        if not cls._calls_handlers:
+            check_no_handlers(cls)
         checked_owns(cls)
         checked_sources(cls.__name__, cls.sources)
         cls.reads = checked(cls, "reads", Resource)
@@ -222,7 +226,17 @@ class ControllerBase(Generic[R]):
         return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
 
     def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
-        """Reconcile ``key`` too, ``after`` seconds from now. May be called from any thread."""
+        """Reconcile ``key`` too, ``after`` seconds from now. May be called from any thread.
+
+        Raises:
+            TypeError: ``key`` is no ObjectKey, or the others are no numbers.
+        """
+        found: tuple[object, object, object] = (key, after, priority)
+        if not (isinstance(found[0], ObjectKey) and isinstance(found[1], int | float) and isinstance(found[2], int)):
+            raise TypeError(
+                f"{type(self).__name__}.enqueue({key!r}, {after!r}, priority={priority!r}): give an ObjectKey, such as "
+                'ObjectKey("", namespace, name) or obj.object_key(), seconds, and a whole number'
+            )
         self._connected.enqueue(key, after, priority)
 
     def pause(self) -> None:

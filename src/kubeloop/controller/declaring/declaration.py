@@ -10,7 +10,7 @@ from kubeloop.controller.triggers.mapping import KeyMap
 from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.source import Channel
 from kubeloop.controller.triggers.watch import Owns, Watch
-from kubeloop.meta import KubeloopError, Resource
+from kubeloop.meta import KubeloopError, Resource, UnknownKind, Unstructured, kind_info
 
 
 class DeclarationError(KubeloopError, TypeError):
@@ -45,6 +45,7 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
             if isinstance(origin, type) and issubclass(origin, base):
                 (argument,) = get_args(parent)[:1]
                 if isinstance(argument, type) and issubclass(argument, Resource):
+                    _check_kind(cls, f"Controller[{argument.__name__}]", argument)
                     return argument
                 if not isinstance(argument, TypeVar):
                     raise DeclarationError(
@@ -66,6 +67,8 @@ def checked(cls: type[Any], what: str, of: type[Any]) -> tuple[Any, ...]:
         right = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
         if not right:
             raise DeclarationError(f"{cls.__name__}: {what} holds {item!r}, which is no {'kind' if of is Resource else of.__name__}")
+        if of is Resource:
+            _check_kind(cls, what, item)
     return tuple(value)
 
 
@@ -81,6 +84,7 @@ def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
     found = []
     for item in value:
         if isinstance(item, type) and issubclass(item, Resource):
+            _check_kind(cls, "owns", item)
             found.append(Owns(item))
         elif isinstance(item, Owns):
             _check_kind(cls, "owns", item.kind)
@@ -160,6 +164,14 @@ def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
 def _check_kind(cls: type[Any], what: str, kind: object) -> None:
     if not (isinstance(kind, type) and issubclass(kind, Resource)):
         raise DeclarationError(f"{cls.__name__}: {what} holds {kind!r}, which is no kind")
+    if issubclass(kind, Unstructured) and not kind.kind:
+        raise DeclarationError(
+            f'{cls.__name__}: {what}: Unstructured alone is no kind; say which: Unstructured.of("example.com/v1", "Foo")'
+        )
+    try:
+        kind_info(kind)
+    except UnknownKind as error:
+        raise DeclarationError(f"{cls.__name__}: {what}: {error}") from None
 
 
 def _check_predicates(cls: type[Any], what: str, predicates: object) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 from kubeloop.codec.paths import EACH, Segment, parse_path, walk
 from kubeloop.codec.shape import Form, Shape, fields_of
 from kubeloop.controller.declaring.declaration import DeclarationError
-from kubeloop.controller.shortcuts.decorators import MARK, Terms, When
+from kubeloop.controller.declaring.handler_marks import MARK
+from kubeloop.controller.shortcuts.decorators import Terms, When
 from kubeloop.meta import Resource, Unstructured
 
 _ARGUMENTS = {"change": ("obj", "old", "new")}
+_OF_EACH_WRITE = (("metadata", "resourceVersion"), ("metadata", "managedFields"))
 _SPELLINGS = {
     "create": "@on_create",
     "change": '@on_change("spec.replicas")',
@@ -84,6 +86,11 @@ def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Re
             segments = parse_path(terms.path)
         except ValueError as error:
             raise DeclarationError(f"{where}: {error}") from None
+        if segments == ("metadata",) or segments[:2] in _OF_EACH_WRITE:
+            raise DeclarationError(
+                f'{where}: path "{terms.path}" changes with each write, also with that of what has been handled: it would be called '
+                'without end; name what matters: @on_change("spec"), @on_change("metadata.labels"), @on_change("metadata.annotations")'
+            )
         if kind is not None:
             _check_path(where, kind, terms.path, segments)
     marks = len(getattr(member, MARK, ()))

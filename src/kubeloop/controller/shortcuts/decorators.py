@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
+from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.declaring.handler_marks import MARK
+
 When: TypeAlias = Literal["create", "change", "delete", "resume", "timer"]
 
 Outcome: TypeAlias = "Awaitable[None] | None"
 M = TypeVar("M", bound=Callable[[Any, Any], "Awaitable[None] | None"])
 C = TypeVar("C", bound=Callable[[Any, Any, Any, Any], "Awaitable[None] | None"])
-
-MARK: Final = "__kubeloop_handlers__"
 
 
 class Unknown(enum.Enum):
@@ -124,6 +125,8 @@ def on_change(
     the first value of an object: that is ``on_create``'s. Options as ``on_create``.
     """
 
+    _check_called("on_change", path, '@on_change("spec.replicas")')
+
     def mark(method: C) -> C:
         return _mark(method, Terms("change", id, path, retries=retries, backoff=backoff, timeout=timeout))
 
@@ -144,6 +147,8 @@ def every(
     left out. After an error the next call comes after the back-off, if that is sooner.
     """
 
+    _check_called("every", seconds, "@every(60)")
+
     def mark(method: M) -> M:
         return _mark(method, Terms("timer", id, every=seconds, initial_delay=initial_delay, backoff=backoff, timeout=timeout))
 
@@ -158,6 +163,12 @@ def _marked(method: M | None, terms: Terms) -> M | Callable[[M], M]:
         return _mark(decorated, terms)
 
     return mark
+
+
+def _check_called(decorator: str, given: object, way: str) -> None:
+    """Raises DeclarationError: it stands bare above a method, which would vanish without a word."""
+    if callable(given):
+        raise DeclarationError(f"{getattr(given, '__qualname__', given)}: @{decorator} wants to know what for; write {way}")
 
 
 _Any = TypeVar("_Any", bound=Callable[..., Any])

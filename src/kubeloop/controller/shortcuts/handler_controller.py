@@ -6,7 +6,7 @@ Each pass compares the object with its record, calls what is due, and writes dow
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
@@ -17,15 +17,11 @@ from kubeloop.controller.running.result import Result
 from kubeloop.controller.shortcuts.calling import Caller
 from kubeloop.controller.shortcuts.declared import Handler, Handlers, handlers_of
 from kubeloop.controller.shortcuts.memory import Memories, Memory
-from kubeloop.controller.shortcuts.record import Record, UnreadableRecord, Value, read_record
+from kubeloop.controller.shortcuts.record import FINALIZER, RECORD, Record, UnreadableRecord, Value, read_record, watched
 from kubeloop.meta import Invalid, NotFound, ObjectKey, Resource
 from kubeloop.meta.names import qualified_name
 
 R = TypeVar("R", bound=Resource)
-
-#: The annotation that holds the record, and the finalizer; each followed by the controller's name.
-RECORD: Final = "handled.kubeloop.dev/"
-FINALIZER: Final = "kubeloop.dev/"
 
 
 class HandlerController(KeyController[R]):
@@ -65,6 +61,7 @@ class HandlerController(KeyController[R]):
     program left is removed when the class has no ``on_delete`` any more.
     """
 
+    _calls_handlers: ClassVar[bool] = True
     _handlers: ClassVar[Handlers] = Handlers(())
 
     def __init_subclass__(cls, **declared: Any) -> None:
@@ -178,7 +175,7 @@ class HandlerController(KeyController[R]):
 
     async def _change(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
         self._note_new_values(record, obj)
-        tree = tree_of(obj)
+        tree = watched(tree_of(obj), self._finalizer())
         handlers = self._handlers.of("change")
         for handler in handlers:
             new = handler.value(tree)
@@ -191,7 +188,7 @@ class HandlerController(KeyController[R]):
     def _note_new_values(self, record: Record, obj: R) -> None:
         """The first value of each handler that is new here, and nothing of handlers that are no more."""
         handlers = self._handlers.of("change")
-        tree = tree_of(obj)
+        tree = watched(tree_of(obj), self._finalizer())
         record.seen = {one.id: record.seen.get(one.id) or Value.of(one.value(tree), len(handlers)) for one in handlers}
 
     async def _timers(self, obj: R, memory: Memory, pauses: list[float]) -> None:

@@ -12,6 +12,10 @@ import msgspec
 
 from kubeloop.controller.shortcuts.decorators import UNKNOWN
 
+#: The annotation that holds the record, and the finalizer; each followed by the controller's name.
+RECORD: Final = "handled.kubeloop.dev/"
+FINALIZER: Final = "kubeloop.dev/"
+
 #: Bytes of all values together, and of one. All annotations of an object may have 256 KiB (apimachinery, TotalAnnotationSizeLimitB).
 _ALL: Final = 16 * 1024
 _ONE: Final = 1024
@@ -67,3 +71,22 @@ def read_record(text: str) -> Record:
         return msgspec.json.decode(text, type=Record)
     except msgspec.MsgspecError as error:
         raise UnreadableRecord(str(error)) from None
+
+
+def watched(tree: dict[str, Any], finalizer: str) -> dict[str, Any]:
+    """An object's tree as handlers of changes see it: without records, this controller's or others', and without its own finalizer.
+
+    Else each write of a record would be a change of the annotations, for which another record is written, without end.
+    """
+    metadata = dict(tree["metadata"])
+    _keep(metadata, "annotations", {key: value for key, value in metadata.get("annotations", {}).items() if not key.startswith(RECORD)})
+    _keep(metadata, "finalizers", [one for one in metadata.get("finalizers", ()) if one != finalizer])
+    return {**tree, "metadata": metadata}
+
+
+def _keep(metadata: dict[str, Any], name: str, value: dict[str, Any] | list[Any]) -> None:
+    """As servers do: what is empty is not there."""
+    if value:
+        metadata[name] = value
+    else:
+        metadata.pop(name, None)
