@@ -155,6 +155,23 @@ async def test_an_error_is_tried_again_with_the_newest_state(client: Client) -> 
         assert manager.stats[0].counts.errors >= 1
 
 
+@pytest.mark.parametrize(
+    ("key", "after", "priority"),
+    [
+        pytest.param("default/a", 0, 0, id="text for a key"),
+        pytest.param(("", "default", "a"), 0, 0, id="a tuple for a key"),
+        pytest.param(ObjectKey("", "default", "a"), "1", 0, id="text for seconds"),
+        pytest.param(ObjectKey("", "default", "a"), 0, "high", id="text for a priority"),
+    ],
+)
+def test_what_cannot_be_enqueued_is_refused_where_it_is_given(key: Any, after: Any, priority: Any) -> None:
+    class Named(Controller[ConfigMap]):
+        async def reconcile(self, config: ConfigMap) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Named.enqueue\(.*give an ObjectKey"):
+        Named().enqueue(key, after, priority=priority)
+
+
 async def test_a_key_may_be_enqueued_by_hand_also_from_a_thread(client: Client) -> None:
     calls = Calls()
 

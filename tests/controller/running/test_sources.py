@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
@@ -66,10 +67,10 @@ async def test_items(channel: Channel[Any], expected: list[tuple[str, int]]) -> 
 
 
 async def test_a_queue_is_read_as_it_fills() -> None:
-    queue: asyncio.Queue[ObjectKey] = asyncio.Queue()
-    async with Taken(Channel(queue)) as taken:
+    items: asyncio.Queue[ObjectKey] = asyncio.Queue()
+    async with Taken(Channel(items)) as taken:
         assert taken.added == []
-        queue.put_nowait(KEY)
+        items.put_nowait(KEY)
         await taken.clock.advance(0)
         assert taken.added == [("shop/web", 0)]
 
@@ -118,6 +119,34 @@ async def test_an_iterator_that_broke_before_the_work_began_stops_it_too() -> No
     async with Taken(Channel(iterated(error=OSError("gone"))())) as taken:
         with pytest.raises(SourceError, match="gone"):
             await asyncio.wait_for(taken.sources.beside(work(), stopped.set), 10)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1)], ids=["cancelled", "exit"])
+async def test_an_iterator_that_is_cancelled_from_within_or_exits_does_not_end_in_silence(error: BaseException) -> None:
+    stopped = asyncio.Event()
+
+    async def broken() -> AsyncIterator[ObjectKey]:
+        yield KEY
+        raise error
+
+    async def work() -> None:
+        await stopped.wait()
+
+    async with Taken(Channel(broken(), name="wire")) as taken:
+        with pytest.raises(SourceError, match=f"source wire of Fed broke: {type(error).__name__}"):
+            await asyncio.wait_for(taken.sources.beside(work(), stopped.set), 10)
+
+
+async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_that_item_only(caplog: pytest.LogCaptureFixture) -> None:
+    async with Taken(Channel(iterated("shop/a", KEY), to=lambda item: [item], name="wire")) as taken:
+        assert taken.added == [("shop/web", 0)]
+    assert "to= of source wire gave ['shop/a'] for 'shop/a'; give ObjectKeys" in caplog.text
+
+
+@pytest.mark.parametrize("source", [[KEY], queue.Queue()], ids=["a list", "a queue of threads"])
+def test_what_cannot_be_read_is_refused_at_once(source: Any) -> None:
+    with pytest.raises(TypeError, match=r"name='wire'\): give an asyncio.Queue, an async iterator, or a function that opens one"):
+        Channel(source, name="wire")
 
 
 async def test_a_source_that_ends_is_not_opened_again() -> None:

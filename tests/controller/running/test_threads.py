@@ -45,6 +45,7 @@ async def test_calls_at_once_have_threads_of_their_own(threads: Threads) -> None
         pytest.param(ValueError("x"), ValueError, id="an error is the caller's"),
         pytest.param(SystemExit(1), SystemExit, id="one that ends programs, too"),
         pytest.param(StopIteration(), RuntimeError, id="one that a future cannot hold is wrapped"),
+        pytest.param(GeneratorExit(), RuntimeError, id="one that would close the coroutines that wait for it, too"),
     ],
 )
 async def test_what_a_call_raises(threads: Threads, error: BaseException, expected: type[BaseException]) -> None:

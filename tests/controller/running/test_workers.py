@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,22 @@ async def test_a_failing_key_delays_no_other() -> None:
 def test_a_requeue_without_a_delay_is_refused_with_the_way_out(seconds: float) -> None:
     with pytest.raises(ValueError, match="raise an error to be called again with back-off"):
         Result(requeue_after=seconds)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        pytest.param({"requeue_after": "30"}, "requeue_after must be a number of seconds, not '30'", id="text for seconds"),
+        pytest.param({"requeue_after": timedelta(minutes=1)}, r"write requeue_after=....total_seconds\(\)", id="a timedelta"),
+        pytest.param({"requeue_after": float("inf")}, "is never; return None", id="never"),
+        pytest.param({"requeue": True, "priority": "high"}, "priority must be a whole number, not 'high'", id="text for a priority"),
+        pytest.param({"requeue": True, "priority": 1.5}, "priority must be a whole number, not 1.5", id="half a priority"),
+        pytest.param({"requeue": "yes"}, "requeue must be True or False, not 'yes'", id="text for a switch"),
+    ],
+)
+def test_a_result_of_other_types_is_refused_where_it_is_made(given: dict[str, Any], why: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=why):
+        Result(**given)
 
 
 async def test_anything_but_a_result_is_an_error() -> None:

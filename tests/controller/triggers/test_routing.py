@@ -13,7 +13,7 @@ from kubeloop.cache import Event, EventType, Head
 from kubeloop.cache.documents.compression import Archive
 from kubeloop.cache.documents.head import HeadReader, Shared
 from kubeloop.controller import Predicate, to_field, to_label, to_owner
-from kubeloop.controller.triggers.mapping import KeyMap, MapHead, Target
+from kubeloop.controller.triggers.mapping import KeyMap, MapHead, MappingError, Target
 from kubeloop.controller.triggers.routing import Route, handler_of
 from kubeloop.meta import ObjectKey
 
@@ -174,3 +174,21 @@ def test_mapping(mapping: KeyMap, namespaced: bool, expected: list[str]) -> None
 def test_what_a_mapping_reads_is_asked_of_the_informer() -> None:
     assert to_field("spec.a", "spec.b").paths == ("spec.a", "spec.b")
     assert to_label("a").paths == ()
+
+
+@pytest.mark.parametrize("awaited", [pytest.param(False, id="at once"), pytest.param(True, id="awaited")])
+@pytest.mark.parametrize("given", [None, "abc", ["abc"], [("", "shop", "a")]], ids=["nothing", "text", "names", "tuples"])
+async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_the_others_nothing(given: Any, awaited: bool) -> None:
+    async def later(head: Head) -> Any:
+        return given
+
+    added = Added(Route(later if awaited else lambda head: given, what="Shops, the watch of Pod"), Route(None))
+
+    async def handle() -> None:
+        found = added.handle(event(EventType.ADDED, head()))
+        if inspect.isawaitable(found):
+            await found
+
+    with pytest.raises(MappingError, match=r"Shops, the watch of Pod: its mapping gave .*give a list of ObjectKeys"):
+        await handle()
+    assert added.names == ["p"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 
 from kubeloop.meta import KubeloopError
 
@@ -16,7 +18,8 @@ class Result:
     ``priority``: of that next reconcile; None keeps what this one had (behaviour R206). Neither: it waits for a change.
 
     Raises:
-        ValueError: ``requeue_after`` is not above zero, or both are given, or a priority without either.
+        TypeError: one is of another type (a ``timedelta`` has ``total_seconds()``).
+        ValueError: ``requeue_after`` is not above zero or not finite, or both are given, or a priority without either.
     """
 
     requeue_after: float | None = None
@@ -24,10 +27,17 @@ class Result:
     priority: int | None = None
 
     def __post_init__(self) -> None:
-        if self.requeue_after is not None and not self.requeue_after > 0:
-            raise ValueError(
-                f"requeue_after must be above 0 seconds, not {self.requeue_after}; raise an error to be called again with back-off"
-            )
+        after: object = self.requeue_after
+        if after is not None and (not isinstance(after, int | float) or isinstance(after, bool)):
+            way = "; write requeue_after=....total_seconds()" if isinstance(after, timedelta) else ""
+            raise TypeError(f"requeue_after must be a number of seconds, not {after!r}{way}")
+        if after is not None and not after > 0:
+            raise ValueError(f"requeue_after must be above 0 seconds, not {after}; raise an error to be called again with back-off")
+        if after == math.inf:
+            raise ValueError("requeue_after=inf is never; return None to be called again when something changes")
+        for name, value, kind in (("requeue", self.requeue, bool), ("priority", self.priority, int | None)):
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise TypeError(f"{name} must be {'True or False' if kind is bool else 'a whole number'}, not {value!r}")
         if self.requeue and self.requeue_after is not None:
             raise ValueError(f"requeue (with back-off) and requeue_after={self.requeue_after} (exactly then): give one of them")
         if self.priority is not None and not self.requeue and self.requeue_after is None:

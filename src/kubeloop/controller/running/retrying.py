@@ -82,7 +82,7 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
         try:
             found = tenant(key)
             hash(found)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the key must not be lost
+        except Exception as error:  # whatever it is, the key must not be lost
             shown = None if told else error
             log.log(
                 logging.ERROR,

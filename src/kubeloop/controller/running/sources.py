@@ -61,7 +61,10 @@ class Sources:
                 try:
                     async for item in channel.items():
                         self._take(channel, item)
-                except Exception as error:
+                except (Exception, asyncio.CancelledError, SystemExit) as error:
+                    task = asyncio.current_task()
+                    if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                        raise  # This is to end. Else something that the source waited for was cancelled.
                     if not channel.reopens:
                         raise SourceError(
                             f"source {channel.name} of {self._owner} broke: {type(error).__name__}: {error}; what it had to tell is lost. "

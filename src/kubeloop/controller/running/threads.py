@@ -70,7 +70,7 @@ class Threads:
             return
         if failure is None:
             future.set_result(result)
-        elif isinstance(failure, StopIteration):  # A future takes none.
+        elif isinstance(failure, StopIteration | GeneratorExit):  # A future takes no former, and the latter would close who waits for it.
             future.set_exception(RuntimeError(f"raised {failure!r}"))
         else:
             future.set_exception(failure)

@@ -80,7 +80,8 @@ class Wiring:
             to = to_owner(declared.kind, namespaced=self.namespaced, every=owned.every_owner)
             routes.setdefault(owned.kind, []).append(Route(to, owned.predicates))
         for watch in declared.watches:
-            routes.setdefault(watch.kind, []).append(Route(self._mapped(watch.kind, watch.to, target), watch.predicates))
+            what = f"{type(self._owner).__name__}, the watch of {watch.kind.__name__}"
+            routes.setdefault(watch.kind, []).append(Route(self._mapped(watch.kind, watch.to, target), watch.predicates, what))
         return {self._informers[kind]: handler_of(found, add, cluster, noted) for kind, found in routes.items()}
 
     def explain(self, error: BaseException) -> None:
@@ -162,8 +163,7 @@ async def is_namespaced(kind: type[Resource], surroundings: Surroundings, owner:
             left = deadline - clock.now()
             if left <= 0:
                 raise DeadlineError(
-                    f"after {surroundings.sync_timeout:g} s: not synced: {owner} uses {kind_info(kind).gvk}, but {error}; "
-                    "install its CustomResourceDefinition (kubectl apply -f), or correct apiVersion and kind of the class"
+                    f"after {surroundings.sync_timeout:g} s: not synced: {owner} uses {kind_info(kind).gvk}, but {error}"
                 ) from error
             log.warning("%s: %s; waiting for it", owner, error)
             await clock.sleep(min(backoff.next(), left))

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.cache import Head, Lister
-from kubeloop.meta import GroupVersion, ObjectKey, Resource, kind_info
+from kubeloop.meta import GroupVersion, KubeloopError, ObjectKey, Resource, kind_info
 
 #: From a state of a watched object to the keys to reconcile, at once or awaited. Keys without a cluster get that of the event.
 MapHead = Callable[[Head], Iterable[ObjectKey] | Awaitable[Iterable[ObjectKey]]]
+
+
+class MappingError(KubeloopError):
+    """A mapping gave something else than keys; the text names the controller, the watched kind and the way out."""
 
 
 @dataclass(frozen=True, slots=True)

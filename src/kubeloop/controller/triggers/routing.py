@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from kubeloop.cache import Event
-from kubeloop.controller.triggers.mapping import MapHead
+from kubeloop.controller.triggers.mapping import MapHead, MappingError
 from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.priority import priority_of
 from kubeloop.meta import ObjectKey
@@ -25,6 +25,24 @@ class Route:
 
     to: MapHead | None
     predicates: tuple[Predicate, ...] = ()
+    #: Whose mapping it is, for messages.
+    what: str = "a watch"
+
+    def keys(self, found: object) -> dict[ObjectKey, None]:
+        """What the mapping gave.
+
+        Raises:
+            MappingError: it is something else than keys.
+        """
+        if isinstance(found, Iterable) and not isinstance(found, str):
+            keys = dict.fromkeys(found)
+            if all(isinstance(key, ObjectKey) for key in keys):
+                return keys
+            found = list(keys)
+        raise MappingError(
+            f"{self.what}: its mapping gave {found!r}; give a list of ObjectKeys, "
+            'such as [ObjectKey("", head.namespace, name)], or an empty one'
+        )
 
 
 def handler_of(routes: list[Route], add: Add, cluster: str, noted: Noted) -> Callable[[Event[Any]], Awaitable[None] | None]:
@@ -39,7 +57,7 @@ def handler_of(routes: list[Route], add: Add, cluster: str, noted: Noted) -> Cal
     def handle(event: Event[Any]) -> Awaitable[None] | None:
         keys: dict[ObjectKey, None] = {}
         failure: Exception | None = None
-        later: list[Awaitable[Iterable[ObjectKey]]] = []
+        later: list[tuple[Route, Awaitable[Iterable[ObjectKey]]]] = []
         for route in routes:
             try:
                 if not all(predicate(event) for predicate in route.predicates):
@@ -51,9 +69,9 @@ def handler_of(routes: list[Route], add: Add, cluster: str, noted: Noted) -> Cal
                     if head is not None:
                         found = route.to(head)
                         if isawaitable(found):
-                            later.append(found)
+                            later.append((route, found))
                         else:
-                            keys.update(dict.fromkeys(found))
+                            keys.update(route.keys(found))
             except Exception as error:  # noqa: BLE001  # one function must not cost the others their keys; raised below
                 failure = failure or error
         if later:
@@ -64,11 +82,11 @@ def handler_of(routes: list[Route], add: Add, cluster: str, noted: Noted) -> Cal
         return None
 
     async def finish(
-        event: Event[Any], keys: dict[ObjectKey, None], later: list[Awaitable[Iterable[ObjectKey]]], failure: Exception | None
+        event: Event[Any], keys: dict[ObjectKey, None], later: list[tuple[Route, Awaitable[Iterable[ObjectKey]]]], failure: Exception | None
     ) -> None:
-        for found in later:
+        for route, found in later:
             try:
-                keys.update(dict.fromkeys(await found))
+                keys.update(route.keys(await found))
             except Exception as error:  # noqa: BLE001  # as above
                 failure = failure or error
         tell(event, keys)

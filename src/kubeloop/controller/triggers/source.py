@@ -31,6 +31,14 @@ class Channel(Generic[T]):
     priority: int = 0
     name: str = "channel"
 
+    def __post_init__(self) -> None:
+        """Raises TypeError: ``source`` cannot be read."""
+        found: object = self.source
+        if not isinstance(found, asyncio.Queue | AsyncIterable) and not callable(found):
+            raise TypeError(
+                f"Channel({found!r}, name={self.name!r}): give an asyncio.Queue, an async iterator, or a function that opens one"
+            )
+
     @property
     def reopens(self) -> bool:
         """Whether it can be opened again."""
@@ -49,10 +57,13 @@ class Channel(Generic[T]):
         """What an item stands for.
 
         Raises:
-            SourceError: it is nothing that names an object, and there is no ``to``.
+            SourceError: it is nothing that names an object, and there is no ``to``; or ``to`` gives something else than keys.
         """
         if self.to is not None:
-            return list(self.to(item))
+            found = list(self.to(item))
+            if not all(isinstance(key, ObjectKey) for key in found):
+                raise SourceError(f'to= of source {self.name} gave {found!r} for {item!r}; give ObjectKeys: ObjectKey("", namespace, name)')
+            return found
         return [_key(item, self.name)]
 
 
