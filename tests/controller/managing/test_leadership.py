@@ -19,6 +19,7 @@ from kubeloop.meta import ObjectMeta
 from kubeloop.testing import InProcessServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import LogContext, logger_with_context
+from tests.controller.election.candidates import StallingClock
 from tests.controller.managing.test_order import Noted
 
 pytestmark = pytest.mark.embedded
@@ -215,6 +216,25 @@ async def test_what_was_added_to_a_leader_is_fenced_and_logs_its_term_too(server
     with pytest.raises(LeaseLost):
         await until(clock, running)
     assert seen == ["0", "refused"]
+
+
+async def test_a_lost_lease_is_one_error_however_many_notice_it(server: InProcessServer) -> None:
+    """After a standstill the work's own write may be refused before the renewal notices."""
+    clock, client, go_on = StallingClock(), server.client(), asyncio.Event()
+
+    async def writes() -> None:
+        await go_on.wait()
+        await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+
+    # Without a grace that ends, the stop waits until the renewal has noticed, too.
+    manager = Manager(client, [writes, Noted("endless", [], endless=True)], leader_election=lease("a"), clock=clock, grace=None)
+    running = asyncio.create_task(manager.run(signals=False))
+    await until(clock, manager.wait_leading())
+    clock.stall(20)
+    go_on.set()
+    await manager.wait()
+    with pytest.raises(LeaseLost, match="not renewed for 20"):
+        await until(clock, running)
 
 
 async def test_a_thread_that_outlives_its_leadership_cannot_write(server: InProcessServer, clock: FakeClock) -> None:

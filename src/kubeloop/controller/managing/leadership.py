@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeloop.client import Client
 from kubeloop.controller.election.config import LeaseConfig
-from kubeloop.controller.election.elector import LeaderElector
+from kubeloop.controller.election.elector import LeaderElector, LeaseLost
 from kubeloop.controller.election.fence import checked, guard
 from kubeloop.controller.events import EventRecorder
 from kubeloop.timing import Clock
@@ -37,6 +37,7 @@ class Leadership:
         self._events = EventRecorder(client, config.identity, clock=clock, flush=_FLUSH)
         self.elector = LeaderElector(client, config, clock=clock, announcements=self._events)
         self.lost = False
+        self._told_of_loss = False
         self._lead = lead
         self._told = lost
         self._failed = failed
@@ -74,6 +75,11 @@ class Leadership:
             unguard()
         if self._standing is not None:
             await self._events.__aexit__(None, None, None)
+
+    def repeats(self, error: BaseException) -> bool:
+        """Whether it says again that the lease is lost, as all do whose writes are refused for it. The first time it does not."""
+        again, self._told_of_loss = self._told_of_loss, self._told_of_loss or isinstance(error, LeaseLost)
+        return again and isinstance(error, LeaseLost)
 
     async def _stand(self) -> None:
         await self.elector.acquire()

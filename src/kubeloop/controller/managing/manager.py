@@ -397,7 +397,8 @@ class Manager:
         self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
-        self._failures.add(error)
+        if self._leadership is None or not self._leadership.repeats(error):
+            self._failures.add(error)
         self._over.set()
 
     async def _start_late(self, entries: Sequence[Entry]) -> None:
