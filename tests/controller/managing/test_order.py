@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,7 @@ from kubeloop.client import Client
 from kubeloop.controller import Manager, ManagerError, RunnerStats, Surroundings
 from kubeloop.controller.managing.background import Background, NotRunnableError
 from kubeloop.controller.managing.errors import GraceExceeded
+from kubeloop.controller.managing.group import Entry, Group
 from kubeloop.controller.running.workers import ReconcileCounts
 from kubeloop.meta import KubeloopError
 from kubeloop.testing import InLoopServer
@@ -375,6 +376,30 @@ def test_what_cannot_be_run_is_refused_with_the_way_out(what: Callable[..., obje
 async def test_a_second_controller_of_a_name_is_refused(client: Client) -> None:
     with pytest.raises(ManagerError, match='two controllers are named "twin"'):
         Manager(client, [Noted("twin", []), Noted("twin", [])])
+
+
+async def test_what_does_not_end_when_it_is_cancelled_is_named_and_waited_for(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    go_on = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not go_on.is_set():
+            with suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    cluster = next(iter(Manager(client).clusters.values()))
+    work = Background(stubborn)
+    await work.connect(cluster.surroundings)
+    group = Group(lambda _: None, patience=0.01)
+    group.launch([Entry(work, cluster)])
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(group.stop(0))
+    async with asyncio.timeout(20):
+        while not caplog.records:
+            await asyncio.sleep(0.001)
+    assert "stubborn: cancelled 0.01 s ago and not ended yet" in caplog.text
+    assert not ending.done()
+    go_on.set()
+    await asyncio.wait_for(ending, 20)
 
 
 async def test_what_was_late_is_named(client: Client) -> None:

@@ -10,7 +10,12 @@ from functools import partial
 
 from kubeloop.controller.managing.clusters import ManagedCluster
 from kubeloop.controller.running.runnable import Runnable
-from kubeloop.transport import log_context
+from kubeloop.transport import log_context, logger_with_context
+
+log = logger_with_context(__name__)
+
+#: Seconds that something may take to end when it is cancelled, before the log says so.
+PATIENCE = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +47,9 @@ class Group:
         All of them run under the context variables that were in force when the group began, a leader's fence among them, whoever adds them.
     """
 
-    def __init__(self, ended: Callable[[Entry], None]) -> None:
+    def __init__(self, ended: Callable[[Entry], None], *, patience: float = PATIENCE) -> None:
         self._ended = ended
+        self._patience = patience
         self._entries: dict[Entry, None] = {}
         self._context: Context | None = None
 
@@ -84,11 +90,19 @@ class Group:
         return late
 
     async def cancel(self) -> None:
-        """End all at once."""
+        """End all at once. What does not end when it is cancelled is named in the log, and waited for all the same."""
         self.cancel_soon()
-        tasks = [entry.task for entry in self._entries if entry.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
+        if not tasks:
+            return
+        _, stubborn = await asyncio.wait(tasks, timeout=self._patience)
+        if stubborn:
+            names = ", ".join(name for task, name in tasks.items() if task in stubborn)
+            text = (
+                "%s: cancelled %g s ago and not ended yet: does it catch CancelledError? Waiting for it; a second signal ends the process"
+            )
+            log.error(text, names, self._patience)
+            await asyncio.wait(stubborn)
 
     def cancel_soon(self) -> None:
         """Cancel all, without waiting for their end."""
