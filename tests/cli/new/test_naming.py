@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
+
 import pytest
 
 from kubeloop.cli.new.naming import names_of, plural_of
@@ -38,6 +41,8 @@ REFUSED = [
     pytest.param({"name": "class"}, "Python has a module or word of that name; try class-operator", id="a word of Python"),
     pytest.param({"name": "operator"}, "try operator-operator", id="another module of Python"),
     pytest.param({"name": "json"}, "Python has a module", id="a module of Python"),
+    pytest.param({"name": "yaml"}, "Python has a module", id="a module of a package that is installed"),
+    pytest.param({"name": "test"}, "Python has a module", id="the package of Python's own tests"),
     pytest.param({"kind": "web"}, '--kind "web": must be in CamelCase, .* such as Web', id="a kind in lower case"),
     pytest.param({"kind": "Deployment"}, "uses that name for something else; take another, such as MyDeployment", id="a kind of the code"),
     pytest.param({"kind": "Ready"}, "uses that name", id="a variable of the code"),
@@ -54,3 +59,10 @@ REFUSED = [
 def test_what_cannot_be_a_name_is_refused_with_the_way_out(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         names_of(**{"name": "web-operator", **options})
+
+
+def test_no_kind_hides_a_function_of_python_or_is_taken_for_a_test() -> None:
+    """Such as Len, or Test: functions of the project's tests that are named after the kind begin with another word."""
+    template = (files("kubeloop.cli.new") / "template" / "tests" / "test_controller.py.tmpl").read_text()
+    assert re.findall(r"\w*@@lower@@", template)
+    assert set(re.findall(r"\w*@@lower@@", template)) == {"a_@@lower@@"}

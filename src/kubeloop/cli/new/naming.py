@@ -6,6 +6,7 @@ import keyword
 import re
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from kubeloop.meta.errors import ConfigError
 
@@ -119,7 +120,7 @@ def names_of(
         wanted = f"lower case letters, digits and hyphens, beginning with a letter, at most {_LONGEST} characters"
         raise ConfigError(f'NAME "{name}": must be {wanted}, such as {_suggested(name)}')
     module = name.replace("-", "_")
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in ("kubeloop", "tests"):
+    if keyword.iskeyword(module) or _is_module(module) or module in ("kubeloop", "test", "tests"):
         raise ConfigError(f'NAME "{name}": Python has a module or word of that name; try {name}-operator')
     kind = kind or _kind(name)
     if not _KIND.fullmatch(kind) or len(kind) > _LONGEST_KIND:
@@ -143,6 +144,12 @@ def names_of(
     if not re.fullmatch(r"[a-z0-9][a-z0-9./:_-]*:[A-Za-z0-9._-]+", image):
         raise ConfigError(f'--image "{image}": must be NAME:TAG, such as registry.example.com/{name}:0.1.0')
     return Names(name, module, kind, plural, group, version, image)
+
+
+def _is_module(module: str) -> bool:
+    """Whether Python or a package that is installed has a module of that name, which the project's would hide from it."""
+    found = None if module in sys.modules else find_spec(module)
+    return module in sys.stdlib_module_names or module in sys.modules or (found is not None and found.origin is not None)
 
 
 def plural_of(lower: str) -> str:
