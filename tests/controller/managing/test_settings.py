@@ -40,6 +40,9 @@ logLevel: debug
 logFormat: json
 """
 
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
+
 
 def load(tmp_path: Path, text: str, environment: dict[str, str] | None = None, name: str = "settings.yaml") -> ManagerSettings:
     path = tmp_path / name
@@ -307,6 +310,21 @@ def test_an_exception_is_part_of_the_record() -> None:
         record = logger.makeRecord(logger.name, logging.ERROR, __file__, 1, "failed", (), (ValueError, error, error.__traceback__))
     assert json.loads(JsonFormatter().format(record))["error"].endswith("ValueError: bad")
     assert "failed\nTraceback" in TextFormatter().format(record)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        pytest.param({("a", 1): 2}, "{('a', 1): 2}", id="keys that are no text"),
+        pytest.param(float("nan"), "nan", id="a number that JSON has not"),
+        pytest.param(CYCLE, "[[...]]", id="a list within itself"),
+    ],
+)
+def test_a_value_that_is_no_json_costs_no_record(value: object, shown: str) -> None:
+    logger = logging.getLogger("test.json")
+    record = logger.makeRecord(logger.name, logging.INFO, __file__, 1, "seen", (), None, extra={"value": value})
+    found = json.loads(JsonFormatter().format(record))
+    assert (found["message"], found["value"]) == ("seen", shown)
 
 
 def test_the_root_logger_is_put_back_and_a_wrong_style_is_refused() -> None:

@@ -29,7 +29,10 @@ class JsonFormatter(logging.Formatter):
         tree |= {name: value for name, value in about.items() if name not in tree}
         if record.exc_info and record.exc_info[0] is not None:
             tree["error"] = self.formatException(record.exc_info)
-        return json.dumps(tree, default=str, ensure_ascii=False)
+        try:
+            return json.dumps(tree, default=str, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError):  # Keys that are no text, NaN, a value within itself: the record must not be lost for it.
+            return json.dumps({name: str(value) for name, value in tree.items()}, ensure_ascii=False)
 
 
 class TextFormatter(logging.Formatter):
