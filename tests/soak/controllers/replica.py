@@ -1,6 +1,6 @@
 """One replica, a process of its own: ``python -m tests.soak.controllers.replica``; the soak starts and kills it.
 
-It ends as an operator does: on SIGTERM in order, on the loss of its lease with status 3.
+It ends as an operator does: on SIGTERM in order, on the loss of its lease with a status of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from tests.soak.memory import resident
 _LOOK = 5.0
 #: The lease of the election, and the group of the shards, in namespace default.
 NAME = "soak"
+#: The status of one that could not renew its lease.
+LOST = 3
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def main() -> int:
         asyncio.run(live(settings))
     except LeaseLost as error:
         print(error, file=sys.stderr)
-        return 3
+        return LOST
     return 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.soak.controllers.notes import Account, read
+from tests.soak.controllers.replica import LOST
 from tests.soak.controllers.settings import Settings
 
 #: Seconds for a replica that was asked to go; then it is killed, which is a finding.
@@ -99,6 +100,9 @@ class Replicas:
             self.violations.append(f"{replica.identity} was asked to end and did not within {_GRACE:.0f} s")
             return await self.kill(replica)
         code = replica.process.returncode
+        if code == LOST:
+            self.ended["lease lost"] += 1
+            return True
         # One that had not begun yet has nothing to end, and goes at once.
         if code and not (code == -signal.SIGTERM and not read(replica.notes, replica.identity, 0.0).intervals):
             self.violations.append(f"{replica.identity} was asked to end and failed with status {code}: {self._last_words(replica)}")
@@ -133,7 +137,7 @@ class Replicas:
         replica.died = time.monotonic()
         if replica.leaving or self._closing:
             return
-        if code == 3:  # What a leader must do that cannot renew: nothing is wrong with it.
+        if code == LOST:  # What a leader must do that cannot renew: nothing is wrong with it.
             self.ended["lease lost"] += 1
         else:
             self.ended[f"failed with status {code}"] += 1

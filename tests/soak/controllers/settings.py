@@ -26,8 +26,9 @@ class Settings:
     every: float = 4.0
     seed: int = 1
     times: tuple[float, float, float] = (8.0, 5.0, 1.0)
-    #: Seconds between two tries of an informer at most.
-    longest_pause: float = 30.0
+    #: Seconds between two tries of an informer at most. With the 30 s of a program, caches would hear nothing most of the time: faults come
+    #: faster than its pauses are forgotten.
+    longest_pause: float = 5.0
     #: Whether the memory at the end is judged: a short run has no first minute to compare with.
     memory: bool = True
 

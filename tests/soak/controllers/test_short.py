@@ -7,7 +7,7 @@ import pytest
 from tests.soak.controllers.running import run
 from tests.soak.controllers.settings import Settings
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ async def test_each_object_ends_reconciled_by_one_at_a_time_and_from_no_old_stat
         sharded=sharded,
         deaths=1,
         every=0.5,
-        times=(3.0, 2.0, 0.5),
+        times=(4.0, 3.0, 0.5),
         longest_pause=0.2,
         memory=False,
     )
