@@ -18,12 +18,13 @@ from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.cli.doctor.access import Missing, manifest
 from kubeloop.cli.doctor.command import doctor
 from kubeloop.cli.doctor.connection import skew
-from kubeloop.cli.doctor.definitions import schema_differences, version_differences
+from kubeloop.cli.doctor.definitions import definitions, schema_differences, version_differences
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml, write_yaml
 from kubeloop.codegen.crd import definitions_of
 from kubeloop.controller.permissions import Permission
-from kubeloop.meta import ApiError, NotFound, Unstructured
+from kubeloop.meta import ApiError, Forbidden, NotFound, ServiceUnavailable, Unstructured
+from kubeloop.testing import InProcessServer
 from tests.cli.doctor.program import GROUP, Gadget
 from tests.servers import ServerUnderTest
 
@@ -105,6 +106,28 @@ def test_a_kind_that_is_not_installed_fails_with_the_way_out(kubeconfig: Path) -
     assert "not served" in result.output
     assert "apply the definition that belongs to this program: kubeloop generate crd" in result.output
     assert "1 failed" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "said"),
+    [
+        pytest.param(Forbidden, "unknown", "the server does not say whether it serves it: Forbidden: ", id="who may not ask"),
+        pytest.param(ServiceUnavailable, "unknown", "the server does not say whether it serves it: ", id="a server behind it is down"),
+        pytest.param(NotFound, "failed", "not served: NotFound: ", id="nothing is there"),
+    ],
+)
+async def test_what_the_server_does_not_say_is_unknown(error: type[ApiError], state: str, said: str) -> None:
+    async with InProcessServer() as server:
+        client = server.client()
+        server.faults.refuse(error, times=100, matching=lambda request: request.path == f"/apis/{GROUP}/v1")
+        (finding,) = await definitions(client, [Gadget])
+    assert (finding.state, finding.said.startswith(said)) == (state, True), finding
+
+
+@pytest.mark.server
+def test_lines_are_whole_where_no_terminal_is(kubeconfig: Path) -> None:
+    result = CliRunner().invoke(doctor, [APP, "--kubeconfig", str(kubeconfig)])
+    assert [line for line in result.output.splitlines() if f"gadgets.{GROUP}/finalizers" in line]
 
 
 @pytest.mark.server
@@ -221,7 +244,8 @@ def test_missing_permissions_are_named_and_the_roles_that_are_printed_grant_them
     assert facts["leases.coordination.k8s.io"][0] == "failed"
     assert facts[f"Gadget ({GROUP}/v1)"][0] == "unknown"
     roles = [Unstructured.from_dict(one) for one in read_yaml(run(other, APP, "-n", "default", "--fix").stdout)]
-    assert [one["kind"] for one in roles] == ["Role", "RoleBinding"]
+    # Applied over the role that the program has, they would take away what that grants.
+    assert [(one["kind"], one.metadata.name) for one in roles] == [("Role", "tests-missing"), ("RoleBinding", "tests-missing")]
 
     async def put(there: bool) -> None:
         async with Client.from_config(kubeconfig, None) as client:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kubeloop.controller import ControllerBase
     from kubeloop.controller.permissions import Permission
 
+#: Columns enough for any line.
+_UNFOLDED = 4000
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -102,7 +104,8 @@ def _print(findings: list[Finding], output: str) -> None:
         return
     from rich.console import Console
 
-    show(findings, Console(soft_wrap=False))
+    # Lines that nobody looks at in a terminal are for files and grep: not cut at 80 columns.
+    show(findings, Console(soft_wrap=False, width=None if sys.stdout.isatty() else _UNFOLDED))
 
 
 def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:
@@ -117,4 +120,5 @@ def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:
     if not user:
         raise click.ClickException(str(ConfigError("the server does not say who this user is, so that there is nobody to grant roles to")))
     name = app.partition(":")[0].partition(".")[0].replace("_", "-").strip("-") or "program"
-    click.echo(write_yaml(*manifest(missing, name, user)), nl=False)
+    # Of their own name: applied over the program's own role, they would take away all that it grants.
+    click.echo(write_yaml(*manifest(missing, f"{name}-missing", user)), nl=False)

@@ -42,6 +42,8 @@ async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource,
     subject = f"{info.gvk.kind} ({info.gvk.api_version})"
     custom = not kind.__module__.startswith("kubeloop.api.")
     resource = None if isinstance(served, Failure) else next((one for one in served if one.gvr.resource == info.plural), None)
+    if isinstance(served, Failure) and not served.absent:
+        return Finding("kind", subject, "unknown", f"the server does not say whether it serves it: {served.why}")
     if resource is None:
         why = served.why if isinstance(served, Failure) else f"{info.gvk.api_version} has no {info.plural}"
         return Finding(

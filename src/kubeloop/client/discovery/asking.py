@@ -69,9 +69,9 @@ async def discover_version(transport: Transport, version: GroupVersion) -> tuple
         return tuple(documents.read_version(await transport.request("GET", version.path), version))
     except ApiError as error:
         # What is worth asking again: client-go discovery/cached/memory (isTransientError).
-        return Failure(
-            version, f"{error.status.reason}: {error.status.message}", again=error.status.code >= 500 or error.status.code == 429
-        )
+        code = error.status.code
+        why = f"{error.status.reason}: {error.status.message}"
+        return Failure(version, why, again=code >= 500 or code == 429, absent=isinstance(error, NotFound))
     except (TransportError, DeadlineError) as error:
         return Failure(version, str(error), again=True)
 

@@ -21,11 +21,15 @@ class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A group version about which nothing was learnt, and why. ``again``: asking once more may help (429, 5xx, no answer)."""
+    """A group version about which nothing was learnt, and why.
+
+    ``again``: asking once more may help (429, 5xx, no answer). ``absent``: the server says that it serves nothing there.
+    """
 
     group_version: GroupVersion
     why: str
     again: bool = False
+    absent: bool = False
 
 
 class Discovered(msgspec.Struct, frozen=True):
