@@ -15,6 +15,7 @@ from kubeloop.cache import Informers, WatchPolicy
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager, Owns, Result, set_controller_reference
 from kubeloop.controller.election import LeaseConfig
+from kubeloop.controller.reading import fences
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.meta import InternalError, Invalid, KubeloopError, ObjectMeta, Status
 from kubeloop.testing import Call, InProcessServer, on
@@ -238,6 +239,31 @@ async def test_a_child_whose_creation_got_no_answer_is_not_created_twice(server:
         assert await asyncio.wait_for(controller.made, 10) == 1
     assert len(await behind.list(Secret)) == 1
     assert creations == 2, "the reconcile's, and the one behind its back"
+
+
+async def test_a_stop_waits_for_no_cache(server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits there is no reconcile yet: the grace is for those that have begun."""
+    monkeypatch.setattr(fences, "PATIENCE", 1000.0)
+    behind = server.client()
+    controller = Maker()
+    creations = 0
+
+    async def carried_out(call: Call) -> InternalError | None:
+        nonlocal creations
+        creations += 1
+        if creations > 1:
+            return None
+        await behind.create(Secret.from_dict(call.body))
+        return InternalError(Status(code=500, reason="InternalError", message="lost on the way"))
+
+    async with late_watches(server, controller, overlaid=True) as (manager, let_go):
+        server.faults.react(carried_out, matching=on("create", Secret))
+        async with asyncio.timeout(10):
+            while not (manager.stats[0].counts.reconciles == manager.stats[0].counts.active == 1):
+                await asyncio.sleep(0.001)
+        await asyncio.wait_for(manager.stop(), 30)
+        assert controller.reconciles == 1
+        let_go()
 
 
 async def test_after_a_refusal_there_is_nothing_to_wait_for(server: InProcessServer) -> None:

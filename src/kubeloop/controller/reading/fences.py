@@ -87,6 +87,8 @@ class Fences:
         #: The doubt about all keys at once, and the one that was settled last.
         self._taken_over = self._settled = 0
         self._lists: dict[str, _Listing] = {}
+        self._waits: set[asyncio.Task[None]] = set()
+        self._given_up = False
         self._written: dict[ObjectKey, dict[Informer[Any], int]] = {}
         self._key: ContextVar[ObjectKey | None] = ContextVar("kubeloop_reconciling", default=None)
         self._unlisten = None if overlaid else client.on_write(self._wrote)
@@ -111,12 +113,34 @@ class Fences:
         """Keys were another replica's until now: what it wrote, and has ended or can write no more, may not have been heard of here."""
         self._taken_over = next(self._numbers)
 
-    async def passed(self, key: ObjectKey) -> None:
-        """Return when the cache shows it.
+    async def passed(self, key: ObjectKey) -> bool:
+        """True when the cache shows it; False if ``give_up`` came before that.
 
         Raises:
             DeadlineError: not in time; the text says what is behind. KubeloopError: the server does not tell what it has.
         """
+        if self._given_up:
+            return False
+        waiting = asyncio.create_task(self._pass(key), name=f"kubeloop fence of {key}")
+        self._waits.add(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._given_up and (task is None or not task.cancelling()):
+                return False
+            raise
+        finally:
+            self._waits.discard(waiting)
+        return True
+
+    def give_up(self) -> None:
+        """Nothing is to be reconciled any more: whoever waits here goes home at once."""
+        self._given_up = True
+        for waiting in self._waits:
+            waiting.cancel()
+
+    async def _pass(self, key: ObjectKey) -> None:
         for informer, version in list(self._written.get(key, {}).items()):
             await informer.lister.fresh(str(version), PATIENCE)
         self._written.pop(key, None)

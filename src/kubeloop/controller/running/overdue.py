@@ -72,7 +72,7 @@ class Overdue:
     def _look(self) -> None:
         now = self._clock.now()
         self._timer = None
-        for turn in self._turns:
+        for turn in tuple(self._turns):  # A substitute may begin its own at once, where tasks are eager.
             if turn.look <= now:
                 self._report(turn, now)
         if self._turns:

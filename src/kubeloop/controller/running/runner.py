@@ -190,7 +190,7 @@ class Runner(Generic[R]):
             self._fences.take_over()  # Until now another replica may have led.
         await self._controller.start()
         try:
-            await sources.beside(workers.run(), workers.stop)
+            await sources.beside(workers.run(), self.stop)
         finally:
             await self._controller.stop()
 
@@ -208,6 +208,8 @@ class Runner(Generic[R]):
         self._stopping = True
         if self._workers is not None:
             self._workers.stop()
+        if self._fences is not None:
+            self._fences.give_up()
 
     async def close(self) -> None:
         self._disown()
@@ -245,8 +247,8 @@ class Runner(Generic[R]):
         """What a worker calls for a ``Controller``."""
         assert self._lister is not None
         assert self._fences is not None
-        if self._fences.before(key):
-            await self._fences.passed(key)
+        if self._fences.before(key) and not await self._fences.passed(key):
+            return None
         head = self._lister.head(key.name, key.namespace)
         if head is None:
             self._fences.forget(key)
@@ -263,8 +265,8 @@ class Runner(Generic[R]):
         """What a worker calls for a ``KeyController``."""
         assert self._lister is not None
         assert self._fences is not None
-        if self._fences.before(key):
-            await self._fences.passed(key)
+        if self._fences.before(key) and not await self._fences.passed(key):
+            return None
         if self._wiring.pause_path:
             head = self._lister.head(key.name, key.namespace)
             if head is not None and head.value(self._wiring.pause_path) == PAUSED:

@@ -40,7 +40,7 @@ class Route:
                 return keys
             found = list(keys)
         raise MappingError(
-            f"{self.what}: its mapping gave {found!r}; give a list of ObjectKeys, "
+            f"{self.what}: its mapping gave {repr(found)[:100]}; give a list of ObjectKeys, "
             'such as [ObjectKey("", head.namespace, name)], or an empty one'
         )
 
