@@ -12,6 +12,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
 from kubeloop.controller import KeyController, Manager, ManagerError
+from kubeloop.controller.managing.background import Background
 from kubeloop.controller.managing.clusters import OnCluster, OnEachCluster
 from kubeloop.meta import ObjectKey, ObjectMeta
 from kubeloop.testing import InLoopServer
@@ -108,3 +109,26 @@ async def test_what_cannot_be_is_refused(clients: list[Client]) -> None:
         pass
     with pytest.raises(ManagerError, match="the manager is stopped; nothing can be added"):
         await manager.add_cluster(clients[1])
+
+
+async def test_a_cluster_on_which_something_cannot_be_made_is_as_if_never_added(clients: list[Client]) -> None:
+    def make(cluster: str) -> Background:
+        async def work() -> None: ...
+
+        if cluster == "three":
+            raise RuntimeError("not there")
+        return Background(work, name="the same everywhere")
+
+    first, second, third = clients
+    async with Manager(first, [OnEachCluster(make)]) as manager:
+        with pytest.raises(RuntimeError, match="not there"):
+            await manager.add_cluster(third)
+        with pytest.raises(ManagerError, match='two controllers are named "the same everywhere"'):
+            await manager.add_cluster(second)
+        assert list(manager.clusters) == ["one"]
+        assert len(manager.runnables) == 1
+        await asyncio.wait_for(manager.add(Background(nothing, name="later")), 20)
+
+
+async def nothing() -> None:
+    """Work that ends at once."""

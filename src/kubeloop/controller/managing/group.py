@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kubeloop.controller.managing.clusters import ManagedCluster
+from kubeloop.controller.managing.errors import ManagerError
 from kubeloop.controller.running.runnable import Runnable
 from kubeloop.transport import log_context, logger_with_context
 
@@ -30,6 +31,22 @@ class Entry:
     @property
     def running(self) -> bool:
         return self.task is not None and not self.task.done()
+
+
+def append_all(entries: list[Entry], *made: tuple[Runnable, ManagedCluster]) -> list[Entry]:
+    """Append what was made, all of it or nothing. Returns what was appended.
+
+    Raises:
+        ManagerError: a name is taken.
+    """
+    names = {entry.runnable.name for entry in entries}
+    for runnable, _ in made:
+        if runnable.name in names:
+            raise ManagerError(f'two controllers are named "{runnable.name}"; give one of them name="..."')
+        names.add(runnable.name)
+    appended = [Entry(*one) for one in made]
+    entries += appended
+    return appended
 
 
 async def connect(entries: Iterable[Entry]) -> None:

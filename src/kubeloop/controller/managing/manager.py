@@ -23,7 +23,7 @@ from kubeloop.controller.managing.background import Background
 from kubeloop.controller.managing.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.managing.errors import Failures, GraceExceeded, ManagerError
 from kubeloop.controller.managing.fleet import Fleet
-from kubeloop.controller.managing.group import Entry, Group, connect
+from kubeloop.controller.managing.group import Entry, Group, append_all, connect
 from kubeloop.controller.managing.reconcile_figures import ReconcileFigures
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.sharing import shard_member
@@ -231,18 +231,19 @@ class Manager:
         """
         self._check_open("new", "running")
         cluster = self._clusters.add(client, Informers(client, clock=self._clock), own=True)
-        entries = [self._insert(runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers]
-        if self._phase == "running":
-            try:
+        try:
+            entries = append_all(self._entries, *((runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers))
+            if self._phase == "running":
                 self._stack.push_async_callback(cluster.leave)
                 await cluster.enter()
                 if self._leadership is not None:
                     self._leadership.cover(client)
                 await self._start_late(entries)
-            except BaseException:
-                self._clusters.remove(cluster.name)
-                await cluster.leave()
-                raise
+        except BaseException:
+            self._entries = [entry for entry in self._entries if entry.cluster is not cluster]
+            self._clusters.remove(cluster.name)
+            await cluster.leave()
+            raise
 
     async def remove_cluster(self, name: str) -> None:
         """Stop what runs on that cluster, within the grace, and forget it. Its client stays open.
@@ -341,18 +342,12 @@ class Manager:
 
     def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
         if isinstance(what, OnCluster):
-            return [self._insert(runnable_of(what.what), self._clusters.named(what.cluster))]
-        if isinstance(what, OnEachCluster):
-            self._makers.append(what)
-            return [self._insert(runnable_of(what.make(one.name), one.name), one) for one in self._clusters]
-        return [self._insert(runnable_of(what), self._main)]
-
-    def _insert(self, runnable: Runnable, cluster: ManagedCluster) -> Entry:
-        if any(other.runnable.name == runnable.name for other in self._entries):
-            raise ManagerError(f'two controllers are named "{runnable.name}"; give one of them name="..."')
-        entry = Entry(runnable, cluster)
-        self._entries.append(entry)
-        return entry
+            return append_all(self._entries, (runnable_of(what.what), self._clusters.named(what.cluster)))
+        if not isinstance(what, OnEachCluster):
+            return append_all(self._entries, (runnable_of(what), self._main))
+        entries = append_all(self._entries, *((runnable_of(what.make(one.name), one.name), one) for one in self._clusters))
+        self._makers.append(what)
+        return entries
 
     async def _start(self) -> None:
         if self._governor is not None:
