@@ -52,13 +52,15 @@ def _candidates(module: Any, missed: str) -> str:
     """What of a module could be meant: its own functions and classes of controllers, and lists."""
     from kubeloop.controller import ControllerBase
 
+    name = getattr(module, "__name__", "")
+
     def could_be(value: Any) -> bool:
         if isinstance(value, type):
-            return issubclass(value, ControllerBase) and value.__module__ == module.__name__
-        own = inspect.isfunction(value) and value.__module__ == module.__name__
+            return issubclass(value, ControllerBase) and value.__module__ == name
+        own = inspect.isfunction(value) and value.__module__ == name
         return own or isinstance(value, ControllerBase | list | tuple)
 
-    found = [name for name, value in vars(module).items() if not name.startswith("_") and could_be(value)]
+    found = [name for name, value in getattr(module, "__dict__", {}).items() if not name.startswith("_") and could_be(value)]
     near = difflib.get_close_matches(missed, found, 1)
     return f"did you mean {near[0]}?" if near else f"it has {', '.join(found)}" if found else "there is no controller in it"
 

@@ -196,4 +196,5 @@ def _traced(error: BaseException) -> Iterator[str]:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     sys.exit(main(sys.argv[1]))

@@ -107,8 +107,8 @@ class _Process:
         # This very kubeloop, wherever it was imported from.
         package = str(Path(kubeloop.__file__).parent.parent)
         path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), package)))
-        # Ctrl-C is sent to both; this one acts on it. What is ignored stays ignored in a new process.
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Ctrl-C is sent to both; this one acts on it. A new process begins with the same signals blocked, until it ignores this one.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, and options made above
                 [sys.executable, "-m", "kubeloop.cli.running.program", told],
@@ -120,7 +120,7 @@ class _Process:
             os.close(self._lifeline)
             raise
         finally:
-            signal.signal(signal.SIGINT, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             os.close(theirs)
 
     def poll(self) -> int | None:

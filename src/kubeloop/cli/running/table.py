@@ -22,9 +22,11 @@ def table(board: Board) -> RenderableType:
         )
     ]  # fmt: skip
     if board.controllers:
-        parts.append(_controllers(board))
+        parts += [Text(""), _controllers(board)]
     if board.informers:
-        parts.append(_informers(board))
+        parts += [Text(""), _informers(board)]
+    if any(row.last_error for row in board.controllers):
+        parts.append(Text(""))
     parts += [
         Text.assemble(("last error ", "bold red"), (f"{row.name} {visible(row.failing)}: ", "bold"), _line(row.last_error))
         for row in board.controllers
