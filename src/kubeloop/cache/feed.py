@@ -36,6 +36,9 @@ class Fed(Protocol):
     def flush(self) -> float | None:
         """A batch is complete: apply it. Answers when it came, None if nothing did."""
 
+    def deliver(self) -> None:
+        """A batch was applied: those who are told of it may be called now."""
+
     def watching(self) -> None:
         """A watch was opened."""
 
@@ -113,6 +116,7 @@ class Feed:
     def flush(self) -> None:
         self.moved = time.perf_counter()
         self.heard = self._informer.flush() or self.heard
+        self._informer.deliver()
 
     def watching(self) -> None:
         self.failure = None

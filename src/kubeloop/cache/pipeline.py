@@ -113,11 +113,13 @@ class Pipeline(Generic[R]):
             # Through the queue, so that a resync never shows a state older than an event before it.
             self.queue.push(Resync(registration))
             self._apply()
+            self.fanout.deliver()
 
     def forget(self) -> None:
         """There is nothing any more; handlers are told of the end of each object."""
         self.queue.push(Replaced((), self.version))
         self._apply()
+        self.fanout.deliver()
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
         """More indexes, complete at once, and more ``paths`` that heads carry. Objects that are cached are read again (15 us each).
@@ -176,6 +178,7 @@ class Pipeline(Generic[R]):
         self._quiet = self._initial and not len(self.store.snapshot(namespace))
         self.queue.push(Replaced(current, version, namespace))
         heard = self.flush()
+        self.fanout.deliver()
         self.readers.replaced(feed, version)
         if self._quiet:
             self.fanout.replay(EventType.ADDED, self.store.snapshot(namespace), self._now)
@@ -204,8 +207,12 @@ class Pipeline(Generic[R]):
         self._apply()
         return self._now if something else None
 
+    def deliver(self) -> None:
+        """A batch of a watch was applied, and there is nothing to be done before handlers are called."""
+        self.fanout.deliver(at_once=True)
+
     def _apply(self) -> None:
-        """Apply what waits. Store first, handlers after: they run in tasks of their own, never in between."""
+        """Apply what waits. Store first, handlers after (``Fanout.deliver``): never in between."""
         self._now = self._around.clock.now()
         queue, store, tell = self.queue, self.store, self._tell
         while queue:

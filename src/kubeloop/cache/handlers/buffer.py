@@ -91,6 +91,11 @@ class Buffer(Generic[R]):
         return len(self._entries) - self._empty - self._marks
 
     @property
+    def alone(self) -> bool:
+        """One event waits, and nothing else: no mark, no replay."""
+        return len(self._entries) == 1 and not self._marks and not isinstance(self._entries[0], Replay)
+
+    @property
     def resyncing(self) -> bool:
         """A resync waits or is under way."""
         return self._resyncs > 0

@@ -108,10 +108,15 @@ class Fanout(Generic[R]):
             registration.remove()
 
     def tell(self, event: Event[R], handler: object = None) -> None:
-        """All handlers, or one, hear of it when their turn comes."""
+        """All handlers, or one, hear of it when their turn comes; after ``deliver``."""
         for registration in self.audience:
             if handler is None or handler is registration:
                 registration.offer(event)
+
+    def deliver(self, *, at_once: bool = False) -> None:
+        """That was all that is to be told for now. ``at_once``: whoever is free may be called here and now."""
+        for registration in self.audience:
+            registration.deliver(at_once=at_once)
 
     def replay(self, kind: EventType, heads: Snapshot, received: float, handler: object = None) -> None:
         """All handlers, or one, hear of each of these, one after the other."""

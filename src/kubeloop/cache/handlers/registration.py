@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,6 +20,7 @@ from kubeloop.transport import log_field, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 #: A plain function runs on the loop and should return soon; an ``async`` one is awaited, in both cases one event after the other.
+#: (A plain one is told of an event that came alone before the watch is read on; of many, and of all else, in a task.)
 Handler = Callable[[Event[R]], object]
 
 #: More waiting changes than this are worth a warning: the handler is slower than the changes come. Another one each time they double.
@@ -103,6 +105,14 @@ class Registration(Generic[R]):
         self._filter = None if calls.where is None else Filter[R](calls.where)
         self._buffer = Buffer[R](merging=calls.coalesce)
         self._wake = asyncio.Event()
+        #: No handler is ``async``; as far as one can tell before it is called.
+        self._plain = not any(map(inspect.iscoroutinefunction, self._handlers.values()))
+        #: The task waits for ``_wake``, and no handler runs.
+        self._resting = False
+        #: What a handler that looked plain has left to be awaited.
+        self._begun: tuple[Event[R], Awaitable[object]] | None = None
+        self._context: Context | None = None
+        self._about: Callable[[str], None] = log_field("key")
         self._removed = False
         self._task: asyncio.Task[None] | None = None
         self._warn_at = WARN_AT
@@ -195,15 +205,30 @@ class Registration(Generic[R]):
     # ------------------------------------------------------------------------------------------------- the informer's side
 
     def offer(self, event: Event[R]) -> None:
+        """Put it behind all others; ``deliver`` follows when there are no more for now."""
         if self._removed:
             return
         changes = self._buffer.put(event)
-        if not self._wake.is_set():
-            self._wake.set()
         if changes >= self._warn_at:
             self._warn_at *= 2
             age = self.oldest(self._clock.now())
             _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
+
+    def deliver(self, *, at_once: bool = False) -> None:
+        """What was offered is to be handled. ``at_once``: one event may be handled here and now, if the handler has nothing else to do.
+
+        That saves a turn of the loop and a change of tasks, which cost as much as all else that is done for such an event.
+        """
+        if not self._buffer or self._wake.is_set():
+            return
+        if not (at_once and self._resting and self._plain and self._context is not None and self._buffer.alone):
+            self._wake.set()
+            return
+        self._resting = False
+        try:
+            self._context.run(self._handle_one)
+        finally:
+            self._resting = True
 
     def replay(self, replay: Replay[R]) -> None:
         """Offer every object of one moment. A resync that is due while the last one still waits is left out: it would show the same."""
@@ -218,21 +243,39 @@ class Registration(Generic[R]):
     async def run(self) -> None:
         """Handle what is offered, until it is removed. Once."""
         self._task = asyncio.current_task()
-        about = log_field("key")
+        self._about = log_field("key")
+        self._context = copy_context()
         try:
             while not self._removed:
-                await self._wake.wait()
+                self._resting = True
+                try:
+                    await self._wake.wait()
+                finally:
+                    self._resting = False
                 self._wake.clear()
-                await self._drain(about)
+                if self._begun is not None:
+                    begun, self._begun = self._begun, None
+                    await self._finish(*begun)
+                await self._drain()
         finally:
             self._task = None
+            if self._begun is not None and inspect.iscoroutine(self._begun[1]):
+                self._begun[1].close()
             if self._watchdog is not None:
                 self._watchdog.cancel()
             self.remove()  # for good: an informer does not start again
             self._progress.notify()
 
-    async def _drain(self, about: Callable[[str], None]) -> None:
-        buffer, meter, now, handlers = self._buffer, self.meter, self._clock.now, self._handlers
+    def _handle_one(self) -> None:
+        event = self._buffer.take()
+        assert event is not None
+        work = self._call(event)
+        if work is not None:
+            self._plain, self._begun = False, (event, work)
+            self._wake.set()
+
+    async def _drain(self) -> None:
+        buffer, meter, now = self._buffer, self.meter, self._clock.now
         turn, since = 0, now()
         while not self._removed:
             try:
@@ -245,41 +288,54 @@ class Registration(Generic[R]):
                     self.synced = not self._failed
                 self._progress.notify()
                 continue
-            head = event.head
-            meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
-            about(key)
-            meter.began = now()
-            plain = called = False
-            try:
-                shown = event if self._filter is None else self._filter(event)
-                handler = None if shown is None else handlers[shown.type]
-                if handler is not None and shown is not None:
-                    called = plain = True
-                    result = handler(shown)
-                    if result is not None and inspect.isawaitable(result):
-                        plain = False
-                        if self._watchdog is None:
-                            self._watchdog = self._clock.call_later(STUCK, self._look)
-                        await result
-            except Exception as error:  # noqa: BLE001 - a handler may raise anything; it must not cost others their events
-                self._contain(event, error)
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                # Something that the handler waited for was cancelled, not the handler: it would vanish without a word.
-                self._contain(event, error)
-            finally:
-                if called:
-                    meter.done(now(), plain)
-                else:
-                    meter.key = ""
+            work = self._call(event)
+            if work is not None:
+                await self._finish(event, work)
             turn += 1
             if turn >= TURN or meter.began - since > TURN_SECONDS:
                 await asyncio.sleep(0)
                 turn, since = 0, now()
         if self._warn_at > WARN_AT and buffer.changes < WARN_AT // 2:
             self._warn_at = WARN_AT
+
+    def _call(self, event: Event[R]) -> Awaitable[object] | None:
+        """Call the handler. What is left to be awaited (see ``_finish``); None if it has ended, well or badly."""
+        meter, head = self.meter, event.head
+        meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
+        self._about(key)
+        meter.began = self._clock.now()
+        called = False
+        try:
+            shown = event if self._filter is None else self._filter(event)
+            handler = None if shown is None else self._handlers[shown.type]
+            if handler is not None and shown is not None:
+                called = True
+                result = handler(shown)
+                if result is not None and inspect.isawaitable(result):
+                    return result
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a handler may raise anything; others must not lose events
+            self._ended(called)
+            self._contain(event, error)
+        else:
+            self._ended(called)
+        return None
+
+    async def _finish(self, event: Event[R], work: Awaitable[object]) -> None:
+        """Await what a handler has begun."""
+        if self._watchdog is None:
+            self._watchdog = self._clock.call_later(STUCK, self._look)
+        try:
+            await work
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above
+            self._contain(event, error)
+        finally:
+            self.meter.done(self._clock.now(), plain=False)
+
+    def _ended(self, called: bool) -> None:
+        if called:
+            self.meter.done(self._clock.now(), plain=True)
+        else:
+            self.meter.key = ""
 
     def _mark(self) -> int:
         if not self._removed:
@@ -301,6 +357,12 @@ class Registration(Generic[R]):
         self._watchdog = self._clock.call_later(STUCK - running if running < STUCK else STUCK_AGAIN, self._look)
 
     def _contain(self, event: Event[R], error: BaseException) -> None:
+        """A handler raised: the next event follows. Raises what ends this task, and not only something that the handler waited for."""
+        if isinstance(error, asyncio.CancelledError):
+            # Of something else the handler would vanish without a word.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise error
         self.meter.failures += 1
         if event.initial and not self._failed:
             self._failed = str(event.key)
