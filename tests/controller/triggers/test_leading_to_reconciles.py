@@ -206,8 +206,10 @@ async def test_taking_a_pause_off_lets_no_object_through_that_the_predicates_ref
             paused = {"example.com/paused": "true"}
             await client.create(ConfigMap(metadata=meta(name, labels=labels, annotations=paused)))
             await client.patch(ConfigMap, name, {"metadata": {"annotations": {"example.com/paused": None}}})
-        assert await asyncio.wait_for(controller.seen.get(), 10) == "mine"
-        assert controller.seen.empty()
+        seen = {await asyncio.wait_for(controller.seen.get(), 10)}
+        while not controller.seen.empty():
+            seen.add(controller.seen.get_nowait())
+        assert seen == {"mine"}, "once or twice: its creation may be heard of when it is paused no more"
 
 
 class Outlines(KeyController[ConfigMap], metadata_only=True, name="outlines"):
