@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from examples.webhook.hooks import hooks
-from kubeloop import Client, Manager
+from kubeloop import Client, KubeloopError, Manager
 from kubeloop.controller.webhooks import ManagedCertificates, Register, Service, WebhookServer
 
 NAME = "deployment-policy"
@@ -28,4 +29,7 @@ async def main() -> None:
         await Manager(client, servers=[server]).run()
 
 
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except KubeloopError as error:
+    sys.exit(f"{NAME}: {error}")
