@@ -223,6 +223,36 @@ async def test_a_write_of_work_that_outlived_its_term_is_not_sent_in_the_next_on
     assert outcomes == [LeaseLost]
 
 
+async def test_work_that_takes_long_to_end_does_not_keep_other_work_from_being_cancelled(
+    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+) -> None:
+    one = replicas.start("a")
+    await clock.advance(0)
+    ended = asyncio.Event()
+
+    async def slow_to_end(key: ObjectKey) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ended.wait()
+
+    async def lapse() -> None:
+        heal = in_process.faults.break_answers(matching=of("a"))
+        await clock.advance(11)
+        heal()
+        await clock.advance(11)
+
+    slow = [asyncio.ensure_future(one.owner.guarded(slow_to_end)(key)) for key in KEYS[:10]]
+    await lapse()
+    works = [asyncio.ensure_future(one.work(key)) for key in KEYS[10:]]
+    await clock.advance(0)
+    assert len(one.working) == len(works)
+    await lapse()
+    assert one.working == set()
+    ended.set()
+    await asyncio.gather(*slow, *works)
+
+
 async def test_a_member_that_never_began_leaves_nothing_on_its_client(in_process: InProcessServer, clock: StallingClock) -> None:
     client = in_process.client()
     member = ShardMember(client, ShardConfig("group", "default", "a"), clock=clock)

@@ -170,14 +170,16 @@ class ShardMember:
         if self._clock.now() < self._core.valid_until:
             return
         self._core.lapse()
+        # What is told to end once is not told again, however long it takes.
+        scopes, self._scopes = self._scopes, set()
         log.error(
             "group %s: not renewed for %g s: no key is ours until it is; %d reconciles cancelled",
             self.config.group,
             self.config.renew_deadline,
-            len(self._scopes),
+            len(scopes),
         )
         now = asyncio.get_running_loop().time()
-        for scope in list(self._scopes):
+        for scope in scopes:
             scope.reschedule(now)
 
     async def _tidy(self) -> None:
