@@ -13,7 +13,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec, Secret
 from kubeloop.cache import Informers, WatchPolicy
 from kubeloop.client import Client
-from kubeloop.controller import Controller, Manager, Owns, Result, set_controller_reference
+from kubeloop.controller import Controller, ControllerBase, HandlerController, Manager, Owns, Result, on_create, set_controller_reference
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.reading import fences
 from kubeloop.controller.sharding import ShardConfig
@@ -126,7 +126,7 @@ ENDS = [
 
 @asynccontextmanager
 async def late_watches(
-    server: InProcessServer, controller: Controller[ConfigMap], *, overlaid: bool
+    server: InProcessServer, controller: ControllerBase[ConfigMap], *, overlaid: bool
 ) -> AsyncIterator[tuple[Manager, Callable[[], None]]]:
     """A manager runs the controller. Watches of what it writes are held from before its first reconcile until the function is called."""
     client = server.client()
@@ -206,15 +206,37 @@ class Quiet(Maker, name="quiet"):
             raise RuntimeError("it did not work") from error
 
 
+class ByHandler(HandlerController[ConfigMap], owns=[Secret], name="by-handler"):
+    """As ``Maker``, in a handler, whose errors are kept from the reconcile."""
+
+    def __init__(self) -> None:
+        self.reconciles = 0
+        self.made: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @on_create(backoff=0.001)
+    async def begin(self, config: ConfigMap) -> None:
+        self.reconciles += 1
+        owned = self.owned(Secret, config)
+        if not owned:
+            child = Secret(metadata=ObjectMeta(generate_name="child-", namespace="default"))
+            set_controller_reference(config, child)
+            await self.client.create(child)
+        if not self.made.done():
+            self.made.set_result(len(owned))
+
+
 @pytest.mark.parametrize(
     ("maker", "hangs"),
     [
+        pytest.param(ByHandler, False, id="in a handler"),
         pytest.param(Maker, False, id="the server carried it out and answered with an error"),
         pytest.param(Quiet, False, id="the same, in other words"),
         pytest.param(Impatient, True, id="the server carried it out, and the answer took longer than the reconcile may"),
     ],
 )
-async def test_a_child_whose_creation_got_no_answer_is_not_created_twice(server: InProcessServer, maker: type[Maker], hangs: bool) -> None:
+async def test_a_child_whose_creation_got_no_answer_is_not_created_twice(
+    server: InProcessServer, maker: type[Maker | ByHandler], hangs: bool
+) -> None:
     behind = server.client()
     controller = maker()
     creations = 0

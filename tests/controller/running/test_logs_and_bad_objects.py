@@ -11,7 +11,7 @@ import pytest
 from kubeloop import Model, Resource, custom_resource
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
-from kubeloop.controller import Controller, Manager, Result
+from kubeloop.controller import Controller, HandlerController, Manager, Result, on_create
 from kubeloop.meta import ObjectMeta, Unstructured
 from kubeloop.testing import InProcessServer
 
@@ -92,11 +92,23 @@ class Strict(Controller[Gadget], name="strict"):
         self.sizes.put_nowait(gadget.spec.size)
 
 
+class StrictHandlers(HandlerController[Gadget], name="strict"):
+    """The same by a handler."""
+
+    def __init__(self) -> None:
+        self.sizes: asyncio.Queue[int] = asyncio.Queue()
+
+    @on_create
+    async def begin(self, gadget: Gadget) -> None:
+        self.sizes.put_nowait(gadget.spec.size)
+
+
+@pytest.mark.parametrize("kind", [Strict, StrictHandlers])
 async def test_an_object_that_does_not_fit_its_type_is_named_and_not_tried_again_until_it_changes(
-    client: Client, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture, kind: type[Strict | StrictHandlers]
 ) -> None:
     caplog.set_level(logging.ERROR)
-    controller = Strict()
+    controller = kind()
     await client.create(definition())
     async with Manager(client, [controller]) as manager:
         await client.create(Loose.from_dict({"metadata": {"name": "g"}, "spec": {"size": "large"}}))

@@ -151,12 +151,15 @@ async def test_a_handler_that_fails_is_tried_again_and_the_others_are_not(client
             calls.add(old, new)
 
     picky = Picky()
-    async with running(client, picky):
+    async with Manager(client, [picky], namespace=client.namespace) as manager:
         await make(client)
         await calls.until("bad")
         await set_seconds(client, 4)
         await calls.until((3, 4))
         assert picky.handler_errors == 2
+        (stats,) = manager.stats
+        assert stats.counts.errors == 2, "a reconcile in which a handler failed is a failed one"
+        assert stats.counts.last_error == "handler bad: RuntimeError: a mistake"
     assert calls.found == ["good", "bad", (3, 4)]
 
 

@@ -88,7 +88,7 @@ class Fences:
         self._taken_over = self._settled = 0
         self._lists: dict[str, _Listing] = {}
         self._waits: set[asyncio.Task[None]] = set()
-        self._given_up = False
+        self._given_up = asyncio.Event()
         self._written: dict[ObjectKey, dict[Informer[Any], int]] = {}
         self._key: ContextVar[ObjectKey | None] = ContextVar("kubeloop_reconciling", default=None)
         self._unlisten = None if overlaid else client.on_write(self._wrote)
@@ -119,7 +119,7 @@ class Fences:
         Raises:
             DeadlineError: not in time; the text says what is behind. KubeloopError: the server does not tell what it has.
         """
-        if self._given_up:
+        if self._given_up.is_set():
             return False
         waiting = asyncio.create_task(self._pass(key), name=f"kubeloop fence of {key}")
         self._waits.add(waiting)
@@ -127,7 +127,7 @@ class Fences:
             await waiting
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._given_up and (task is None or not task.cancelling()):
+            if self._given_up.is_set() and (task is None or not task.cancelling()):
                 return False
             raise
         finally:
@@ -136,7 +136,7 @@ class Fences:
 
     def give_up(self) -> None:
         """Nothing is to be reconciled any more: whoever waits here goes home at once."""
-        self._given_up = True
+        self._given_up.set()
         for waiting in self._waits:
             waiting.cancel()
 

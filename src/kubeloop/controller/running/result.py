@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from kubeloop.meta import KubeloopError
@@ -42,6 +42,14 @@ class Result:
             raise ValueError(f"requeue (with back-off) and requeue_after={self.requeue_after} (exactly then): give one of them")
         if self.priority is not None and not self.requeue and self.requeue_after is None:
             raise ValueError(f"priority={self.priority} is that of the next reconcile: give requeue=True or requeue_after=, too")
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyFailed(Result):
+    """Part of it failed, and ``requeue_after`` knows when that is to be tried again: counted as an error, without a back-off of its own."""
+
+    error: BaseException = field(default_factory=RuntimeError)
+    text: str = ""
 
 
 class TerminalError(KubeloopError):

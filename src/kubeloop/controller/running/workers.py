@@ -16,7 +16,7 @@ from kubeloop.controller.running.deadline import Deadline
 from kubeloop.controller.running.gate import Gate
 from kubeloop.controller.running.outcome import ReconcileCounts, is_panic
 from kubeloop.controller.running.overdue import Overdue
-from kubeloop.controller.running.result import Result, TerminalError
+from kubeloop.controller.running.result import PartlyFailed, Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, log_fields, logger_with_context
@@ -200,6 +200,12 @@ class Workers(Generic[K]):
             queue.add_rate_limited(key, priority=priority)
             return "requeue"
         queue.forget(key)
+        if isinstance(result, PartlyFailed):
+            self._count_error(key, result.error, result.text)
+            if result.requeue_after is not None:
+                counts.requeues += 1
+                queue.add_after(key, result.requeue_after, priority=priority)
+            return "error"
         if result.requeue_after is None:
             counts.successes += 1
             return "success"
@@ -242,9 +248,9 @@ class Workers(Generic[K]):
         log.log(level, "%s %s: %s; next try in %.3f s", self._name, key, message, delay)
         return delay
 
-    def _count_error(self, key: K, error: BaseException) -> None:
+    def _count_error(self, key: K, error: BaseException, text: str = "") -> None:
         self.counts.errors += 1
-        self.counts.last_error = str(error) or type(error).__name__
+        self.counts.last_error = text or str(error) or type(error).__name__
         self.counts.last_error_key = str(key)
         if self._on_failure is not None:
             self._on_failure(key, error)

@@ -102,7 +102,7 @@ class Caller:
         if limit is not None and retry.tries >= limit:
             self._give_up(handler, memory, obj, error, f"failed {retry.tries} times, the last time: {text}")
             return None
-        self._count(text)
+        self._count(handler, memory, error, text)
         wait = memory.wait(handler.id, self._clock.now())
         usual = isinstance(error, Conflict) and retry.tries <= _USUAL_CONFLICTS
         shown = error if traceback else None
@@ -114,10 +114,11 @@ class Caller:
         memory.running.pop(handler.id, None)
         memory.succeeded(handler.id)
         text = text or str(error)
-        self._count(text)
+        self._count(handler, memory, error, text)
         log.log(logging.ERROR, "handler %s of %s: %s (given up)", handler.id, obj.object_key(), text)
         self._events.warning(obj, "HandlerFailed", f"{handler.id}: {text}")
 
-    def _count(self, text: str) -> None:
+    def _count(self, handler: Handler, memory: Memory, error: BaseException, text: str) -> None:
+        memory.failure = error, f"handler {handler.id}: {text}"
         self.errors += 1
         self.last_error = text

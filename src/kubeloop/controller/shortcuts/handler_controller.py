@@ -13,12 +13,12 @@ from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.declaring.controller import KeyController
 from kubeloop.controller.declaring.declaration import DeclarationError
 from kubeloop.controller.objects.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.running.result import Result
+from kubeloop.controller.running.result import PartlyFailed, Result, TerminalError
 from kubeloop.controller.shortcuts.calling import Caller
 from kubeloop.controller.shortcuts.declared import Handler, Handlers, handlers_of
 from kubeloop.controller.shortcuts.memory import Memories, Memory
 from kubeloop.controller.shortcuts.record import FINALIZER, RECORD, Record, UnreadableRecord, Value, read_record, watched
-from kubeloop.meta import Invalid, NotFound, ObjectKey, Resource
+from kubeloop.meta import DecodeError, Invalid, NotFound, ObjectKey, Resource
 from kubeloop.meta.names import qualified_name
 
 R = TypeVar("R", bound=Resource)
@@ -46,7 +46,8 @@ class HandlerController(KeyController[R]):
         One handler at a time for each object: resume, create, change, timers, each in the order in which the class defines them. Each gets
         a copy of the newest state. Handlers of changes wait until those of the creation are done.
         A handler that fails is called again with back-off, 1 s doubling to 300 s; the others are not called again for its sake, nor held up
-        by it. ``TerminalError`` gives it up until there is something new to handle: logged, and told by an event on the object.
+        by it, but the reconcile counts as failed. ``TerminalError`` gives it up until there is something new to handle: logged, and told by
+        an event on the object.
         What has been handled stands in the object's annotation ``handled.kubeloop.dev/NAME``, so that a change made while no program ran
         is handled by the next one, and what was handled is not.
 
@@ -55,7 +56,6 @@ class HandlerController(KeyController[R]):
         value last handled. Exactly one call: a program that dies between a handler's end and the write of the record (one for all handlers
         of a pass) calls it again; make handlers idempotent. A deletion of an object that had its finalizer removed, or not yet added.
         Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which begin anew.
-        That failed handlers count as failed reconciles in metrics: see ``handler_errors``.
 
     Needs permission to patch its kind. To have creation handled again, take the annotation off. A finalizer that an older version of the
     program left is removed when the class has no ``on_delete`` any more.
@@ -94,11 +94,16 @@ class HandlerController(KeyController[R]):
         """Call what is due for one object."""
         if self._memories is None:
             self._memories = Memories()
-        obj = self.lister(self._own_kind()).get(key.name, key.namespace)
+        kind = self._own_kind()
+        try:
+            obj = self.lister(kind).get(key.name, key.namespace)
+        except DecodeError as error:
+            raise TerminalError(f"it does not fit {kind.__name__}: {error}") from error
         if obj is None:
             self._memories.forget(key)
             return None
         memory = self._memories.of(key, obj.metadata.uid)
+        memory.take_failure()  # of a pass that was cancelled
         try:
             if obj.metadata.deletion_timestamp is not None:
                 pauses = await self._going(obj, memory)
@@ -110,7 +115,11 @@ class HandlerController(KeyController[R]):
             if any(cause.field == "metadata.uid" for cause in error.causes):
                 return None  # replaced by another object of its name
             raise
-        return Result(requeue_after=max(min(pauses), 0.001)) if pauses else None
+        again = max(min(pauses), 0.001) if pauses else None
+        failure = memory.take_failure()
+        if failure is not None:
+            return PartlyFailed(again, error=failure[0], text=failure[1])
+        return Result(again) if again is not None else None
 
     def disconnect(self) -> None:
         if self._caller is not None:

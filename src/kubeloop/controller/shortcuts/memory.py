@@ -32,6 +32,8 @@ class Memory:
     retries: dict[str, Retry] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
     running: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+    #: The last one of this pass, and what to say of it.
+    failure: tuple[BaseException, str] | None = None
 
     def wait(self, handler: str, now: float) -> float:
         """Seconds until the handler may be called."""
@@ -43,6 +45,11 @@ class Memory:
         known.tries += 1
         known.not_before = now + min(backoff * 2.0 ** min(known.tries - 1, 64), LONGEST)
         return known
+
+    def take_failure(self) -> tuple[BaseException, str] | None:
+        """What failed since it was last asked for."""
+        found, self.failure = self.failure, None
+        return found
 
     def succeeded(self, handler: str) -> None:
         self.retries.pop(handler, None)
