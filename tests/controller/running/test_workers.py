@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from kubeloop.controller.running.result import Result, TerminalError
 from kubeloop.meta import KubeloopError, ObjectKey
-from kubeloop.transport import logger_with_context
+from kubeloop.transport import LogContext, logger_with_context
 from tests.controller.running.bench import KEY, OTHER, Bench
 
 
@@ -229,3 +230,28 @@ async def test_log_records_of_a_reconcile_carry_cluster_controller_key_and_an_id
 def test_a_controller_without_workers_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1 worker"):
         Bench(count=0)
+
+
+async def test_workers_that_come_later_work_under_the_context_of_the_run() -> None:
+    """A leader's fence and the fields of the log are there; whoever asks for more workers (settings that change) has neither."""
+    whose = ContextVar("whose", default="nobody's")
+    seen: list[tuple[str, str]] = []
+    both = asyncio.Event()
+
+    async def reconcile(key: ObjectKey) -> None:
+        record = logging.makeLogRecord({})
+        LogContext().filter(record)
+        seen.append((whose.get(), vars(record)["kubeloop"]["controller"]))
+        if len(seen) == 2:
+            both.set()
+        await both.wait()
+
+    whose.set("the run's")
+    async with Bench(reconcile) as bench:
+        await bench.clock.advance(0)
+        whose.set("the settings'")
+        bench.workers.resize(2)
+        bench.queue.add(KEY)
+        bench.queue.add(OTHER)
+        await asyncio.wait_for(both.wait(), 20)
+    assert seen == [("the run's", "bench")] * 2

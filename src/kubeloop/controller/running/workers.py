@@ -10,6 +10,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 from kubeloop.controller.running.deadline import Deadline
@@ -81,11 +82,13 @@ class Workers(Generic[K]):
         self._numbers = itertools.count(1)
         self._overdue = Overdue(self._clock, self.counts, f"{owner or name}", timeout, self._substitute)
         self._group: asyncio.TaskGroup | None = None
+        self._context = copy_context()
         self._running = 0
 
     async def run(self) -> None:
         """Work until ``stop``, or until the queue is shut down and empty. Cancelling it cancels running reconciles."""
         with log_context(cluster=self._cluster, controller=self._name):
+            self._context = copy_context()
             try:
                 async with asyncio.TaskGroup() as self._group:
                     for _ in range(self._count):
@@ -114,7 +117,8 @@ class Workers(Generic[K]):
     def _add_worker(self) -> None:
         assert self._group is not None
         self._running += 1
-        self._group.create_task(self._work(), name=f"{self._name}-worker-{next(self._numbers)}")
+        # Not the context of whoever asks for one more: a leader's fence and the log's fields are of the run.
+        self._group.create_task(self._work(), name=f"{self._name}-worker-{next(self._numbers)}", context=self._context.copy())
 
     def _substitute(self) -> None:
         """A worker is held up: another one takes over, so that other keys go on."""
