@@ -20,7 +20,7 @@ from kubeloop import Client, ObjectMeta
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import Event
-from kubeloop.config import load_config
+from kubeloop.config import Kubeconfig, load_config
 from kubeloop.meta import Conflict, Invalid, NotFound, Unstructured
 from kubeloop.testing import eventually, many, one
 from kubeloop.transport import Transport
@@ -74,7 +74,7 @@ async def test_from_a_foo_to_its_deployment_and_back_again(
     at: Client, kubectl: Kubectl, server: ServerUnderTest, start_controller: Starter, tmp_path: Path
 ) -> None:
     """With ``-master`` in the original's spelling, which overrides a server that is not there."""
-    config = yaml.safe_load(server.kubeconfig.read_text())
+    config = Kubeconfig.read(server.kubeconfig).view(flatten=True, raw=True)
     for cluster in config["clusters"]:
         cluster["cluster"]["server"] = "https://127.0.0.1:1"
     elsewhere = tmp_path / "elsewhere.kubeconfig"
@@ -207,7 +207,7 @@ async def test_the_rights_of_its_manifest_are_enough(
     )
     try:
         token = kubectl("create", "token", account).strip()
-        config = yaml.safe_load(kubectl.kubeconfig.read_text())
+        config = Kubeconfig.read(kubectl.kubeconfig).view(flatten=True, raw=True)
         config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
         limited = tmp_path / "limited.kubeconfig"
         limited.write_text(yaml.safe_dump(config))

@@ -22,6 +22,7 @@ from kubeloop.cli.doctor.definitions import definitions, schema_differences, ver
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml, write_yaml
 from kubeloop.codegen.crd import definitions_of
+from kubeloop.config import Kubeconfig
 from kubeloop.controller.permissions import Permission
 from kubeloop.meta import ApiError, Forbidden, NotFound, ServiceUnavailable, Unstructured
 from kubeloop.testing import InProcessServer
@@ -231,7 +232,7 @@ def test_what_cannot_be_asked_is_said(kubeconfig: Path, arguments: list[str], wo
 def test_missing_permissions_are_named_and_the_roles_that_are_printed_grant_them(kubeconfig: Path, tmp_path: Path) -> None:
     """SelfSubjectAccessReview for another user, whom the administrator impersonates."""
     install(kubeconfig, definition())
-    (tree,) = read_yaml(kubeconfig.read_text())
+    tree = Kubeconfig.read(kubeconfig).view(flatten=True, raw=True)
     for user in tree["users"]:
         user["user"]["as"] = "kubeloop-doctor-somebody"
     other = tmp_path / "kubeconfig"
