@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _THERE = click.Path(exists=True, path_type=Path)
 
+#: Seconds for the embedded server to answer.
+_READY = 120.0
+
 _EPILOG = """\b
 Examples:
   kubeloop run web_operator.app:controllers --embedded    no cluster needed
@@ -102,7 +105,7 @@ def _supervise(options: RunOptions, sources: Sources | None) -> int:
         if options.embedded:
             from kubeloop.testing import LocalCluster
 
-            cluster = stack.enter_context(LocalCluster())
+            cluster = stack.enter_context(LocalCluster(timeout=_READY))
             _say(f"embedded server: kubectl --kubeconfig {cluster.kubeconfig}")
             options = msgspec.structs.replace(options, kubeconfig=str(cluster.kubeconfig))
         if sources is not None:

@@ -19,7 +19,7 @@ _MANAGER: Final = "kubeloop-run"
 #: Kinds that others need to be there first.
 _FIRST = ("CustomResourceDefinition", "Namespace")
 #: Seconds for a definition to be served.
-_SERVED = 30.0
+_SERVED = 120.0
 
 
 class InstallError(KubeloopError):
