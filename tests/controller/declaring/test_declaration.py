@@ -10,11 +10,13 @@ from kubeloop.controller import (
     Controller,
     ControllerBase,
     DeclarationError,
+    HandlerController,
     KeyController,
     Owns,
     Result,
     Watch,
     generation_changed,
+    on_create,
     to_same_name,
 )
 from kubeloop.meta import ObjectKey, Resource, Unstructured
@@ -134,3 +136,22 @@ def test_a_kind_without_a_name_is_refused_wherever_it_stands(kind: type[Resource
             type("Other", (Plain,), {what: [kind]})
     with pytest.raises(DeclarationError, match=f"Other: watches: {way}"):
         type("Other", (Plain,), {"watches": [Watch(kind, to=to_same_name)]})
+
+
+def test_type_checkers_see_the_types_of_keywords() -> None:
+    """Each line would be no error if a subclass hid the signature; mypy then calls the comment unused."""
+    with pytest.raises(DeclarationError):
+
+        class Workers(Controller[ConfigMap], workers="2"):  # type: ignore[arg-type]
+            async def reconcile(self, config: ConfigMap) -> None: ...
+
+    with pytest.raises(DeclarationError):
+
+        class Owned(KeyController[ConfigMap], owns=["Secret"]):  # type: ignore[list-item]
+            async def reconcile(self, key: ObjectKey) -> None: ...
+
+    with pytest.raises(DeclarationError):
+
+        class Handled(HandlerController[ConfigMap], timeout="3"):  # type: ignore[arg-type]
+            @on_create
+            async def begin(self, config: ConfigMap) -> None: ...

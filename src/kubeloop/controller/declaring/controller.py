@@ -142,6 +142,13 @@ class ControllerBase(Generic[R]):
         cls.predicates = checked(cls, "predicates", Predicate)
         check_numbers(cls)
         check_texts(cls)
+        parents: Any = super(cls, cls)  # What those that it derives from ask, as with __init_subclass__.
+        parents._check_class()
+
+    @classmethod
+    def _check_class(cls) -> None:
+        """What sorts of controllers ask of their subclasses. (Here, and not in an ``__init_subclass__`` of each, which would have to repeat
+        the keywords, or hide their types from type checkers.)"""
 
     @classmethod
     def declaration(cls) -> Declaration:
@@ -331,8 +338,9 @@ class Controller(ControllerBase[R], ABC):
     def reconcile(self, obj: R, /) -> Awaitable[Result | None] | Result | None:
         """Bring the cluster one step nearer to what ``obj`` says; idempotent. Raise for a retry with back-off."""
 
-    def __init_subclass__(cls, **declared: Any) -> None:
-        super().__init_subclass__(**declared)
+    @classmethod
+    def _check_class(cls) -> None:
+        super()._check_class()
         if cls.metadata_only:
             raise DeclarationError(f"{cls.__name__}: with metadata_only there is no object to reconcile; derive from KeyController")
         if not _is_abstract(cls):
@@ -346,8 +354,9 @@ class KeyController(ControllerBase[R], ABC):
     def reconcile(self, key: ObjectKey, /) -> Awaitable[Result | None] | Result | None:
         """Bring the cluster one step nearer to what the object of that key says, or tidy up after it."""
 
-    def __init_subclass__(cls, **declared: Any) -> None:
-        super().__init_subclass__(**declared)
+    @classmethod
+    def _check_class(cls) -> None:
+        super()._check_class()
         if not _is_abstract(cls):
             check_reconcile(cls, by_key=True, kind=cls._kind)
 

@@ -64,8 +64,9 @@ class HandlerController(KeyController[R]):
     _calls_handlers: ClassVar[bool] = True
     _handlers: ClassVar[Handlers] = Handlers(())
 
-    def __init_subclass__(cls, **declared: Any) -> None:
-        super().__init_subclass__(**declared)
+    @classmethod
+    def _check_class(cls) -> None:
+        super()._check_class()
         name = cls.__name__
         if cls.reconcile is not HandlerController.reconcile:
             raise DeclarationError(f"{name} defines reconcile, which is to call the handlers; derive from Controller, or write a handler")
