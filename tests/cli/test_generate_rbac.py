@@ -104,3 +104,15 @@ def test_what_cannot_be_used_is_an_error_that_says_what_is_wanted(target: str, w
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
     assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(("--name", "My_Operator"), '--name "My_Operator": a lowercase RFC 1123 subdomain', id="a name"),
+        pytest.param(("-n", "ops.example"), '--namespace "ops.example": must not contain dots', id="a namespace"),
+    ],
+)
+def test_names_that_no_object_can_have_are_refused(options: tuple[str, str], words: str) -> None:
+    result = run(f"{HERE}:controllers", "--name", "a", "--namespace", "ops", *options)
+    assert (result.exit_code, words in result.output) == (1, True), result.output

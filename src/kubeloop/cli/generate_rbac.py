@@ -12,6 +12,7 @@ import click
 from kubeloop.cli.application import controllers_at
 from kubeloop.codec import write_yaml
 from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 
 if TYPE_CHECKING:
     from kubeloop.controller.permissions import Permission
@@ -27,12 +28,16 @@ def generate_rbac(
     """Write the roles of all controllers at ``targets``, or compare them with what is there.
 
     Raises:
-        ConfigError: a target without controllers, a kind that only a server knows, or with ``only_check`` a file that differs.
+        ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
+            a file that differs.
     """
     from kubeloop.controller.permissions import permissions_of, rules_of
 
     if only_check and out is None:
         raise ConfigError("--check compares with a file: name it with --out")
+    for option, given, faults in (("--name", name, dns1123_subdomain(name)), ("--namespace", namespace, dns1123_label(namespace))):
+        if faults:
+            raise ConfigError(f'{option} "{given}": {faults[0]}')
     controllers = [controller for target in targets for controller in controllers_at(target)]
     permissions = permissions_of(controllers)
     text = (
