@@ -18,6 +18,8 @@ from tests.soak.controllers.settings import Settings
 
 #: Seconds for a replica that was asked to go; then it is killed, which is a finding.
 _GRACE = 90.0
+#: Seconds before one that crashed is replaced.
+_CRASHED = 1.0
 _ROOT = Path(__file__).parents[3]
 
 
@@ -142,7 +144,9 @@ class Replicas:
         else:
             self.ended[f"failed with status {code}"] += 1
             self.violations.append(f"{replica.identity} ended by itself with status {code}: {self._last_words(replica)}")
-        await self.add()
+            await asyncio.sleep(_CRASHED)
+        if not self._closing:
+            await self.add()
 
     @staticmethod
     def _last_words(replica: Replica) -> str:
