@@ -83,7 +83,7 @@ async def _known(subject: Subject[Any], read: Callable[[], object], changed: asy
         changed.clear()
         if isinstance(clock, FakeClock):
             # Longer than a pause between two tries: fake time passes only for a client that waits by it.
-            if await came(changed, _TRIED) or await step(clock, ends - clock.now()):
+            if await came(changed, _TRIED) or await went_on(changed.is_set) or await step(clock, ends - clock.now()):
                 continue
             patience = _FIRST
         if not await came(changed, patience):
