@@ -203,3 +203,18 @@ def test_a_transport_that_is_left_open_dies_quietly(caplog: pytest.LogCaptureFix
     gc.collect()
     assert "never retrieved" not in caplog.text
     assert "Traceback" not in caplog.text
+
+
+async def test_a_second_event_loop_is_refused_at_once_and_the_first_goes_on() -> None:
+    """A connection whose loop is another one's would never answer."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+
+    async with plain(serve) as config, Transport(config) as transport:
+        assert (await transport.request("GET", "/")).status == 200
+        with pytest.raises(TransportError, match=r"belongs to another event loop.*async def reconcile"):
+            await asyncio.to_thread(lambda: asyncio.run(transport.request("GET", "/")))
+        assert (await transport.request("GET", "/")).status == 200

@@ -128,6 +128,7 @@ class Transport:
         self._sender = sender
         self._shown: list[TransportMetrics] = []
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         return f'<Transport of cluster "{self.cluster}" at {self.config.server}>'
@@ -343,6 +344,14 @@ class Transport:
     def _open(self) -> Sender:
         if self._closed:
             raise TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport is closed; open a new client')
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise TransportError(
+                    f'{self.config.server} (cluster "{self.config.name}"): this client belongs to another event loop, which is not closed; '
+                    "use it in async functions of that loop (async def reconcile), or open a client of your own here"
+                )
+            self._loop = loop
         if self._sender is None:
             # Sockets and TLS are not needed to import kubeloop, only to talk.
             from kubeloop.transport.connection import Connections
