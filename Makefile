@@ -8,10 +8,10 @@ WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak fuzz generate lock clean
+.PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak soak-informers soak-controllers fuzz generate lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kubeloop needs Python 3.11 or newer; run: make PYTHON=python3.12 ...")'
@@ -57,8 +57,13 @@ bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 million: $(STAMP)  ## an informer with a million pods: memory, time per event
 	@$(BIN)/python -m bench million
 
-soak: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
+soak: soak-informers soak-controllers  ## both of the following, about 40 minutes
+
+soak-informers: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
 	@$(BIN)/python -m tests.soak $(SOAK)
+
+soak-controllers: $(STAMP)  ## controllers in several replicas under faults and kills; SOAK="--objects 2000 --minutes 3" changes that
+	@$(BIN)/python -m tests.soak.controllers $(SOAK)
 
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)

@@ -49,7 +49,7 @@ async def at(foo_kind: Kubectl, namespace: str) -> AsyncIterator[Client]:
     """A client of a namespace of the test's own, where the kind is served."""
     async with Client(Transport(load_config(foo_kind.kubeconfig)), namespace=namespace) as client:
         yield client
-        # Nothing ends namespaces on a bare kube-apiserver, and the finalizers that a later program puts on all Foos would keep the kind alive.
+        # Nothing ends namespaces on a bare kube-apiserver, and finalizers that a later program puts on all Foos would keep the kind.
         await client.delete_collection(Foo, namespace=namespace)
 
 
