@@ -71,12 +71,11 @@ class Supervisor:
         return 128 + self._signals[0] if len(self._signals) > 1 else FAILED if status else 0
 
     def _end(self, process: _Process) -> int:
-        """Gracefully; killed when that takes too long, or a signal asks for it. The status of its end."""
-        signals = len(self._signals)
+        """Gracefully; killed when that takes too long, or a second signal asks for it. The status of its end."""
         process.terminate()
         until = time.monotonic() + self._options.grace + _EXTRA
         while (status := process.poll()) is None:
-            hasty = len(self._signals) > max(signals, 1)
+            hasty = len(self._signals) > 1  # Also if it came before we got here.
             if hasty or time.monotonic() > until:
                 process.kill()
                 self._say("killed" if hasty else f"not ended within {self._options.grace + _EXTRA:g} s, killed; does something block it?")
