@@ -129,7 +129,8 @@ def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def cluster(server: ServerUnderTest, namespace: str, kubectl_home: Path) -> AsyncIterator[Cluster]:
-    connector = aiohttp.TCPConnector(ssl=await tls_of(server.config), limit=0)
+    # No connection is used twice: after a refused upgrade a kube-apiserver may close it without a word, and aiohttp sends no POST again.
+    connector = aiohttp.TCPConnector(ssl=await tls_of(server.config), limit=0, keepalive_timeout=0)
     async with aiohttp.ClientSession(server.config.server, connector=connector) as session:
         made = Cluster(server, session, namespace, kubectl_home)
         yield made
