@@ -81,7 +81,7 @@ def show_targets(console: Console, targets: Iterable[Target]) -> None:
         verdict = {None: unknown, True: "[green]met", False: "[red]not met"}[target.met]
         limit = "" if target.limit is None else f"{target.limit:.4g}"
         at_most = f"{limit} [dim]({target.against})" if target.against else limit
-        of_it = "" if target.limit is None else f"{target.ours / target.limit:.2f}"
+        of_it = f"{target.ours / target.limit:.2f}" if target.limit else ""
         goal = "" if target.goal is None else f"{target.goal:g} {'[green]met' if target.goal_met else '[red]not met'}"
         table.add_row(target.what, f"{target.ours:.4g} {target.unit}", at_most, of_it, verdict, goal)
     console.print(table)
