@@ -174,6 +174,9 @@ async def test_values_of_secrets_are_not_shown(client: Client) -> None:
         await eventually(one(client, Secret, "s"), lambda found: False, within=0)
     assert "password" in str(failed.value)
     assert "aHVudGVyMg" not in str(failed.value)
+    with pytest.raises(AssertionError, match=r"data: not as wanted; the values of a Secret are not shown") as failed:
+        await eventually(one(client, Secret, "s"), {"data": {"password": "b3RoZXI="}}, within=0)
+    assert "aHVudGVyMg" not in str(failed.value)
 
 
 async def test_what_must_stay_is_looked_at_for_all_of_the_fake_time(client: Client, clock: FakeClock) -> None:

@@ -53,6 +53,8 @@ def differences(want: object, found: object, path: str = "") -> list[str]:
     if isinstance(want, Mapping):
         if not isinstance(found, Mapping):
             return [f"{path or 'it'}: wanted {dict(want)!r}, is {_said(found)}"]
+        if found.get("kind") == "Secret":
+            return [line for key, value in want.items() for line in _of_a_secret(value, found.get(key), str(key), path)]
         return [line for key, value in want.items() for line in differences(value, found.get(key), f"{path}.{key}" if path else str(key))]
     if isinstance(want, list):
         if not isinstance(found, list) or len(found) != len(want):
@@ -63,6 +65,13 @@ def differences(want: object, found: object, path: str = "") -> list[str]:
     if want == found and isinstance(want, bool) == isinstance(found, bool):
         return []
     return [f"{path or 'it'}: wanted {want!r}, is {_said(found)}"]
+
+
+def _of_a_secret(want: object, found: object, key: str, path: str) -> list[str]:
+    """As any other object's, but for its values."""
+    at = f"{path}.{key}" if path else key
+    lines = differences(want, found, at)
+    return [f"{at}: not as wanted; the values of a Secret are not shown"] if lines and key in ("data", "stringData") else lines
 
 
 def _said(found: object) -> str:
