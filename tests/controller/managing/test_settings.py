@@ -161,6 +161,16 @@ def test_a_fault_of_the_environment_names_the_variable(tmp_path: Path) -> None:
         SettingsFile(tmp_path / "nothing.yaml", {}).load()
 
 
+def test_a_variable_that_sets_nothing_is_told_and_those_of_a_service_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    others = {
+        "KUBELOOP_MANAGER_SERVICE_HOST": "10.0.0.1",
+        "KUBELOOP_MANAGER_PORT_443_TCP": "tcp://10.0.0.1:443",
+        "KUBELOOP_MANAGER_PORT": "x",
+    }
+    SettingsFile(environment={"KUBELOOP_MANAGER_LOGLEVEL": "error", **others}).load()
+    assert caplog.messages == ["KUBELOOP_MANAGER_LOGLEVEL sets nothing; did you mean KUBELOOP_MANAGER_LOG_LEVEL?"]
+
+
 class Foo(Controller[ConfigMap], name="foo", workers=1):
     def __init__(self) -> None:
         self.gate = asyncio.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 import tomllib
@@ -17,9 +18,13 @@ from kubeloop.codec.yaml import read_yaml
 from kubeloop.controller.managing.settings.model import ManagerSettings
 from kubeloop.meta import ConfigError, DecodeError
 
+log = logging.getLogger(__name__)
+
 #: Before the name of each variable: ``KUBELOOP_MANAGER_LEADER_ELECTION_LEASE_DURATION=30``.
 PREFIX: Final = "KUBELOOP_MANAGER_"
 
+#: What Kubernetes puts into the environment of pods (documentation, "Accessing the Service": environment variables).
+_OF_A_SERVICE = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)|PORT(_|$))")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 _PLACE = re.compile(r" - at `\$\.?(.*?)`$")
 
@@ -53,10 +58,19 @@ class SettingsFile:
         where = str(self.path) if self.path is not None else "the environment"
         if self.path is not None:
             _converted(tree, where)  # Before variables: so that a fault of the file is the file's.
-        for variable, place, kind in _variables(ManagerSettings, PREFIX):
+        known = list(_variables(ManagerSettings, PREFIX))
+        for variable, place, kind in known:
             if variable in self._environment:
                 _put(tree, place, _read(variable, self._environment[variable], kind))
+        self._tell_unknown([variable for variable, _, _ in known])
         return _converted(tree, f"{where} with {PREFIX}* of the environment" if self.path is not None else where)
+
+    def _tell_unknown(self, known: list[str]) -> None:
+        """No error: a Service named ``kubeloop-manager`` gives every pod beside it variables that begin so, too."""
+        for variable in sorted(self._environment):
+            if variable.startswith(PREFIX) and variable not in known and not _OF_A_SERVICE.match(variable):
+                near = difflib.get_close_matches(variable, known, 1)
+                log.warning("%s sets nothing; %s", variable, f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
 
     def _tree(self) -> dict[str, Any]:
         if self.path is None:
