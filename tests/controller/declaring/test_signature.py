@@ -106,6 +106,16 @@ def test_declarations_that_are_refused(declared: dict[str, Any], message: str) -
             async def reconcile(self, config: ConfigMap) -> None: ...
 
 
+def test_an_index_of_a_kind_that_is_not_kept_is_refused() -> None:
+    class Indexed(Controller[ConfigMap], indexes={Pod: {"node": "spec.nodeName"}}):
+        async def reconcile(self, config: ConfigMap) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"Indexed: indexes names Pod, of which it keeps nothing; .*reads=\[Pod\]"):
+        Indexed.declaration()
+    Indexed.reads = [Pod]
+    assert Indexed.declaration().indexes == {Pod: {"node": "spec.nodeName"}}
+
+
 def test_sources_may_be_the_instances_own_and_are_checked_too() -> None:
     from kubeloop.controller.running.runner import Runner
 

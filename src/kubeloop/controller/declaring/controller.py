@@ -155,11 +155,11 @@ class ControllerBase(Generic[R]):
         """What this class declares.
 
         Raises:
-            DeclarationError: it names no kind.
+            DeclarationError: it names no kind, or indexes of one that it does not keep.
         """
         if cls._kind is None:
             raise DeclarationError(f"{cls.__name__} names no kind; write class {cls.__name__}(Controller[Foo])")
-        return Declaration(
+        found = Declaration(
             kind=cls._kind,
             name=cls.name or cls._kind.kind.lower(),
             owns=checked_owns(cls),
@@ -175,6 +175,12 @@ class ControllerBase(Generic[R]):
             pause_annotation=cls.pause_annotation,
             metadata_only=cls.metadata_only,
         )
+        kept = {found.kind, *(one.kind for one in found.owns), *(one.kind for one in found.watches), *found.reads}
+        for kind in found.indexes:
+            if kind not in kept:
+                way_out = f"name it in owns=[...], watches=[...] or reads=[{kind.__name__}]"
+                raise DeclarationError(f"{cls.__name__}: indexes names {kind.__name__}, of which it keeps nothing; {way_out}")
+        return found
 
     @property
     def client(self) -> Client:
