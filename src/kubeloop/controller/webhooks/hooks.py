@@ -30,11 +30,18 @@ V = TypeVar("V", bound=Awaitable[Warnings | None] | Warnings | None)
 M = TypeVar("M", bound=Awaitable[Resource | None] | Resource | None)
 
 
-class Validating(Generic[R]):
-    """Decorates a hook that allows or refuses."""
-
+class _Admitting:
     def __init__(self, add: Callable[[Any], None]) -> None:
         self._add = add
+
+    def methods(self, hooks: type[C]) -> type[C]:
+        """Decorates a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is made once."""
+        self._add(hooks)
+        return hooks
+
+
+class Validating(_Admitting, Generic[R]):
+    """Decorates a hook that allows or refuses."""
 
     @overload
     def __call__(self, hook: Callable[[R], V]) -> Callable[[R], V]: ...
@@ -44,17 +51,9 @@ class Validating(Generic[R]):
         self._add(hook)
         return hook
 
-    def methods(self, hooks: type[C]) -> type[C]:
-        """Decorates a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is made once."""
-        self._add(hooks)
-        return hooks
 
-
-class Mutating(Generic[R]):
+class Mutating(_Admitting, Generic[R]):
     """Decorates a hook that changes the object."""
-
-    def __init__(self, add: Callable[[Any], None]) -> None:
-        self._add = add
 
     @overload
     def __call__(self, hook: Callable[[R], M]) -> Callable[[R], M]: ...
@@ -63,11 +62,6 @@ class Mutating(Generic[R]):
     def __call__(self, hook: Any) -> Any:
         self._add(hook)
         return hook
-
-    def methods(self, hooks: type[C]) -> type[C]:
-        """Decorates a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is made once."""
-        self._add(hooks)
-        return hooks
 
 
 class Converting(Generic[R, S]):
