@@ -97,7 +97,7 @@ class Pipeline:
         return answer
 
     async def _stages(self, request: Request, warnings: list[str]) -> Reply:
-        user = self._parts.authenticator.authenticate(request, warnings)
+        user = await self._parts.authenticator.authenticate(request, warnings)
         info = request_info(request)
         if info.verb == "watch" and info.is_resource and not info.resource:
             return _unclear(request)

@@ -41,7 +41,7 @@ async def _token(exchange: Exchange) -> Answer:
     token = (obj.get("spec") or {}).get("token", "")
     if not token:
         raise refusals.bad_request("token is required for TokenReview in authentication")
-    user = exchange.parts.authenticator.review(token)
+    user = await exchange.parts.authenticator.review(token)
     if user is None:
         obj["status"] = {"user": {}, "error": "invalid bearer token"}
     else:

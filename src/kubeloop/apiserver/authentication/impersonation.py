@@ -1,0 +1,62 @@
+"""Impersonation: whom a request asks to be taken for.
+
+Source: Kubernetes documentation, "User impersonation".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import unquote
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.authentication.users import ANONYMOUS, AUTHENTICATED, User
+from kubeloop.serving.request import Request
+
+
+def impersonated(request: Request) -> User | None:
+    """Whom the request asks to be taken for; None when it does not ask. Whether it may is for authorization to say.
+
+    Raises:
+        BadRequest: groups, uid or extra without a user.
+    """
+    name = request.header("Impersonate-User")
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+    uid = request.header("Impersonate-Uid")
+    for header, value in request.headers.items():
+        lower = header.lower()
+        if lower == "impersonate-group":
+            groups.append(value)
+        elif lower.startswith("impersonate-extra-"):
+            extra.setdefault(_unescaped(lower.removeprefix("impersonate-extra-")), []).append(value)
+    if not name:
+        if groups or extra or uid:
+            asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
+            raise refusals.bad_request(f"requested {asked} without impersonating a user name")
+        return None
+    if name.startswith("system:serviceaccount:") and not groups:
+        namespace = name.split(":")[2]
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    if name != ANONYMOUS.name and AUTHENTICATED not in groups:
+        groups.append(AUTHENTICATED)
+    return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
+
+
+def _unescaped(key: str) -> str:
+    """Percent escapes stand for what a header's name cannot hold; a key with a broken one is taken as it is (url.PathUnescape)."""
+    return key if re.search("%(?![0-9a-f]{2})", key) else unquote(key)
+
+
+def _go(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _go_list(texts: list[str]) -> str:
+    """As Go prints a slice of strings with %#v."""
+    return f"[]string{{{', '.join(map(_go, texts))}}}" if texts else "[]string(nil)"
+
+
+def _go_map(extra: dict[str, list[str]]) -> str:
+    inner = ", ".join(f"{_go(name)}:{_go_list(values)}" for name, values in sorted(extra.items()))
+    return f"map[string][]string{{{inner}}}" if extra else "map[string][]string(nil)"
