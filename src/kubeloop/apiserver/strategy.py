@@ -36,6 +36,8 @@ class RequestContext:
     #: The body before it was conformed to the kind.
     sent: Any = None
     warnings: list[str] = field(default_factory=list)
+    #: What admission has the audit log say of the request.
+    audit_annotations: dict[str, str] = field(default_factory=dict)
 
 
 class Strategy:

@@ -76,6 +76,7 @@ class Call:
             options,
             warnings=self.context.warnings,
             findings=self.findings,
+            audit_annotations=self.context.audit_annotations,
         )
 
     def finish(self) -> None:

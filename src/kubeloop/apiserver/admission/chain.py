@@ -1,7 +1,7 @@
 """Admission: what may change or refuse a write after it was authorized and decoded.
 
-Here: the chain and the namespace lifecycle. Other plug-ins: ``builtin.admission``, ``webhooks``.
-Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle.
+Here: what a plug-in is, and the chain that asks them. Which there are, and in which order: ``table``.
+Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from kubeloop.apiserver import refusals
 from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
-from kubeloop.meta.status import StatusCause
 
 JSONObject = dict[str, Any]
 
@@ -57,6 +53,8 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     findings: list[FieldError] = field(default_factory=list)
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
+    #: What the audit log is to say of the request, by key.
+    audit_annotations: dict[str, str] = field(default_factory=dict)
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -84,6 +82,17 @@ class Plugin(Protocol):
     async def validate(self, attributes: Attributes) -> None: ...
 
 
+@runtime_checkable
+class Selective(Protocol):
+    """A plug-in that has to do with these resources alone: it is not asked about others."""
+
+    resources: frozenset[GroupResource]
+
+
+#: Resources for which the chain keeps who is asked; definitions come and go, so that there may be any number.
+_MOST_KEPT = 4096
+
+
 class Admission:
     """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards.
 
@@ -92,13 +101,15 @@ class Admission:
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
+        self._concerned: dict[GroupVersionResource, list[Plugin]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
-        for plugin in self.plugins:
+        plugins = self._asked(attributes)
+        for plugin in plugins:
             await plugin.mutate(attributes)
         if attributes.reinvocation.wanted:
             attributes.reinvocation.again = True
-            for plugin in self.plugins:
+            for plugin in plugins:
                 await plugin.mutate(attributes)
 
     async def mutate_view(self, attributes: Attributes, view: View) -> None:
@@ -113,56 +124,21 @@ class Admission:
     async def validate(self, attributes: Attributes, view: View | None = None) -> None:
         """``view``: as in ``mutate_view``."""
         shown = attributes if view is None else _viewed(attributes, view)
-        for plugin in self.plugins:
+        for plugin in self._asked(attributes):
             await plugin.validate(shown)
+
+    def _asked(self, attributes: Attributes) -> list[Plugin]:
+        gvr = attributes.resource.gvr
+        found = self._concerned.get(gvr)
+        if found is None:
+            if len(self._concerned) >= _MOST_KEPT:
+                self._concerned.clear()
+            resource = gvr.group_resource
+            found = [one for one in self.plugins if not isinstance(one, Selective) or resource in one.resources]
+            self._concerned[gvr] = found
+        return found
 
 
 def _viewed(attributes: Attributes, view: View) -> Attributes:
     obj, old = (None if one is None else view.show(one) for one in (attributes.obj, attributes.old))
     return replace(attributes, obj=obj, old=old, kind=view.kind)
-
-
-NAMESPACES = GroupResource("", "namespaces")
-_REVIEWS = GroupResource("authorization.k8s.io", "localsubjectaccessreviews")
-_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
-
-
-class NamespaceLifecycle:
-    """No content in namespaces that do not exist, none new in those that end; the system's namespaces stay."""
-
-    def __init__(self, registry: Registry, objects: Objects) -> None:
-        self._registry = registry
-        self._objects = objects
-
-    async def mutate(self, attributes: Attributes) -> None:
-        is_namespace = attributes.resource.gvr.group_resource == NAMESPACES
-        if attributes.operation == "DELETE":
-            if is_namespace and attributes.name in _IMMORTAL:
-                raise refusals.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
-            return
-        if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
-            return
-        if attributes.resource.gvr.group_resource == _REVIEWS:
-            return  # whether somebody may do something can be asked of any namespace
-        namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
-        if namespaces is None:
-            return
-        found = await self._objects.get(namespaces, "", attributes.namespace)
-        if found is None:
-            raise refusals.not_found(NAMESPACES, attributes.namespace)
-        if attributes.operation == "CREATE" and (found.obj.get("status") or {}).get("phase") == "Terminating":
-            raise self._terminating(attributes)
-
-    async def validate(self, attributes: Attributes) -> None:
-        """Nothing is left to check."""
-
-    @staticmethod
-    def _terminating(attributes: Attributes) -> Exception:
-        namespace = attributes.namespace
-        why = f"unable to create new content in namespace {namespace} because it is being terminated"
-        message = f"namespace {namespace} is being terminated"
-        cause = StatusCause(reason="NamespaceTerminating", message=message, field="metadata.namespace")
-        metadata = (attributes.obj or {}).get("metadata", {})
-        # Upstream has not generated a name by now.
-        name = attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown"
-        return refusals.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])
