@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
+from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
 from kubeloop.apiserver.authorization import CONTROLLERS
 from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap
@@ -104,6 +105,8 @@ class ApiServer:
     def __init__(self, options: ServerOptions | None = None, storage: Storage | None = None) -> None:
         self.options = options or ServerOptions()
         clock = self.options.clock
+        #: Who this server is to those behind it; its authority is what kube-system/extension-apiserver-authentication tells them to trust.
+        self.front_proxy = ProxyIdentity()
         self.storage: Storage = storage or MemoryStorage(clock)
         self.cache = WatchCache(self.storage)
         self.objects = Objects(self.storage)
