@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("name", nargs="*", help="only transcripts whose name begins so")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        for path in sorted(FOLDER.glob("*.txt")):
+        for path in sorted(FOLDER.rglob("*.txt")):
             if not options.name or path.name.startswith(tuple(options.name)):
                 record(path, options.kubeconfig.absolute(), Path(home))
                 print(f"recorded {path.name}", flush=True)

@@ -171,6 +171,8 @@ _CHANGING = tuple(
         (r"\b3\d{4}(?=/|\b)", "<port>"),
         (r"\b(?:\d+y)?(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b(?!\.)(?= |$)", "<age>"),
         (r"\b\d+[mhd](?=$)", "<age>"),
+        (r"^(?:\d+y)?\d+d(?=  | \()", "<age>"),
+        (r" over (?:\d+y)?\d+d\)", " over <age>)"),
     )
 )
 #: What kubectl's own watch logs when its time is over, or not, as the moment decides.
