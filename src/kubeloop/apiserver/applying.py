@@ -150,7 +150,8 @@ async def apply(exchange: Exchange, *, status: bool) -> Outcome:
         return obj
 
     call = exchange.call(dry_run=options.dry_run)
-    return await exchange.parts.writer.update(call, change, status=status, retry=True, create=create, create_always=not status)
+    create_always = not exchange.info.subresource
+    return await exchange.parts.writer.update(call, change, status=status, retry=True, create=create, create_always=create_always)
 
 
 def unconvertible(config: JSONObject, scope: Scope) -> Callable[[str], ApiError]:

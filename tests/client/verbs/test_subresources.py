@@ -134,7 +134,6 @@ class TestAnyOther:
         assert finished.spec.finalizers == []
         await client.patch(Namespace, name, {"metadata": {"finalizers": None}})
 
-    @pytest.mark.real_only
     async def test_ephemeral_containers_are_added_to_a_pod(self, client: Client, namespace: str) -> None:
         await client.create(pod())
         found = await client.get(Pod, "p")
@@ -144,7 +143,6 @@ class TestAnyOther:
         assert updated.spec is not None
         assert [one.name for one in updated.spec.ephemeral_containers] == ["debug"]
 
-    @pytest.mark.real_only
     async def test_a_pod_is_resized(self, client: Client, namespace: str) -> None:
         created = pod()
         assert created.spec is not None

@@ -49,13 +49,8 @@ class BuiltinStrategy(Strategy):
 
     def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
-        if not self.status_keeps_metadata:
-            return
-        metadata, before = obj["metadata"], old["metadata"]
-        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-            metadata.pop(name, None)
-            if name in before:
-                metadata[name] = copy.deepcopy(before[name])
+        if self.status_keeps_metadata:
+            keep_metadata(obj, old)
 
     @staticmethod
     def _set_status(obj: JSONObject, status: Any) -> None:
@@ -66,6 +61,15 @@ class BuiltinStrategy(Strategy):
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {label: value_at(obj, label) for label in self.field_labels}
+
+
+def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
+    """Labels, annotations, finalizers and owners as they were. Source: ResetObjectMetaForStatus."""
+    metadata, before = obj["metadata"], old["metadata"]
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        metadata.pop(name, None)
+        if name in before:
+            metadata[name] = copy.deepcopy(before[name])
 
 
 def value_at(obj: JSONObject, path: str) -> str:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any
 
 from kubeloop.apiserver.objects import converted
-from kubeloop.apiserver.ownership.reset_fields import reset_fields
+from kubeloop.apiserver.ownership.reset_fields import reached_fields, reset_fields
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, TypeMismatch, builtin_types, custom_type
-from kubeloop.merge.fields.filters import Filter, excluding
+from kubeloop.merge.fields.filters import ANY, Filter, excluding, including
 from kubeloop.merge.fields.managing import Versions
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -68,6 +68,9 @@ class Scopes:
             # Upstream knows them in all versions, except on the main path of a custom resource: there in the request's version alone.
             alone = resource.custom and not subresource
             filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions, keep)
+        elif patterns := reached_fields(resource, subresource):
+            keep = including(*(tuple(name if name == ANY else f"f:{name}" for name in path) for path in patterns))
+            filters = dict.fromkeys(versions, keep)
         return Scope(
             resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom), resource.custom
         )

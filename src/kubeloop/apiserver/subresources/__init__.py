@@ -25,6 +25,8 @@ _HANDLERS: dict[str, dict[str, Handler]] = {
     "status": {"get": verbs.get, "update": _update_status, "patch": _patch_status},
     "scale": {"get": scale.get, "update": scale.update, "patch": scale.patch},
     "certificatesigningrequests/approval": {"get": verbs.get, "update": _update_status, "patch": _patch_status},
+    "pods/ephemeralcontainers": {"get": verbs.get, "update": verbs.update, "patch": verbs.patch},
+    "pods/resize": {"get": verbs.get, "update": verbs.update, "patch": verbs.patch},
     "pods/binding": {"create": pods.bind},
     "pods/eviction": {"create": pods.evict},
     "namespaces/finalize": {"update": namespaces.finalize},

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from types import MappingProxyType
 
-from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.label_keys import apply_label_keys
 from kubeloop.apiserver.builtin.pods.options import JSONObject, PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
+from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
 from kubeloop.apiserver.builtin.pods.security import app_armor, host_sysctl_fault
 from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
 from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
@@ -76,19 +77,30 @@ class PodStrategy(BuiltinStrategy):
         return list(pod_to_create(obj, options_of(None)))
 
     def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        if context.subresource == "resize":
+            if reach_resources(obj, old):
+                keep_metadata(obj, old)
+            return
         super().prepare_update(context, obj, old)
         if context.subresource == "ephemeralcontainers":
             containers = obj["spec"].get("ephemeralContainers")
             obj["spec"] = copy.deepcopy(old["spec"])
             if containers:
                 obj["spec"]["ephemeralContainers"] = containers
+            else:
+                obj["spec"].pop("ephemeralContainers", None)
+            keep_metadata(obj, old)
+
+    def errors_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
+        fault = _unfit(context.subresource, old)
+        return [fault] if fault is not None else super().errors_on_update(context, obj, old, namespaced=namespaced)
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         options = options_of(old)
+        if context.subresource == "resize":
+            return [*pod(obj, options), *resize_changes(obj, old)]
         found = [*pod(obj, options), *annotation_changes(obj, old, options)]
         if context.subresource == "ephemeralcontainers":
-            if MIRROR in (old["metadata"].get("annotations") or {}):
-                return [forbidden("", "static pods do not support ephemeral containers")]
             return [*found, *ephemeral_changes(obj, old)]
         return [*found, *spec_changes(obj, old, part_at(context.sent, "spec"))]
 
@@ -126,6 +138,15 @@ class PodStrategy(BuiltinStrategy):
         # status.podIPs may be named but upstream gives it no value.
         found["status.podIP"], found["status.podIPs"] = (addresses[0].get("ip", "") if addresses else ""), ""
         return found
+
+
+def _unfit(subresource: str, old: JSONObject) -> FieldError | None:
+    """Why a pod cannot be written through ``subresource`` in any way; nothing else is said then."""
+    if subresource == "resize":
+        return unresizable(old)
+    if subresource == "ephemeralcontainers" and MIRROR in (old["metadata"].get("annotations") or {}):
+        return forbidden("", "static pods do not support ephemeral containers")
+    return None
 
 
 def _keep_observed_generations(status: JSONObject, before: JSONObject) -> None:
