@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.authority import CertificateAuthority
+from kubeloop.pki.token_keys import SigningKey
 
 
 def write_secret(path: Path, content: bytes) -> None:
@@ -46,4 +47,22 @@ def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
     made = CertificateAuthority.create(common_name)
     write_secret(key, made.key)
     write_secret(certificate, made.certificate)
+    return made
+
+
+def kept_signing_key(folder: Path) -> SigningKey:
+    """The key in ``folder`` (``sa.key``) that signs tokens of service accounts; made and written there, mode 0600, the first time.
+
+    Raises:
+        ConfigError: the file holds no key; the text names it. OSError: it cannot be read or written.
+    """
+    file = folder / "sa.key"
+    if file.exists():
+        try:
+            return SigningKey.load(file.read_bytes())
+        except ValueError as error:
+            raise ConfigError(f"{file} is no key that signs tokens: {error}; remove it, and a new one is made") from None
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = SigningKey.create()
+    write_secret(file, made.pem)
     return made
