@@ -39,13 +39,14 @@ class BrokenOff(Exception):
 class Frames:
     """A stream: ``chunks`` yields whole frames; it is closed (``aclose``) as soon as the client goes or the server stops.
 
-    It goes out chunked, unless ``headers`` hold a Content-Length.
+    It goes out chunked, unless ``headers`` hold a Content-Length. ``close`` is called at the end in any case, once.
     """
 
     chunks: AsyncIterator[bytes]
     content_type: str = "application/json"
     headers: list[tuple[str, str]] = field(default_factory=list)
     status: int = 200
+    close: Callable[[], None] = lambda: None
 
 
 class Duplex(Protocol):

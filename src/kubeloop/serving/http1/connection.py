@@ -158,7 +158,10 @@ class Connection(Wire):
             return False
         keep = head.keep and not self._ending and self._may_keep(body)
         if isinstance(answer, Frames):
-            keep = await self._stream(head, answer, keep=keep)
+            try:
+                keep = await self._stream(head, answer, keep=keep)
+            finally:
+                answer.close()
         else:
             await self._whole(head, answer, keep=keep)
         return await self._read_over(body, keep=keep)

@@ -1,0 +1,227 @@
+"""Audit policies: which requests are logged, how much of them, at which stages. Source: audit.k8s.io/v1 Policy."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.codec import read_yaml
+from kubeloop.meta.errors import ConfigError, DecodeError
+from kubeloop.meta.names import dns1123_subdomain
+
+_LOG = logging.getLogger(__name__)
+
+NONE: Final = "None"
+METADATA: Final = "Metadata"
+REQUEST: Final = "Request"
+REQUEST_RESPONSE: Final = "RequestResponse"
+#: From the one that logs least.
+LEVELS: Final = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
+
+RECEIVED: Final = "RequestReceived"
+STARTED: Final = "ResponseStarted"
+COMPLETE: Final = "ResponseComplete"
+PANIC: Final = "Panic"
+STAGES: Final = (RECEIVED, STARTED, COMPLETE, PANIC)
+
+_POLICY_FIELDS = frozenset({"apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"})
+_RULE_FIELDS = frozenset(
+    {"level", "users", "userGroups", "verbs", "resources", "namespaces", "nonResourceURLs", "omitStages", "omitManagedFields"}
+)
+_RESOURCE_FIELDS = frozenset({"group", "resources", "resourceNames"})
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """How a request is logged. ``level`` is the place in LEVELS."""
+
+    level: int
+    omit_stages: frozenset[str] = frozenset()
+    omit_managed_fields: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResources:
+    """``group`` may be ``*``. ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale``, ``*``; empty: all of the group."""
+
+    group: str = ""
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def match(self, info: RequestInfo) -> bool:
+        if self.group not in (info.group, "*"):
+            return False
+        if not self.resources:
+            return True
+        if self.names and info.name not in self.names:
+            return False
+        resource, subresource = info.resource, info.subresource
+        combined = f"{resource}/{subresource}" if subresource else resource
+        return any(
+            one in (combined, "*") or (subresource and one == f"*/{subresource}") or one == f"{resource}/*" for one in self.resources
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is empty matches everything."""
+
+    logged: Logged
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    verbs: frozenset[str] = frozenset()
+    resources: tuple[GroupResources, ...] = ()
+    namespaces: frozenset[str] = frozenset()
+    paths: tuple[str, ...] = ()
+
+    def match(self, user: User | None, info: RequestInfo) -> bool:
+        if self.users and (user is None or user.name not in self.users):
+            return False
+        if self.groups and (user is None or self.groups.isdisjoint(user.groups)):
+            return False
+        if self.verbs and info.verb not in self.verbs:
+            return False
+        if self.namespaces or self.resources:
+            if not info.is_resource or (self.namespaces and info.namespace not in self.namespaces):
+                return False
+            return not self.resources or any(one.match(info) for one in self.resources)
+        if self.paths:
+            return not info.is_resource and any(_path_matches(info.path, one) for one in self.paths)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The first rule that matches decides; without one, nothing is logged."""
+
+    rules: tuple[Rule, ...]
+    otherwise: Logged = field(default_factory=lambda: Logged(0))
+
+    def of(self, user: User | None, info: RequestInfo) -> Logged:
+        for rule in self.rules:
+            if rule.match(user, info):
+                return rule.logged
+        return self.otherwise
+
+    @classmethod
+    def read(cls, path: Path) -> Policy:
+        """Fields that nobody knows are passed over with a warning in the log, as kube-apiserver does.
+
+        Raises:
+            ConfigError: names the file and the fields at fault.
+        """
+        try:
+            documents = read_yaml(path.read_bytes(), name=str(path))
+        except OSError as fault:
+            raise ConfigError(f"cannot read audit policy {path}: {fault.strerror or fault}") from None
+        except DecodeError as fault:
+            raise ConfigError(f"audit policy: {fault}") from None
+        tree = documents[0] if documents else None
+        if not isinstance(tree, dict) or (tree.get("apiVersion"), tree.get("kind")) != ("audit.k8s.io/v1", "Policy"):
+            raise ConfigError(f"audit policy {path}: wanted apiVersion audit.k8s.io/v1, kind Policy")
+        reading = _Reading(path)
+        policy = reading.policy(tree)
+        if reading.faults:
+            raise ConfigError(f"audit policy {path}: {'; '.join(reading.faults)}")
+        return policy
+
+
+class _Reading:
+    """Reads a policy and collects what is wrong with it, as ``field: fault``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.faults: list[str] = []
+
+    def policy(self, tree: dict[str, Any]) -> Policy:
+        self._known(tree, _POLICY_FIELDS, "")
+        omit = self._stages(tree, "omitStages")
+        managed = self._flag(tree, "omitManagedFields", default=False)
+        rules = tree.get("rules")
+        if not isinstance(rules, list) or not rules:
+            self.faults.append("rules: a policy needs at least one")
+            return Policy(())
+        found = tuple(self._rule(rule, f"rules[{at}]", omit, managed=managed) for at, rule in enumerate(rules))
+        return Policy(found, Logged(0, omit, managed))
+
+    def _rule(self, rule: Any, where: str, omit: frozenset[str], *, managed: bool) -> Rule:
+        if not isinstance(rule, dict):
+            self.faults.append(f"{where}: is no object")
+            return Rule(Logged(0))
+        self._known(rule, _RULE_FIELDS, where)
+        level = rule.get("level")
+        if level not in LEVELS:
+            wanted = f"wanted one of {', '.join(LEVELS)}"
+            self.faults.append(f"{where}.level: {f'unknown {level!r}, ' if level else ''}{wanted}")
+            level = NONE
+        omitted = omit | self._stages(rule, f"{where}.omitStages")
+        logged = Logged(LEVELS.index(level), omitted, self._flag(rule, f"{where}.omitManagedFields", default=managed))
+        paths = self._texts(rule, f"{where}.nonResourceURLs")
+        for at, one in enumerate(paths):
+            self._check_path(one, f"{where}.nonResourceURLs[{at}]")
+        resources = self._resources(rule.get("resources") or [], f"{where}.resources")
+        namespaces = self._texts(rule, f"{where}.namespaces")
+        if paths and (resources or namespaces):
+            self.faults.append(f"{where}.nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs")
+        users, groups, verbs = (frozenset(self._texts(rule, f"{where}.{name}")) for name in ("users", "userGroups", "verbs"))
+        return Rule(logged, users, groups, verbs, resources, frozenset(namespaces), paths)
+
+    def _resources(self, given: Any, where: str) -> tuple[GroupResources, ...]:
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+            self.faults.append(f"{where}: is no list of objects")
+            return ()
+        found = []
+        for at, one in enumerate(given):
+            here = f"{where}[{at}]"
+            self._known(one, _RESOURCE_FIELDS, here)
+            group = one.get("group") or ""
+            if group not in ("", "*") and (not isinstance(group, str) or dns1123_subdomain(group)):
+                self.faults.append(f"{here}.group: {group!r} is no name of an API group (without a version)")
+            resources, names = self._texts(one, f"{here}.resources"), self._texts(one, f"{here}.resourceNames")
+            if names and not resources:
+                self.faults.append(f"{here}.resourceNames: using resourceNames requires at least one resource")
+            found.append(GroupResources(group, resources, names))
+        return tuple(found)
+
+    def _check_path(self, path: str, where: str) -> None:
+        if path != "*" and not path.startswith("/"):
+            self.faults.append(f"{where}: non-resource URL rules must begin with a '/' character")
+        elif "*" in path[:-1]:
+            self.faults.append(f"{where}: non-resource URL wildcards '*' must be the final character of the rule")
+
+    def _stages(self, tree: dict[str, Any], where: str) -> frozenset[str]:
+        stages = self._texts(tree, where)
+        for at, one in enumerate(stages):
+            if one not in STAGES:
+                self.faults.append(f"{where}[{at}]: {one!r}: allowed stages are {', '.join(STAGES)}")
+        return frozenset(stages)
+
+    def _texts(self, tree: dict[str, Any], where: str) -> tuple[str, ...]:
+        given = tree.get(where.rpartition(".")[2])
+        if given is None:
+            return ()
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            self.faults.append(f"{where}: is no list of texts")
+            return ()
+        return tuple(given)
+
+    def _flag(self, tree: dict[str, Any], where: str, *, default: bool) -> bool:
+        given = tree.get(where.rpartition(".")[2])
+        if given is None:
+            return default
+        if not isinstance(given, bool):
+            self.faults.append(f"{where}: is neither true nor false")
+            return default
+        return given
+
+    def _known(self, tree: dict[str, Any], fields: frozenset[str], where: str) -> None:
+        for name in tree.keys() - fields:
+            _LOG.warning("audit policy %s: nobody knows the field %s", self._path, f"{where}.{name}" if where else name)
+
+
+def _path_matches(path: str, pattern: str) -> bool:
+    return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))

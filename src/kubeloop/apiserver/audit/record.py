@@ -1,0 +1,236 @@
+"""The audit events of one request. Source: audit.k8s.io/v1 Event; k8s.io/apiserver pkg/audit, pkg/endpoints/filters/audit.go."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, Logged
+from kubeloop.apiserver.audit.redaction import HIDDEN, redact
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML
+from kubeloop.apiserver.passage import Passage
+from kubeloop.serving.answer import Answer
+from kubeloop.serving.request import Request
+
+JSONObject = dict[str, Any]
+
+#: Takes one event, encoded, without a line break.
+Sink = Callable[[bytes], None]
+
+_METADATA, _REQUEST, _REQUEST_RESPONSE = (LEVELS.index(one) for one in (METADATA, REQUEST, REQUEST_RESPONSE))
+#: Characters of a User-Agent that are kept, as upstream.
+_AGENT = 1024
+#: Answers through these are a backend's, and none of the server's objects.
+_FOREIGN = frozenset({"proxy", "exec", "attach", "portforward", "log"})
+_PATH_SAFE = "/:@!$&'()*+,;=~-._"
+
+
+class AuditRecord:
+    """Collects what is known of a request, and gives an event at each stage that its rule does not omit."""
+
+    def __init__(self, passage: Passage, logged: Logged, sink: Sink, received: datetime) -> None:
+        self._passage = passage
+        self._logged = logged
+        self._sink = sink
+        self._received = micro_time(received)
+        self._object: JSONObject = _reference(passage)
+        self._status: JSONObject = {}
+        self._sent: Any = None
+        self._answered: Any = None
+
+    def sent(self, obj: JSONObject, default: Callable[[JSONObject], None] | None = None) -> None:
+        """What the request's body holds, decoded. ``default`` fills in, in a copy, what is implied."""
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict) and self._object:
+            for name, field in (("namespace", "namespace"), ("name", "name"), ("uid", "uid"), ("resourceVersion", "resourceVersion")):
+                if not self._object.get(name) and metadata.get(field):
+                    self._object[name] = metadata[field]
+        if self._logged.level < _REQUEST:
+            return
+        tree = msgspec.json.decode(msgspec.json.encode(obj))
+        if default is not None:
+            default(tree)
+        self._sent = self._shown(tree)
+
+    def sent_patch(self, body: bytes) -> None:
+        """A patch, as it came; YAML of an apply is written as JSON."""
+        if self._logged.level < _REQUEST:
+            return
+        try:
+            tree = msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            tree = _yaml(body)
+        self._sent = redact(self._passage.info, tree) if tree is not None else None
+
+    def answer(self, answer: Answer) -> None:
+        """Before it is encoded: its object is shown as JSON whatever goes out."""
+        tree: Any = answer.object
+        is_status = tree is not None and tree.get("kind") == "Status" and tree.get("apiVersion") == "v1"
+        if is_status and tree is not None:
+            shown = ("status", "message", "reason", "details")
+            self._status = {"metadata": {}} | {name: tree[name] for name in shown if tree.get(name) is not None}
+        self._status["code"] = answer.status
+        if self._logged.level < _REQUEST_RESPONSE:
+            return
+        info = self._passage.info
+        if not is_status:
+            if info.subresource in _FOREIGN or not (info.is_resource or info.path.startswith("/api")):
+                return
+            tree = _tree(answer)
+        if tree is not None:
+            self._answered = self._shown(tree) if not is_status else tree
+
+    def event(self, stage: str, at: datetime | None = None, *, code: int = 0, message: str = "") -> None:
+        """``at`` None: when the request came. ``code``: of an answer that is a stream; ``message`` where there is none."""
+        if stage in self._logged.omit_stages:
+            return
+        if code:
+            self._status["code"] = code
+        if message:
+            self._status = {"status": "Success", "message": message, "code": code}
+        self._sink(msgspec.json.encode(self._event(stage, self._received if at is None else micro_time(at))))
+
+    def _event(self, stage: str, at: str) -> JSONObject:
+        passage = self._passage
+        event: JSONObject = {
+            "kind": "Event",
+            "apiVersion": "audit.k8s.io/v1",
+            "level": LEVELS[self._logged.level],
+            "auditID": passage.audit_id,
+            "stage": stage,
+            "requestURI": request_uri(passage.request),
+            "verb": passage.info.verb,
+            "user": _user(passage.user),
+        }
+        if passage.impersonated is not None:
+            event["impersonatedUser"] = _user(passage.impersonated)
+            if passage.impersonated_by:
+                event["authenticationMetadata"] = {"impersonationConstraint": passage.impersonated_by}
+        event["sourceIPs"] = source_ips(passage.request)
+        if agent := passage.request.header("User-Agent"):
+            event["userAgent"] = agent if len(agent) <= _AGENT else f"{agent[:_AGENT]}...TRUNCATED"
+        if self._object:
+            event["objectRef"] = {name: self._object[name] for name in _REFERENCE if self._object.get(name)}
+        if self._status:
+            event["responseStatus"] = {"metadata": {}, **self._status}
+        if self._sent is not None:
+            event["requestObject"] = self._sent
+        if self._answered is not None:
+            event["responseObject"] = self._answered
+        event["requestReceivedTimestamp"] = self._received
+        event["stageTimestamp"] = at
+        if passage.annotations:
+            event["annotations"] = dict(sorted(passage.annotations.items()))
+        return event
+
+    def _shown(self, tree: Any) -> Any:
+        if self._logged.omit_managed_fields:
+            _without_managed_fields(tree)
+        return redact(self._passage.info, tree)
+
+
+_REFERENCE = ("resource", "namespace", "name", "uid", "apiGroup", "apiVersion", "resourceVersion", "subresource")
+
+
+def _reference(passage: Passage) -> JSONObject:
+    info = passage.info
+    if not info.is_resource:
+        return {}
+    return {
+        "resource": info.resource,
+        "namespace": info.namespace,
+        "name": info.name,
+        "apiGroup": info.group,
+        "apiVersion": info.version,
+        "subresource": info.subresource,
+    }
+
+
+def _user(user: User | None) -> JSONObject:
+    if user is None:
+        return {}
+    shown: JSONObject = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
+    shown["extra"] = {name: list(values) for name, values in user.extra.items()}
+    return {name: value for name, value in shown.items() if value}
+
+
+def micro_time(moment: datetime) -> str:
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def request_uri(request: Request) -> str:
+    """As it came, but for a token in the query."""
+    path = quote(request.path, safe=_PATH_SAFE)
+    query = request.query_string
+    if "access_token" in query:
+        pairs = query.split("&")
+        query = "&".join(f"access_token={HIDDEN}" if one.startswith("access_token=") else one for one in pairs)
+    return f"{path}?{query}" if query else path
+
+
+def source_ips(request: Request) -> list[str]:
+    """The way of a request: what proxies say, then the peer (k8s.io/apimachinery pkg/util/net SourceIPs)."""
+    found = [ip for part in request.header("X-Forwarded-For").split(",") if (ip := _ip(part.strip()))]
+    real = _ip(request.header("X-Real-Ip"))
+    if real and real not in found:
+        found.append(real)
+    remote = _ip(request.remote)
+    if remote and found[-1:] != [remote]:
+        found.append(remote)
+    return found
+
+
+def _ip(text: str) -> str:
+    if not text:
+        return ""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def _tree(answer: Answer) -> Any:
+    """The object of an answer, apart from it; None when it holds none that is known."""
+    if answer.object is not None:
+        return msgspec.json.decode(msgspec.json.encode(answer.object))
+    if not answer.body:
+        return None
+    if answer.content_type.startswith(JSON):
+        return msgspec.json.decode(answer.body)
+    if answer.content_type == PROTOBUF:
+        from kubeloop.codec import protobuf
+        from kubeloop.meta.errors import DecodeError, UnknownKind
+
+        try:
+            return protobuf.decode(answer.body)
+        except (DecodeError, UnknownKind):
+            return None
+    return _yaml(answer.body) if answer.content_type == YAML else None
+
+
+def _yaml(body: bytes) -> Any:
+    from kubeloop.apiserver.decoding import read_yaml
+    from kubeloop.meta.errors import DecodeError
+
+    try:
+        return read_yaml(body)
+    except DecodeError:
+        return None
+
+
+def _without_managed_fields(tree: Any) -> None:
+    if not isinstance(tree, dict):
+        return
+    if isinstance(tree.get("metadata"), dict):
+        tree["metadata"].pop("managedFields", None)
+    for one in tree.get("items") or ():
+        _without_managed_fields(one)
+    for row in tree.get("rows") or ():
+        if isinstance(row, dict):
+            _without_managed_fields(row.get("object"))

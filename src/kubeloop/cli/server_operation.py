@@ -1,0 +1,73 @@
+"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kubeloop.meta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.operation import Auditing
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class OperationSettings:
+    """What the flags say; each field is one."""
+
+    audit_policy_file: Path | None
+    audit_log_path: str
+    audit_log_maxsize: int
+    audit_log_maxbackup: int
+    audit_log_maxage: int
+
+    def auditing(self) -> Auditing | None:
+        """None: no audit log is asked for.
+
+        Raises:
+            ConfigError: the policy cannot be read or is none; one of the two flags lacks the other.
+        """
+        if self.audit_policy_file is None and not self.audit_log_path:
+            return None
+        if self.audit_policy_file is None:
+            raise ConfigError("--audit-log-path says where to; what is to be logged says --audit-policy-file FILE")
+        if not self.audit_log_path:
+            raise ConfigError("--audit-policy-file says what is to be logged; where to says --audit-log-path FILE (- for standard output)")
+        from kubeloop.apiserver.audit.log import AuditLog, Rotation
+        from kubeloop.apiserver.audit.policy import Policy
+        from kubeloop.apiserver.operation import Auditing
+        from kubeloop.timing import SystemClock
+
+        path = None if self.audit_log_path == "-" else Path(self.audit_log_path)
+        rotation = Rotation(self.audit_log_maxsize, self.audit_log_maxbackup, self.audit_log_maxage)
+        return Auditing(Policy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
+
+
+_OPTIONS = (
+    click.option("--audit-policy-file", type=_FILE, help="What the audit log is to hold: an audit.k8s.io/v1 Policy, YAML."),
+    click.option("--audit-log-path", default="", metavar="FILE", help="Where to write it (mode 0600), an event a line; - is stdout."),
+    click.option("--audit-log-maxsize", type=click.IntRange(min=0), default=0, help="MiB after which that file is put aside; 0: never."),
+    click.option("--audit-log-maxbackup", type=click.IntRange(min=0), default=0, help="Files put aside that are kept; 0: all."),
+    click.option("--audit-log-maxage", type=click.IntRange(min=0), default=0, help="Days for which they are kept; 0: for ever."),
+)
+
+
+def operation_options(command: _Command) -> _Command:
+    """Adds the flags; ``command`` gets them as one argument, ``operation``."""
+
+    @functools.wraps(command)
+    def run(*positional: Any, **values: Any) -> Any:
+        own = {field.name: values.pop(field.name) for field in fields(OperationSettings)}
+        return command(*positional, operation=OperationSettings(**own), **values)
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run  # type: ignore[return-value]  # click's decorators keep what is called, as wraps does
