@@ -25,7 +25,7 @@ def client_context(api: Api, certificate: IssuedCertificate, folder: Path) -> ss
     return context
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/ping", "/version"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
 async def test_everybody_may_read_health_and_version(api: Api, path: str) -> None:
     assert (await api("GET", path, token="")).status == 200
 

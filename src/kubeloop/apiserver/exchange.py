@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from kubeloop.apiserver.authentication import Authenticator, User
+from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.decoding import BODY_LIMIT, Decoded
 from kubeloop.apiserver.deleting import Deleter
 from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
@@ -13,6 +15,7 @@ from kubeloop.apiserver.negotiation import Accepted
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.options import WriteOptions
 from kubeloop.apiserver.ownership import manager_of
+from kubeloop.apiserver.passage import Passage
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.refusals import bad_request, too_large
 from kubeloop.apiserver.registry import Registry
@@ -42,6 +45,7 @@ class Parts:
     deleter: Deleter
     renderer: Renderer
     authenticator: Authenticator
+    authorizer: Authorizer
     clock: Clock
     default_timeout: Callable[[], float]
     kubelets: KubeletCredentials
@@ -59,6 +63,8 @@ class Exchange:
     accepted: Accepted
     namespace: str
     context: RequestContext = field(default_factory=RequestContext)
+    #: None: nobody attends the request, as in tests of handlers.
+    passage: Passage | None = None
 
     async def body(self) -> bytes:
         """The whole body.
@@ -98,12 +104,24 @@ class Exchange:
             BadRequest; also where the body is refused whatever its fields.
         """
         self.context.sent = decoded.sent
+        self.audit_sent(decoded.obj)
         if decoded.problems and options.field_validation == "Warn":
             self.context.warnings += decoded.problems
         elif decoded.problems and options.field_validation != "Ignore":
             raise self._strict_fault(decoded, kind)
         if decoded.refused is not None:
             raise decoded.refused
+
+    def audit_sent(self, obj: dict[str, Any]) -> None:
+        """The audit log may show ``obj`` as what the request sent."""
+        if self.passage is not None and self.passage.audit is not None:
+            own = obj.get("kind") == self.resource.kind
+            self.passage.audit.sent(obj, self.resource.strategy.default if own else None)
+
+    def audit_sent_patch(self, body: bytes) -> None:
+        """The same for a patch."""
+        if self.passage is not None and self.passage.audit is not None:
+            self.passage.audit.sent_patch(body)
 
     @staticmethod
     def _strict_fault(decoded: Decoded, kind: str) -> ApiError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,6 +70,11 @@ class Objects:
         self.storage = storage
         self._decoded: OrderedDict[_DecodedKey, tuple[JSONObject, int]] = OrderedDict()
         self._decoded_bytes = 0
+        self._followers: dict[str, Callable[[int], Awaitable[None]]] = {}
+
+    def follow(self, resource_prefix: str, reached: Callable[[int], Awaitable[None]]) -> None:
+        """From now on a write or removal below ``resource_prefix`` is done when ``reached`` has returned for its revision."""
+        self._followers[resource_prefix] = reached
 
     @staticmethod
     def key(resource: ServedResource, namespace: str, name: str) -> str:
@@ -127,6 +132,8 @@ class Objects:
         if not written.succeeded:
             raise StaleWrite(written.current)
         assert written.current is not None
+        if resource.storage_prefix in self._followers:
+            await self._followers[resource.storage_prefix](written.revision)
         if resource.converter is not None and not self._is_storage(resource):
             # As whoever reads it next sees it: what its way to the stored version and back left of it.
             (shown,) = await self.presented(resource, [written.current])
@@ -147,6 +154,9 @@ class Objects:
         written = await self.storage.write(stored.kv.key, None, expected=stored.revision)
         if not written.succeeded:
             raise StaleWrite(written.current)
+        for prefix, reached in self._followers.items():
+            if stored.kv.key.startswith(prefix):
+                await reached(written.revision)
         return written.revision
 
     async def convert(self, resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:

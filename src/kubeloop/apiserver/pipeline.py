@@ -6,17 +6,23 @@ storage: see ``writing``), encoding. Nothing unexpected reaches a client: it is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from msgspec import structs
+
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer, text
-from kubeloop.apiserver.authentication import impersonated
-from kubeloop.apiserver.authorization import authorize, authorize_impersonation
+from kubeloop.apiserver.authentication import User, impersonated
+from kubeloop.apiserver.authorization import access_of, forbidden
+from kubeloop.apiserver.authorization.impersonation import Impersonation
 from kubeloop.apiserver.exchange import Exchange, Parts
 from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.negotiation import Accepted, negotiate
+from kubeloop.apiserver.operation import Operation
+from kubeloop.apiserver.passage import AUDIT_ID, Passage, audit_id_of
 from kubeloop.apiserver.request_info import RequestInfo, request_info
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.routing import PlainNotFound, check_name_in_path, find_handler, find_resource
@@ -52,6 +58,8 @@ class Documents(Protocol):
 _NOBODYS = ("//", "/apis//")
 #: What is done to one object, by its key.
 _BY_NAME = frozenset({"get", "update", "patch", "delete"})
+#: What is done to objects that a selector may choose.
+_BY_SELECTOR = frozenset({"list", "watch", "deletecollection"})
 _NO_CACHE = ("Cache-Control", "no-cache, private")
 
 
@@ -61,15 +69,30 @@ class Pipeline:
     ``documents`` are asked in order for what is no resource, then ``actions``, by exact path.
     """
 
-    def __init__(self, parts: Parts, actions: Mapping[str, Action] | None = None) -> None:
+    def __init__(self, parts: Parts, actions: Mapping[str, Action] | None = None, operation: Operation | None = None) -> None:
         self._parts = parts
+        self._impersonation = Impersonation(parts.authorizer)
+        self._operation = operation or Operation(parts.clock)
         self._actions = dict(actions or {})
         self.documents: list[Documents] = []
+        #: Answers what is another server's, of whom, and under which audit ID; None: the path is this server's own.
+        self.elsewhere: Callable[[Request, User, str], Awaitable[Reply] | None] | None = None
 
     async def handle(self, request: Request) -> Reply:
+        passage = Passage(request, request_info(request), audit_id_of(request), self._parts.clock.now())
+        try:
+            reply = await self._reply(passage)
+        except asyncio.CancelledError:
+            self._operation.left(passage)
+            raise
+        self._operation.answered(passage, reply)
+        return reply
+
+    async def _reply(self, passage: Passage) -> Reply:
+        request = passage.request
         warnings: list[str] = []
         try:
-            answer = await self._stages(request, warnings)
+            answer = await self._stages(passage, warnings)
         except PlainNotFound:
             answer = not_found_page()
         except _NotAllowed as refusal:
@@ -89,28 +112,28 @@ class Pipeline:
             answer = status_answer(refusals.internal_error("the server met an unexpected condition; its log has the details").status)
         if isinstance(answer, Takeovers):
             return answer
+        answer.headers.append((AUDIT_ID, passage.audit_id))
+        answer.headers += passage.headers
         if not any(name == "Cache-Control" for name, _ in answer.headers):
             answer.headers.append(_NO_CACHE)
         answer.headers += [("Warning", f"299 - {_quoted(one)}") for one in dict.fromkeys(warnings)]
         if isinstance(answer, Answer):
+            self._operation.formed(passage, answer)
             finish(request, answer)
         return answer
 
-    async def _stages(self, request: Request, warnings: list[str]) -> Reply:
-        user = await self._parts.authenticator.authenticate(request, warnings)
-        info = request_info(request)
+    async def _stages(self, passage: Passage, warnings: list[str]) -> Reply:
+        request, info = passage.request, passage.info
+        user = passage.user = await self._parts.authenticator.authenticate(request, warnings)
+        self._operation.identified(passage)
         if info.verb == "watch" and info.is_resource and not info.resource:
             return _unclear(request)
-        other = impersonated(request)
-        try:
-            if other is not None:
-                authorize_impersonation(user, info)
-                user = other
-            authorize(user, info)
-        except Forbidden as refusal:
-            raise _NotAllowed(refusal) from None
+        user = await self._authorize(passage, user)
         if request.path.startswith(_NOBODYS) or not request.path.startswith("/"):
             raise PlainNotFound
+        elsewhere = self.elsewhere(request, user, passage.audit_id) if self.elsewhere is not None else None
+        if elsewhere is not None:
+            return await elsewhere
         if not info.is_resource:
             return await self._path(request)
         resource = find_resource(self._parts.registry, info)
@@ -124,7 +147,7 @@ class Pipeline:
         namespace = info.namespace if resource.namespaced else ""
         if info.verb in _BY_NAME:
             check_name_in_path(info)
-        exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace)
+        exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace, passage=passage)
         try:
             answer = await handler(exchange)
             if isinstance(answer, Answer) and not answer.content_type and answer.status != 204:
@@ -132,6 +155,27 @@ class Pipeline:
             return answer
         finally:
             warnings += exchange.context.warnings
+
+    async def _authorize(self, passage: Passage, user: User) -> User:
+        """As whom the request is served."""
+        request, info, authorizer = passage.request, passage.info, self._parts.authorizer
+        await authorizer.prepare(user)
+        access = access_of(user, info, request.parameter("fieldSelector") if info.verb in _BY_SELECTOR else "")
+        wanted = impersonated(request)
+        try:
+            if wanted is not None:
+                user, passage.impersonated_by = self._impersonation.judge(access, wanted)
+                passage.impersonated = user
+                await authorizer.prepare(user)
+                access = structs.replace(access, user=user)
+            decision = authorizer.authorize(access)
+            allowed = "allow" if decision.allowed else "forbid"
+            passage.annotations |= {"authorization.k8s.io/decision": allowed, "authorization.k8s.io/reason": decision.reason}
+            if not decision.allowed:
+                raise forbidden(access, decision.reason)
+        except Forbidden as refusal:
+            raise _NotAllowed(refusal) from None
+        return user
 
     @staticmethod
     def _accepted(request: Request, resource: ServedResource, info: RequestInfo) -> Accepted:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import random
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
+from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
-from kubeloop.apiserver.authorization import CONTROLLERS
+from kubeloop.apiserver.authorization import MODES, Authorization
 from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap
 from kubeloop.apiserver.builtin.admission import builtin_plugins
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
@@ -28,9 +29,11 @@ from kubeloop.apiserver.health import Health, Version
 from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.openapi import OpenAPI
+from kubeloop.apiserver.operation import Operation, OperationOptions
 from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.pipeline import Pipeline
+from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.registry import Change
 from kubeloop.apiserver.rendering import Renderer
@@ -55,6 +58,8 @@ _LOG = logging.getLogger(__name__)
 MIN_REQUEST_TIMEOUT = 1800.0
 
 HOST = "127.0.0.1"
+#: The name of the built-in controllers.
+CONTROLLERS = "system:kube-controller-manager"
 #: What a server says of itself that does not listen.
 HTTPS_PORT = 443
 
@@ -69,6 +74,9 @@ class ServerOptions:
     ``issuer``: whose tokens verifiers are told of; None: of nobody's.
     ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names. ``listen`` False: requests come to
     ``ApiServer.handler`` alone. ``provision`` False: without the objects of Kubernetes' own components (see ``provisioning``).
+    ``remote_backends``: webhooks and servers behind APIServices may be elsewhere than on this machine.
+    ``authorization``: kube-apiserver's --authorization-mode.
+    ``operation``: audit log, limits.
     """
 
     port: int = 0
@@ -86,6 +94,9 @@ class ServerOptions:
     issuer: Issuer | None = None
     listen: bool = True
     provision: bool = True
+    remote_backends: bool = False
+    authorization: Sequence[str] = MODES
+    operation: OperationOptions = field(default_factory=OperationOptions)
 
 
 class ApiServer:
@@ -95,8 +106,7 @@ class ApiServer:
         When ``start`` returns, requests are answered and system namespaces exist. ``stop`` ends watches and finishes answers under way.
 
     Not guaranteed
-        Anything across restarts, unless ``storage`` is one that outlives them. Authorization by roles: only administrators get in (see
-        ``authorization``).
+        Anything across restarts, unless ``storage`` is one that outlives them.
 
     Raises
         ConfigError: from ``start``, when the port is taken. ``stop`` is due all the same.
@@ -113,7 +123,8 @@ class ApiServer:
         schemas = builtin()
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
-        self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock)
+        self.authorization = Authorization(self.objects, self.cache, self.options.authorization)
+        self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization)
         plugins = builtin_plugins(
             self.registry,
             self.objects,
@@ -126,6 +137,8 @@ class ApiServer:
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
+        reach = Reach(anywhere=self.options.remote_backends)
+        self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._health = Health()
         self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
         parts = Parts(
@@ -138,22 +151,28 @@ class ApiServer:
             deleter=self.deleter,
             renderer=Renderer(self.objects, clock),
             authenticator=Authenticator(self.options.tokens),
+            authorizer=self.authorization,
             clock=clock,
             default_timeout=lambda: self.options.min_request_timeout * (1 + random.random()),
             kubelets=self.options.kubelets,
         )
-        self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer})
+        self._operation = Operation(clock, self.options.operation)
+        self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer}, self._operation)
+        self._pipeline.elsewhere = self._aggregator.behind
         wrap = self.options.wrap
         self.handler: Handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle
         self._listener = Listener(self.handler, self._context(), host=HOST, port=self.options.port) if self.options.listen else None
 
     async def start(self) -> None:
         self.options.kubelets.check()
+        self._operation.start()
         if self._listener is not None:
             await self._listener.bind()
         await self.cache.start(history=self.options.resume)
+        await self.authorization.start()
         await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
         await self._definitions.start()
+        await self._aggregator.start()
         self.compactor.start()
         address = f"{HOST}:{self._port}"
         discovery = Discovery(self.registry, address)
@@ -169,11 +188,13 @@ class ApiServer:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.close()
+        await self._aggregator.stop()
         await self._definitions.stop()
         await self._webhooks.stop()
         await self.compactor.stop()
         await self.cache.stop()
         await self.storage.close()
+        await self._operation.stop()
 
     def break_off(self) -> None:
         """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""
@@ -195,8 +216,8 @@ class ApiServer:
         return self._authority.issue("kubeloop-admin", (MASTERS,), client=True)
 
     def controllers(self) -> IssuedCertificate:
-        """A client certificate for the built-in controllers."""
-        return self._authority.issue(CONTROLLERS, client=True)
+        """A client certificate for the built-in controllers, which may do everything."""
+        return self._authority.issue(CONTROLLERS, (MASTERS,), client=True)
 
     def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
         """A client certificate for anybody; with 0 days it is expired."""

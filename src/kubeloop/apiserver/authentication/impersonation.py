@@ -10,12 +10,14 @@ import re
 from urllib.parse import unquote
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.authentication.users import ANONYMOUS, AUTHENTICATED, User
+from kubeloop.apiserver.authentication.users import User
 from kubeloop.serving.request import Request
 
 
 def impersonated(request: Request) -> User | None:
-    """Whom the request asks to be taken for; None when it does not ask. Whether it may is for authorization to say.
+    """Whom the request asks to be taken for, as its headers say it; None when it does not ask.
+
+    Whether it may, and which groups he has besides, is for authorization to say.
 
     Raises:
         BadRequest: groups, uid or extra without a user.
@@ -35,11 +37,6 @@ def impersonated(request: Request) -> User | None:
             asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
             raise refusals.bad_request(f"requested {asked} without impersonating a user name")
         return None
-    if name.startswith("system:serviceaccount:") and not groups:
-        namespace = name.split(":")[2]
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    if name != ANONYMOUS.name and AUTHENTICATED not in groups:
-        groups.append(AUTHENTICATED)
     return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
 
 

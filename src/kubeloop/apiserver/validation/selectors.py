@@ -25,10 +25,11 @@ def label_selector(path: str, selector: JSONObject | None, *, any_value: bool = 
         return
     yield from labels(f"{path}.matchLabels", selector.get("matchLabels"))
     for at, expression in enumerate(selector.get("matchExpressions") or ()):
-        yield from _requirement(f"{path}.matchExpressions[{at}]", expression, any_value)
+        yield from requirement(f"{path}.matchExpressions[{at}]", expression, any_value=any_value)
 
 
-def _requirement(path: str, expression: JSONObject, any_value: bool) -> Iterator[FieldError]:
+def requirement(path: str, expression: JSONObject, *, any_value: bool = False, any_operator: bool = False) -> Iterator[FieldError]:
+    """One expression of a selector; ``any_value`` and ``any_operator`` leave these unchecked."""
     operator, values, key = expression.get("operator", ""), expression.get("values") or [], expression.get("key", "")
     if operator in ("In", "NotIn"):
         if not values:
@@ -36,7 +37,7 @@ def _requirement(path: str, expression: JSONObject, any_value: bool) -> Iterator
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-    else:
+    elif not any_operator:
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
     yield from each(f"{path}.key", key, qualified_name(key))
     if not any_value:

@@ -1,0 +1,88 @@
+"""The question that authorization answers, and its answers: may this user do that, and all that somebody may do.
+
+Decisions are synchronous: they come from memory, also inside the evaluation of an expression or an admission plug-in.
+Source: k8s.io/apiserver pkg/authorization/authorizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.meta.selectors import FieldTerm, parse_field_selector
+
+JSONObject = dict[str, Any]
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Something that ``user`` wants to do. ``is_resource`` False: only ``verb`` and ``path`` mean anything.
+
+    ``fields`` are the terms of the field selector, as far as they could be read: leaving one out asks for more, never for less.
+    """
+
+    user: User
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    is_resource: bool = True
+    fields: tuple[FieldTerm, ...] = ()
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """Neither ``allowed`` nor ``denied``: nobody has an opinion, which refuses a request. ``reason`` may be empty."""
+
+    allowed: bool
+    denied: bool = False
+    reason: str = ""
+
+
+#: Of an authorizer that knows nothing of the matter.
+NO_OPINION = Decision(False)
+
+
+@dataclass(slots=True)
+class Rules:
+    """All that somebody may do, in the words of roles. ``incomplete``: there is more, that cannot be told; ``error`` may say why."""
+
+    resources: list[JSONObject] = field(default_factory=list)
+    paths: list[JSONObject] = field(default_factory=list)
+    incomplete: bool = False
+    error: str = ""
+
+
+class Authorizer(Protocol):
+    """Decides from what is in memory; never raises."""
+
+    def authorize(self, access: Access) -> Decision: ...
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """What ``user`` may do in ``namespace`` and outside of any."""
+
+    async def prepare(self, user: User) -> None:
+        """Awaited once before decisions about ``user``: brings into memory what is not kept there for everybody."""
+
+
+def access_of(user: User, info: RequestInfo, field_selector: str = "") -> Access:
+    """What a request asks for. ``field_selector``: of a list, watch or deletion of a collection."""
+    if not info.is_resource:
+        return Access(user, info.verb, path=info.path, is_resource=False)
+    fields = parsed_fields(field_selector) if field_selector else ()
+    where = info.group, info.version, info.resource, info.subresource, info.namespace, info.name
+    return Access(user, info.verb, *where, info.path, True, fields)
+
+
+def parsed_fields(text: str) -> tuple[FieldTerm, ...]:
+    """The terms of a field selector; none of one that cannot be read."""
+    try:
+        return parse_field_selector(text).terms
+    except ValueError:
+        return ()

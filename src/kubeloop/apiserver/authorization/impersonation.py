@@ -1,0 +1,207 @@
+"""Who may act as whom: the modes of constrained impersonation, then the old one, which asks for the verb ``impersonate`` alone.
+
+Source: k8s.io/apiserver pkg/endpoints/filters/impersonation, KEP-5284.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kubeloop.apiserver.authentication import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.apiserver.authorization.access import Access, Authorizer
+from kubeloop.apiserver.authorization.refusing import forbidden, require
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+
+_NODE, _ACCOUNT = "system:node:", "system:serviceaccount:"
+_NODES, _ACCOUNTS = "system:nodes", "system:serviceaccounts"
+_AUTHENTICATION = "authentication.k8s.io"
+_NODE_NAME = "authentication.kubernetes.io/node-name"
+_EXTRA_KEYS = "authentication.kubernetes.io/associated-node-keys"
+
+#: So many groups or extras are first asked for all at once, as ``*``.
+_MANY = 4
+#: Of so many users it is remembered by which mode they last acted as somebody else.
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """``name`` empty: the old way. ``fits`` tells whom (the second) somebody (the first) may try to be in this mode."""
+
+    name: str
+    fits: Callable[[User, User], bool]
+
+    @property
+    def verb(self) -> str:
+        return f"impersonate:{self.name}" if self.name else "impersonate"
+
+
+class Impersonation:
+    """Judges one impersonation. Where several modes fit, the one counts that allows it; a refusal is that of the first."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self._last: dict[str, Mode] = {}
+
+    def judge(self, access: Access, wanted: User) -> tuple[User, str]:
+        """``access.user`` wants to do ``access`` as ``wanted``, whose attributes are as he gave them: who he is then, with the groups
+        that such a user always has, and the verb of the mode that allowed it (empty: the old way), which audits show.
+
+        Raises:
+            Forbidden
+        """
+        refused: ApiError | None = None
+        last = self._last.get(access.user.name)
+        for mode in _MODES if last is None else (last, *(one for one in _MODES if one is not last)):
+            if not mode.fits(access.user, wanted):
+                continue
+            try:
+                user = self._judge(mode, access, wanted)
+            except ApiError as fault:
+                refused = refused or fault
+                continue
+            self._remember(access.user.name, mode)
+            return user, mode.verb if mode.name else ""
+        assert refused is not None  # the old way fits everybody
+        raise refused
+
+    def _remember(self, user: str, mode: Mode) -> None:
+        self._last.pop(user, None)
+        self._last[user] = mode
+        if len(self._last) > _MOST_REMEMBERED:
+            del self._last[next(iter(self._last))]
+
+    def _judge(self, mode: Mode, access: Access, wanted: User) -> User:
+        requester, node_name = access.user, ""
+        if mode is _ASSOCIATED:
+            requester = replace(requester, extra={_EXTRA_KEYS: tuple(sorted(requester.extra))})
+            node_name = "*"  # his token says which node: what is asked for is the right to be any that it says
+        if mode.name:
+            on = Access(requester, f"impersonate-on:{mode.name}:{access.verb}", *_asked(access))
+            require(self._authorizer, on)
+        for question in _questions(mode, requester, wanted, node_name):
+            if isinstance(question, tuple):
+                many, single = question
+                if self._authorizer.authorize(many).allowed:
+                    continue
+                for one in single:
+                    require(self._authorizer, one)
+            else:
+                require(self._authorizer, question)
+        return _completed(mode, wanted)
+
+
+def _asked(access: Access) -> tuple[object, ...]:
+    where = access.group, access.version, access.resource, access.subresource, access.namespace, access.name
+    return (*where, access.path, access.is_resource, access.fields)
+
+
+#: A right that is needed; or one that, if somebody has it, spares him the others.
+_Question = Access | tuple[Access, list[Access]]
+
+
+def _questions(mode: Mode, requester: User, wanted: User, node_name: str) -> Iterator[_Question]:
+    """In upstream's order; raises Forbidden for what no right allows."""
+    group = _AUTHENTICATION if mode.name else ""
+
+    def to(what: str, name: str, *, group: str = _AUTHENTICATION, sub: str = "", namespace: str = "") -> Access:
+        return Access(requester, mode.verb, group, "v1", what, sub, namespace, name)
+
+    account = account_of(wanted.name)
+    node = node_of(wanted.name) if mode.name else ""
+    if account is not None:
+        yield to("serviceaccounts", account[1], group=group, namespace=account[0])
+    elif node:
+        yield to("nodes", node_name or node, group=group)
+    else:
+        yield to("users", wanted.name, group=group)
+    if wanted.uid:
+        yield to("uids", wanted.uid)
+    if wanted.groups:
+        if mode.name and "" in wanted.groups:
+            raise forbidden(to("groups", "", group=group), "impersonating the empty string group is not allowed")
+        if mode.name and MASTERS in wanted.groups:
+            raise forbidden(to("groups", MASTERS, group=group), "impersonating the system:masters group is not allowed")
+        yield from _together(mode, [to("groups", one, group=group) for one in wanted.groups], to("groups", "*", group=group))
+    if wanted.extra:
+        fault = _extra_fault(wanted.extra) if mode.name else ""
+        if fault:
+            raise forbidden(to("userextras", ""), fault)
+        each = [to("userextras", value, sub=key) for key, values in sorted(wanted.extra.items()) for value in values]
+        yield from _together(mode, each, to("userextras", "*", sub="*"))
+
+
+def _together(mode: Mode, single: list[Access], many: Access) -> Iterator[_Question]:
+    if mode.name and len(single) >= _MANY:
+        yield many, single
+    else:
+        yield from single
+
+
+def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
+    from kubeloop.apiserver.builtin.networking.ingress_class import domain_prefixed_path
+
+    for key, values in sorted(extra.items()):
+        if not key:
+            return "impersonating the empty string key in extra is not allowed"
+        faults = [str(one) for one in domain_prefixed_path("extra.key", key)]
+        if faults:
+            shown = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+            return f"impersonating an invalid key in extra is not allowed: {shown}"
+        if key != key.lower():
+            return f"impersonating a non-lowercase key in extra is not allowed: {go_quoted(key)}"
+        if "" in values:
+            return "impersonating the empty string value in extra is not allowed"
+    return ""
+
+
+def _completed(mode: Mode, wanted: User) -> User:
+    """With the groups that nobody has to ask for."""
+    groups, account = list(wanted.groups), account_of(wanted.name)
+    if account is not None and not groups:
+        groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]
+    elif mode.name and node_of(wanted.name):
+        groups = [_NODES]
+    if wanted.name == ANONYMOUS.name:
+        if UNAUTHENTICATED not in groups:
+            groups.append(UNAUTHENTICATED)
+    elif UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
+        groups.append(AUTHENTICATED)
+    return replace(wanted, groups=tuple(groups))
+
+
+def node_of(user: str) -> str:
+    """The node whose kubelet has this user name; empty: nobody's."""
+    name = user.removeprefix(_NODE)
+    return "" if name == user or dns1123_subdomain(name) else name
+
+
+def account_of(user: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account that has this user name; None: it is none's."""
+    parts = user.removeprefix(_ACCOUNT).split(":")
+    if not user.startswith(_ACCOUNT) or len(parts) != 2 or dns1123_label(parts[0]) or dns1123_subdomain(parts[1]):
+        return None
+    return parts[0], parts[1]
+
+
+def _only_name(wanted: User) -> bool:
+    return not (wanted.uid or wanted.groups or wanted.extra)
+
+
+def _is_its_node(requester: User, wanted: User) -> bool:
+    """Whether a service account wants to be the node that its token is bound to."""
+    node = node_of(wanted.name)
+    return bool(node) and _only_name(wanted) and account_of(requester.name) is not None and requester.extra.get(_NODE_NAME) == (node,)
+
+
+_ASSOCIATED = Mode("associated-node", _is_its_node)
+_MODES = (
+    _ASSOCIATED,
+    Mode("arbitrary-node", lambda _, wanted: _only_name(wanted) and bool(node_of(wanted.name))),
+    Mode("serviceaccount", lambda _, wanted: _only_name(wanted) and account_of(wanted.name) is not None),
+    Mode("user-info", lambda _, wanted: not node_of(wanted.name) and account_of(wanted.name) is None),
+    Mode("", lambda _, __: True),
+)

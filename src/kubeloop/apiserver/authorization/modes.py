@@ -1,0 +1,69 @@
+"""The authorizers of a server, as its flag --authorization-mode names them, and their start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.authorization.access import Access, Authorizer, Decision, Rules
+from kubeloop.apiserver.authorization.keeping import keep_roles
+from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
+from kubeloop.apiserver.authorization.rbac.index import RoleIndex
+from kubeloop.apiserver.authorization.union import Always, Masters, Union
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.meta.errors import ConfigError
+
+#: What a server does that is told nothing.
+MODES = ("Node", "RBAC")
+_KNOWN = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
+
+
+def check_modes(modes: Sequence[str]) -> None:
+    """Raises ConfigError for what is no list of modes: none, an unknown one, one twice."""
+    if not modes:
+        raise ConfigError(f"--authorization-mode names no mode; known are {', '.join(_KNOWN)}")
+    for mode in modes:
+        if mode not in _KNOWN:
+            raise ConfigError(f"--authorization-mode: {mode!r} is no mode of this server; known are {', '.join(_KNOWN)}")
+        if modes.count(mode) > 1:
+            raise ConfigError(f"--authorization-mode names {mode} more than once")
+
+
+class Authorization:
+    """Decides by ``modes``, in order, after the superusers of system:masters. An ``Authorizer``.
+
+    Guarantees
+        From ``start`` on a role or binding is in force when its write was answered, and out of force when its removal was.
+        A decision takes microseconds: it is made from memory.
+
+    Raises
+        ConfigError: of ``modes``.
+    """
+
+    def __init__(self, objects: Objects, cache: WatchCache, modes: Sequence[str] = MODES) -> None:
+        check_modes(modes)
+        self._objects = objects
+        self._cache = cache
+        #: All roles and bindings, whatever the modes: what somebody may grant depends on them too.
+        self.roles = RoleAuthorizer(RoleIndex())
+        self.modes = tuple(modes)
+        self._union = Union([Masters(), *(self._of(mode) for mode in modes if mode != "Node")])
+
+    async def start(self) -> None:
+        """The cache has been started."""
+        await keep_roles(self.roles.index, self._objects, self._cache)
+
+    def authorize(self, access: Access) -> Decision:
+        return self._union.authorize(access)
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return self._union.rules(user, namespace)
+
+    async def prepare(self, user: User) -> None:
+        await self._union.prepare(user)
+
+    def _of(self, mode: str) -> Authorizer:
+        if mode == "RBAC":
+            return self.roles
+        return Always(allow=mode == "AlwaysAllow")
