@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from kubeloop.apiserver.authentication import AUTHENTICATED, MASTERS, User
+from kubeloop.apiserver.operation import OperationOptions
 from kubeloop.testing import InLoopServer
 from kubeloop.timing import Clock, SystemClock
 
@@ -107,8 +108,8 @@ class Api:
 
 
 @asynccontextmanager
-async def running_api(clock: Clock | None = None) -> AsyncIterator[Api]:
-    async with InLoopServer(tokens=TOKENS, clock=clock or SystemClock()) as server:
+async def running_api(clock: Clock | None = None, operation: OperationOptions | None = None) -> AsyncIterator[Api]:
+    async with InLoopServer(tokens=TOKENS, clock=clock or SystemClock(), operation=operation) as server:
         context = ssl.create_default_context(cadata=server.api.authority.decode())
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
         async with aiohttp.ClientSession(server.url, connector=connector) as session:

@@ -114,6 +114,7 @@ def _refused(text: str) -> Any:
 async def read_configuration(exchange: Exchange) -> Configuration:
     """Raises Invalid (options), RequestEntityTooLarge."""
     data = await exchange.body()
+    exchange.audit_sent_patch(data)
     return Configuration(data, write_options(exchange.request, "PatchOptions", apply=True), exchange.context.warnings)
 
 

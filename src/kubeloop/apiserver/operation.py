@@ -26,12 +26,20 @@ class Auditing:
     log: AuditLog
 
 
-class Operation:
-    """One for a server. ``auditing`` None: no audit log."""
+@dataclass(frozen=True, slots=True)
+class OperationOptions:
+    """``auditing`` None: no audit log."""
 
-    def __init__(self, clock: Clock, auditing: Auditing | None = None) -> None:
+    auditing: Auditing | None = None
+
+
+class Operation:
+    """One for a server."""
+
+    def __init__(self, clock: Clock, options: OperationOptions | None = None) -> None:
         self._clock = clock
-        self._auditing = auditing
+        self.options = options or OperationOptions()
+        self._auditing = self.options.auditing
 
     def start(self) -> None:
         """Raises ConfigError when the audit log cannot be written."""

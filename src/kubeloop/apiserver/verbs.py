@@ -93,7 +93,9 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
     if is_apply(exchange.request):
         outcome = await apply(exchange, status=status)
         return _outcome(exchange, outcome, 201 if outcome.created else 200)
-    sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), resource)
+    body = await exchange.body()
+    exchange.audit_sent_patch(body)
+    sent = read_patch(body, exchange.request.header("Content-Type"), resource)
     options = write_options(exchange.request, "PatchOptions")
     schema = None if resource.custom else resource.schema
     warned = False
@@ -116,7 +118,10 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
 
 
 async def delete(exchange: Exchange) -> Answer:
-    options = delete_options(exchange.request, await exchange.body())
+    body = await exchange.body()
+    options = delete_options(exchange.request, body)
+    if body:
+        exchange.audit_sent({"kind": "DeleteOptions", "apiVersion": "v1", **options.tree()})
     _warn_of_deletion(exchange, options)
     deleted = await exchange.parts.deleter.delete(exchange.call(dry_run=options.dry_run), options)
     resource = exchange.resource
@@ -131,7 +136,10 @@ async def delete(exchange: Exchange) -> Answer:
 async def delete_collection(exchange: Exchange) -> Answer:
     options = _of_pages(list_options(exchange.request, watch=False))
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
-    how = delete_options(exchange.request, await exchange.body())
+    body = await exchange.body()
+    how = delete_options(exchange.request, body)
+    if body:
+        exchange.audit_sent({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal", **how.tree()})
     _warn_of_deletion(exchange, how)
     page = await exchange.parts.reader.page(exchange.resource, exchange.namespace, options, selection)
     for kv in page.items:

@@ -20,6 +20,7 @@ import click
 
 from kubeloop.cli.durations import Duration
 from kubeloop.cli.server_compact import compact
+from kubeloop.cli.server_operation import OperationSettings, operation_options
 from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
@@ -104,6 +105,7 @@ _SWITCH_INTERVAL = 0.0005
     show_default=True,
     help="Seconds that a watch lasts at least unless it says for how long; at most twice that.",
 )
+@operation_options
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
 @click.pass_context
@@ -130,6 +132,7 @@ def server(
     kubelet_certificate_authority: Path | None,
     verbose: bool,
     exit_with_stdin: bool,
+    operation: OperationSettings,
 ) -> None:
     """Run the embedded Kubernetes API server on 127.0.0.1, over TLS.
 
@@ -167,6 +170,7 @@ def server(
             issuer=(service_account_issuer, service_account_key_file, service_account_signing_key_file, service_account_jwks_uri),
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
+            operation=operation,
         )
         status = asyncio.run(_run(settings))
     except ModuleNotFoundError as error:
@@ -211,6 +215,7 @@ class _Settings:
     issuer: tuple[str, tuple[Path, ...], Path | None, str]
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
+    operation: OperationSettings
 
 
 async def _run(settings: _Settings) -> int:
@@ -248,6 +253,7 @@ async def _run(settings: _Settings) -> int:
         services=services,
         kubelets=KubeletCredentials(*settings.kubelets),
         issuer=issuer,
+        operation=settings.operation.options(),
     )
     api = ApiServer(options, storage)
     try:

@@ -13,7 +13,7 @@ import click
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.operation import Auditing
+    from kubeloop.apiserver.operation import Auditing, OperationOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -29,7 +29,13 @@ class OperationSettings:
     audit_log_maxbackup: int
     audit_log_maxage: int
 
-    def auditing(self) -> Auditing | None:
+    def options(self) -> OperationOptions:
+        """Raises ConfigError for flags that do not go together, and for files that cannot be read."""
+        from kubeloop.apiserver.operation import OperationOptions
+
+        return OperationOptions(auditing=self._auditing())
+
+    def _auditing(self) -> Auditing | None:
         """None: no audit log is asked for.
 
         Raises:

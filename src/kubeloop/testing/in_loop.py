@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.kubeconfig import kubeconfig_text
+from kubeloop.apiserver.operation import OperationOptions
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class InLoopServer:
     """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command.
 
-    ``data``: a folder to keep objects in, on disk; None: in memory.
+    ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class InLoopServer:
         history_revisions: int = 0,
         data: Path | None = None,
         services: ServiceRanges | None = None,
+        operation: OperationOptions | None = None,
     ) -> None:
         self._data = data
         self.faults = Faults(clock)
@@ -48,6 +50,7 @@ class InLoopServer:
             wrap=self.faults.wrap,
             history_revisions=history_revisions,
             services=services or ServiceRanges(),
+            operation=operation or OperationOptions(),
             authority=CertificateAuthority.create("kubeloop-ca"),
         )
         self.api = ApiServer(self._options)

@@ -74,7 +74,9 @@ def _decoded(exchange: Exchange, body: bytes, options: WriteOptions) -> Decoded:
 async def patch(exchange: Exchange) -> Answer:
     if is_apply(exchange.request):
         return await _apply(exchange)
-    sent = read_patch(await exchange.body(), exchange.request.header("Content-Type"), exchange.resource, typed=True)
+    body = await exchange.body()
+    exchange.audit_sent_patch(body)
+    sent = read_patch(body, exchange.request.header("Content-Type"), exchange.resource, typed=True)
     options = write_options(exchange.request, "PatchOptions")
     schemas = exchange.parts.schemas
     owners = _ReplicaOwners(exchange, exchange.manager(options))
