@@ -11,6 +11,7 @@ import pytest
 
 from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.discovery import Discovery, documents
+from kubeloop.apiserver.discovery.order import Order
 from kubeloop.apiserver.discovery.version_order import by_priority
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
@@ -69,8 +70,8 @@ def ask(registry: Registry, path: str, accept: str = "", method: str = "GET", **
 
 
 def test_the_aggregated_documents_are_those_of_a_real_server(registry: Registry) -> None:
-    assert documents.aggregated(registry, core=True) == RECORDED["api"]
-    assert documents.aggregated(registry, core=False) == RECORDED["apis"]
+    assert documents.aggregated(registry, Order(registry), core=True) == RECORDED["api"]
+    assert documents.aggregated(registry, Order(registry), core=False) == RECORDED["apis"]
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=f"{path} is that of a real server") for path in RECORDED["legacy"]])
@@ -101,9 +102,9 @@ def test_a_custom_resource_appears_and_vanishes(registry: Registry) -> None:
     served = served_resources(definition("v1beta1", "v1"))
     for one in served:
         registry.add(one)
-    group = documents.api_group(registry, "kl.example.com")
+    group = documents.api_group(Order(registry), "kl.example.com")
     assert group["preferredVersion"] == {"groupVersion": "kl.example.com/v1", "version": "v1"}
-    assert documents.api_group_list(registry)["groups"][-1]["name"] == "kl.example.com"
+    assert documents.api_group_list(Order(registry))["groups"][-1]["name"] == "kl.example.com"
     for one in served:
         registry.remove(one.gvr)
     assert ask(registry, "/apis/kl.example.com") is None
@@ -112,7 +113,7 @@ def test_a_custom_resource_appears_and_vanishes(registry: Registry) -> None:
 def test_a_custom_resource_is_shown_with_its_subresources_and_full_kinds(registry: Registry) -> None:
     (one,) = served_resources(definition("v1"))
     registry.add(one)
-    shown = documents.aggregated(registry, core=False)["items"][-1]["versions"][0]["resources"][0]
+    shown = documents.aggregated(registry, Order(registry), core=False)["items"][-1]["versions"][0]["resources"][0]
     kind = {"group": "kl.example.com", "version": "v1", "kind": "Obj"}
     assert shown["responseKind"] == kind
     assert shown["subresources"] == [{"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}]

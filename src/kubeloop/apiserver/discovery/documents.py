@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kubeloop.apiserver.discovery.order import Order
 from kubeloop.apiserver.discovery.subresources import subresources_of
-from kubeloop.apiserver.discovery.version_order import by_priority
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion
@@ -18,26 +18,11 @@ from kubeloop.schema import SubresourceInfo, builtin
 JSONObject = dict[str, Any]
 
 
-def groups_in_order(registry: Registry) -> list[str]:
-    """Built-in groups as Kubernetes orders them, then those of custom resources by name; without the core group."""
-    served = [group for group in registry.groups() if group]
-    known = {group.name: at for at, group in enumerate(builtin().groups())}
-    return sorted(served, key=lambda group: (known.get(group, len(known)), group))
-
-
-def versions_in_order(registry: Registry, group: str) -> list[str]:
-    """The preferred version first."""
-    versions = [version for version in registry.versions(group) if registry.resources(GroupVersion(group, version))]
-    known = next((info.versions for info in builtin().groups() if info.name == group), ())
-    rank = {version: at for at, version in enumerate(known)}
-    return sorted(by_priority(versions), key=lambda version: rank.get(version, len(rank)))
-
-
-def root_paths(registry: Registry, others: Iterable[str]) -> JSONObject:
+def root_paths(order: Order, others: Iterable[str]) -> JSONObject:
     """``/``: every path that answers without a name, ``others`` (health, OpenAPI ...) among them."""
     paths = {"/api", "/api/v1", "/apis", "/apis/", *others}
-    for group in groups_in_order(registry):
-        paths |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions_in_order(registry, group))}
+    for group in order.groups():
+        paths |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in order.versions(group))}
     return {"paths": sorted(paths)}
 
 
@@ -47,18 +32,18 @@ def api_versions(server_address: str) -> JSONObject:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
-def api_group_list(registry: Registry) -> JSONObject:
+def api_group_list(order: Order) -> JSONObject:
     """``/apis``"""
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, group) for group in groups_in_order(registry)]}
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(order, group) for group in order.groups()]}
 
 
-def api_group(registry: Registry, group: str) -> JSONObject:
+def api_group(order: Order, group: str) -> JSONObject:
     """``/apis/GROUP``"""
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(registry, group)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(order, group)}
 
 
-def _group(registry: Registry, group: str) -> JSONObject:
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions_in_order(registry, group)]
+def _group(order: Order, group: str) -> JSONObject:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in order.versions(group)]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -107,23 +92,24 @@ def _subresource(resource: ServedResource, sub: SubresourceInfo) -> JSONObject:
     return {**shown, "kind": sub.kind.kind, "verbs": list(sub.verbs)}
 
 
-def aggregated(registry: Registry, *, core: bool) -> JSONObject:
+def aggregated(registry: Registry, order: Order, *, core: bool) -> JSONObject:
     """``/api`` (``core``) or ``/apis`` as an APIGroupDiscoveryList: everything in one document."""
-    groups = [""] if core else groups_in_order(registry)
-    items = [_group_discovery(registry, group) for group in groups]
+    groups = [""] if core else order.aggregated_groups()
+    items = [_group_discovery(registry, order, group) for group in groups]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _group_discovery(registry: Registry, group: str) -> JSONObject:
-    versions = [
-        {
-            "version": version,
-            "resources": [_resource_discovery(one) for one in registry.resources(GroupVersion(group, version))],
-            "freshness": "Current",
-        }
-        for version in versions_in_order(registry, group)
-    ]
+def _group_discovery(registry: Registry, order: Order, group: str) -> JSONObject:
+    versions = [_version_discovery(registry, order, GroupVersion(group, version)) for version in order.aggregated_versions(group)]
     return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _version_discovery(registry: Registry, order: Order, group_version: GroupVersion) -> JSONObject:
+    remote = order.remote(group_version.group, group_version.version)
+    if remote is not None:
+        return order.table.discovered.get(remote.name) or {"version": group_version.version, "freshness": "Stale"}
+    resources = [_resource_discovery(one) for one in registry.resources(group_version)]
+    return {"version": group_version.version, "resources": resources, "freshness": "Current"}
 
 
 def _resource_discovery(resource: ServedResource) -> JSONObject:

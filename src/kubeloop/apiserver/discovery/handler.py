@@ -11,8 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from kubeloop.apiserver import refusals
+from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.apiserver.answers import indented
 from kubeloop.apiserver.discovery import documents
+from kubeloop.apiserver.discovery.order import Order
 from kubeloop.apiserver.negotiation import MEDIA_TYPES, PROTOBUF, YAML, check_route, negotiate_plain
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.kinds import GroupVersion
@@ -31,13 +33,14 @@ _AGGREGATED: Final = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 class Discovery:
     """``/``, ``/api``, ``/apis`` and what is below them, down to group and version; always as the registry is now.
 
-    ``server_address`` (``host:port``) is what ``/api`` tells clients.
+    ``server_address`` (``host:port``) is what ``/api`` tells clients; ``table`` holds what other servers serve behind this one.
     """
 
-    def __init__(self, registry: Registry, server_address: str) -> None:
+    def __init__(self, registry: Registry, server_address: str, table: Table | None = None) -> None:
         self._registry = registry
+        self._order = Order(registry, table)
         self._server_address = server_address
-        self._revision = -1
+        self._revision = (-1, -1)
         self._kept: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Answer | None:
@@ -58,7 +61,7 @@ class Discovery:
                 raise refusals.method_not_allowed()
             check_route(accept, MEDIA_TYPES)
         if not parts[0]:
-            return indented(documents.root_paths(self._registry, _OTHERS))
+            return indented(documents.root_paths(self._order, _OTHERS))
         if len(parts) == 1:
             media_type = _aggregated_form(accept)
             if media_type:
@@ -85,7 +88,7 @@ class Discovery:
             case ["apis", group] if group:
                 return True if self._is_served(group) else None
             case ["apis", group, version]:
-                if self._is_served(group) and version in documents.versions_in_order(self._registry, group):
+                if self._registry.resources(GroupVersion(group, version)):
                     return True
                 # Upstream's built-in groups answer with a Status, all others with the plain page for unknown paths.
                 return False if any(info.name == group for info in builtin().groups()) else None
@@ -93,18 +96,18 @@ class Discovery:
                 return None
 
     def _is_served(self, group: str) -> bool:
-        return bool(group) and bool(documents.versions_in_order(self._registry, group))
+        return bool(group) and bool(self._order.versions(group))
 
     def _legacy(self, parts: list[str]) -> JSONObject:
         match parts:
             case ["api"]:
                 return documents.api_versions(self._server_address)
             case ["apis"]:
-                return documents.api_group_list(self._registry)
+                return documents.api_group_list(self._order)
             case ["api", version]:
                 return documents.api_resource_list(self._registry, GroupVersion("", version))
             case ["apis", group]:
-                return documents.api_group(self._registry, group)
+                return documents.api_group(self._order, group)
             case _:
                 return documents.api_resource_list(self._registry, GroupVersion(parts[1], parts[2]))
 
@@ -117,11 +120,12 @@ class Discovery:
         return Answer(body=body, content_type=content_type, headers=headers)
 
     def _encoded(self, name: str, media_type: str, *, core: bool) -> tuple[bytes, str]:
-        if self._revision != self._registry.revision:
+        revision = (self._registry.revision, self._order.table.revision)
+        if self._revision != revision:
             self._kept.clear()
-            self._revision = self._registry.revision
+            self._revision = revision
         if (name, media_type) not in self._kept:
-            tree = documents.aggregated(self._registry, core=core)
+            tree = documents.aggregated(self._registry, self._order, core=core)
             body = msgspec.json.encode(tree)
             tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
             if media_type == PROTOBUF:

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from kubeloop.apiserver.reach import Reach
 from kubeloop.serving.answer import Frames
 from kubeloop.transport.dial import open_wire
 from kubeloop.transport.head import ProtocolError
@@ -29,13 +30,18 @@ FAULTS = (OSError, ConnectionEndedError, ProtocolError)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a request goes. ``tls`` None: plain HTTP. ``path`` is percent-encoded and may be empty, ``query`` is without its mark."""
+    """Where a request goes. ``tls`` None: plain HTTP. ``path`` is percent-encoded and may be empty, ``query`` is without its mark.
+
+    ``server_name``: what the certificate must be valid for, if it is not the host. ``reach``: what may be dialled at all.
+    """
 
     host: str
     port: int
     tls: ssl.SSLContext | None
     path: str = ""
     query: str = ""
+    server_name: str = ""
+    reach: Reach | None = None
 
     @property
     def authority(self) -> str:
@@ -54,7 +60,10 @@ class Place:
         """Raises one of ``FAULTS``."""
         try:
             async with asyncio.timeout(DIAL_TIMEOUT):
-                return await open_wire(self.host, self.port, self.tls, self.host)
+                name = self.server_name or self.host
+                if self.reach is not None:
+                    return await self.reach.open(self.host, self.port, self.tls, name)
+                return await open_wire(self.host, self.port, self.tls, name)
         except OSError:  # among them certificates that are not trusted, which are ValueErrors as well
             raise
         except (ValueError, OverflowError) as fault:  # no name and no port that there could be, as a node's status may hold

@@ -15,7 +15,7 @@ from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, Frames, Reply
 from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head, whole
 from kubeloop.apiserver.kubelet.links import Links
-from kubeloop.apiserver.kubelet.upgrading import forwarded_headers, pairs
+from kubeloop.apiserver.kubelet.upgrading import Rewrite, forwarded_headers, pairs, unchanged
 from kubeloop.serving.answer import BrokenOff
 from kubeloop.serving.request import Request
 from kubeloop.transport.headers import Headers
@@ -37,14 +37,17 @@ _HOP_BY_HOP = frozenset(
 )
 #: Answers of a backend that say who may read them from elsewhere are not this server's own.
 _CORS = frozenset(f"access-control-allow-{name}" for name in ("credentials", "headers", "methods", "origin"))
+_REDIRECTED = b"the backend attempted to redirect this request, which is not permitted"
 #: Bytes of a page whose links are rewritten; larger ones go through as they are.
 _PAGE = 8 << 20
 #: Characters of a page that are rewritten at once; for more of them the event loop does not wait.
 _AT_ONCE = 1 << 16
 
 
-async def reverse(request: Request, place: Place) -> Reply:
-    """The backend's answer, as it comes.
+async def reverse(request: Request, place: Place, rewrite: Rewrite = unchanged, *, redirects: bool = True) -> Reply:
+    """The backend's answer, as it comes. ``rewrite`` has the last word on the headers that go to it.
+
+    ``redirects`` False: where the backend sends clients elsewhere, 502 is answered instead (CVE-2022-3172).
 
     Raises:
         ServiceUnavailable: there is none.
@@ -57,8 +60,11 @@ async def reverse(request: Request, place: Place) -> Reply:
     wire = None
     try:
         wire = await place.connect()
-        head = request_head(request.method, place.target, [*_headers(request), ("X-Forwarded-Uri", links.uri)])
+        head = request_head(request.method, place.target, rewrite([*_headers(request), ("X-Forwarded-Uri", links.uri)]))
         status, headers = await wire.exchange(request.method, head, None, more=_body(request))
+        if not redirects and 300 <= status <= 399 and headers.get("Location", ""):
+            wire.abort()
+            return Answer(502, body=_REDIRECTED, content_type="text/plain; charset=utf-8", verbatim=True)
         return await _answer(wire, status, headers, links, request)
     except FAULTS as fault:
         if wire is not None:

@@ -6,7 +6,7 @@ Source: k8s.io/apimachinery pkg/util/proxy/upgradeaware.go; RFC 9110 section 7.8
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Frames, Reply
@@ -21,6 +21,14 @@ _REFUSAL_TIME = 10.0
 _REFUSAL_SIZE = 1 << 20
 #: Headers that this server has read for itself: they are nobody else's business.
 _OWN = frozenset({"authorization", "impersonate-user", "impersonate-uid", "impersonate-group"})
+
+
+#: Makes headers for a backend of those that are passed on.
+Rewrite = Callable[[list[tuple[str, str]]], list[tuple[str, str]]]
+
+
+def unchanged(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return headers
 
 
 def is_upgrade(request: Request) -> bool:
@@ -57,8 +65,8 @@ class NoAnswer(Exception):
         self.connected = connected
 
 
-async def pass_on(request: Request, place: Place) -> Reply:
-    """What the backend says: a change of protocol, or its refusal.
+async def pass_on(request: Request, place: Place, rewrite: Rewrite = unchanged) -> Reply:
+    """What the backend says: a change of protocol, or its refusal. ``rewrite`` has the last word on the headers that go to it.
 
     Raises:
         ApiError: 500 without a reason: no answer, or one that is neither.
@@ -67,7 +75,7 @@ async def pass_on(request: Request, place: Place) -> Reply:
     headers = forwarded_headers(request, without=("content-length", "transfer-encoding"))
     if request.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", "0"))
-    answer = await upgrade(place, request.method, headers)
+    answer = await upgrade(place, request.method, rewrite(headers))
     if isinstance(answer, Frames):
         return answer
     wire, received = answer

@@ -1,4 +1,4 @@
-"""An APIService for each group and version that the server serves by itself. This server aggregates no others.
+"""An APIService for each group and version of Kubernetes' own that the server serves by itself; see ``aggregation`` for all others.
 
 Source: pkg/controlplane/apiserver/aggregator.go (priorities), as a fresh 1.36 server holds them.
 """
@@ -39,6 +39,15 @@ _GROUP_PRIORITY = {
 _VERSION_PRIORITY = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21, ("resource.k8s.io", "v1"): 21}
 
 
+def group_priority(group: str) -> int | None:
+    """None: no group of Kubernetes' own."""
+    return _GROUP_PRIORITY.get(group)
+
+
+def version_priority(group: str, version: str) -> int:
+    return _VERSION_PRIORITY.get((group, version), 15)
+
+
 def local_api_services(served: Iterable[tuple[str, str]], now: str) -> Iterator[JSONObject]:
     """One for each (group, version) that has a priority; the aggregation API itself has none. ``now``: RFC 3339."""
     for group, version in sorted(set(served), key=lambda one: (one[1], one[0])):
@@ -52,7 +61,7 @@ def local_api_services(served: Iterable[tuple[str, str]], now: str) -> Iterator[
                 **spec,
                 "version": version,
                 "groupPriorityMinimum": priority,
-                "versionPriority": _VERSION_PRIORITY.get((group, version), 15),
+                "versionPriority": version_priority(group, version),
             },
             "status": {"conditions": [available(now)]},
         }

@@ -1,0 +1,153 @@
+"""Connections to the servers behind APIServices: where they are, whom to trust, and who this server says is asking.
+
+Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes documentation, "Configure the Aggregation Layer".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+from urllib.parse import quote
+
+from kubeloop.apiserver.aggregation.identity import ProxyIdentity
+from kubeloop.apiserver.aggregation.registered import Registered
+from kubeloop.apiserver.authentication import MASTERS, User
+from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
+from kubeloop.apiserver.reach import Reach
+from kubeloop.apiserver.webhooks.failure import CallFailed
+from kubeloop.apiserver.webhooks.target import ServiceName, trust
+from kubeloop.transport.headers import Headers
+
+Lines = list[tuple[str, str]]
+
+#: As whom the server looks at what is behind it.
+PROBER: Final = User("system:kube-aggregator", (MASTERS,))
+READER: Final = User("system:kube-aggregator")
+OPENAPI_READER: Final = User("system:aggregator")
+
+#: Seconds for each of its own requests.
+TIMEOUT: Final = 5.0
+#: Bytes of an answer to one of them: discovery or OpenAPI of a whole server.
+_MOST_ANSWERED: Final = 32 << 20
+_MOST_CONTEXTS: Final = 100
+#: Characters that stand as they are in the name of an extra (RFC 9110 tokens, without the percent sign).
+_IN_NAMES: Final = "!#$&'*+-.^_`|~"
+_BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
+
+
+class NoBackend(Exception):
+    """No answer; the text says why, as Go's HTTP client does."""
+
+
+class Backends:
+    """Finds and dials services. For one event loop."""
+
+    def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], identity: ProxyIdentity, reach: Reach) -> None:
+        self._resolve = resolve
+        self._identity = identity
+        self._reach = reach
+        self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
+
+    async def place(self, service: Registered) -> Place:
+        """Where requests for ``service`` go.
+
+        Raises:
+            CallFailed: it cannot be resolved.
+            NotCallable: its bundle holds no certificate.
+        """
+        assert service.service is not None
+        context = self.context(service)
+        host, port = await self._resolve(service.service)
+        return Place(host, port, context, server_name=service.server_name, reach=self._reach)
+
+    async def get(self, service: Registered, path: str, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+        """One GET of the server's own, with its whole answer.
+
+        Raises:
+            CallFailed: the service cannot be resolved.
+            NoBackend: there is no answer within five seconds.
+        """
+        place = replace(await self.place(service), path=path)
+        return await self.get_from(place, user, headers)
+
+    async def get_from(self, place: Place, user: User, headers: Lines) -> tuple[int, Headers, bytes]:
+        """As ``get``, from a place that is known."""
+        lines = [("Host", place.authority), ("User-Agent", "kubeloop"), *headers, *identity_headers(user)]
+        wire = None
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                wire = await place.connect()
+                status, received = await wire.exchange("GET", request_head("GET", place.target, lines), None)
+                body = bytearray()
+                while part := await wire.chunk():
+                    body += part
+                    if len(body) > _MOST_ANSWERED:
+                        raise NoBackend(f"the answer has more than {_MOST_ANSWERED} bytes")
+                return status, received, bytes(body)
+        except TimeoutError:
+            raise NoBackend("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
+        except FAULTS as fault:
+            raise NoBackend(dial_fault(fault, place)) from None
+        finally:
+            if wire is not None:
+                wire.abort()
+
+    def context(self, service: Registered) -> ssl.SSLContext:
+        """Raises NotCallable: the bundle holds no certificate."""
+        key = (service.ca, service.insecure)
+        context = self._contexts.get(key)
+        if context is None:
+            context = trust(service.ca)
+            if service.insecure:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._identity.present(context)
+            self._contexts[key] = context
+            if len(self._contexts) > _MOST_CONTEXTS:
+                self._contexts.popitem(last=False)
+        return context
+
+
+def identity_headers(user: User) -> Lines:
+    """Who asks, as a server behind this one reads it. Names of extras are escaped where no header could hold them."""
+    lines = [("X-Remote-User", user.name)]
+    if user.uid:
+        lines.append(("X-Remote-Uid", user.uid))
+    lines += [("X-Remote-Group", group) for group in user.groups]
+    lines += [
+        (f"X-Remote-Extra-{quote(name.lower(), safe=_IN_NAMES, errors='surrogateescape')}", value)
+        for name, values in user.extra.items()
+        for value in values
+    ]
+    return [(name, _one_line(value)) for name, value in lines]
+
+
+def speaking_for(user: User, place: Place, audit_id: str) -> Callable[[Lines], Lines]:
+    """Rewrites a client's headers: nothing of what it says of who it is goes on, but who it was found to be."""
+    own = [("Audit-Id", audit_id)] if audit_id else []
+
+    def rewrite(lines: Lines) -> Lines:
+        kept = [(name, _without_token(value) if name.lower() == "sec-websocket-protocol" else value) for name, value in lines]
+        kept = [(name, value) for name, value in kept if name.lower() != "host" and not name.lower().startswith("x-remote-")]
+        kept = [(name, value) for name, value in kept if not (own and name.lower() == "audit-id")]
+        return [("Host", place.authority), *kept, *own, *identity_headers(user)]
+
+    return rewrite
+
+
+def _without_token(protocols: str) -> str:
+    """A WebSocket's offered protocols, among which browsers may send a bearer token."""
+    offered = (one.strip() for one in protocols.split(","))
+    return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
+
+
+def _one_line(value: str) -> str:
+    """A header's value: controls, line breaks among them, would be somebody else's headers."""
+    return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)
+
+
+__all__ = ["OPENAPI_READER", "PROBER", "READER", "TIMEOUT", "Backends", "CallFailed", "NoBackend", "identity_headers", "speaking_for"]

@@ -1,0 +1,163 @@
+"""What the servers behind APIServices serve, read from them: discovery, and OpenAPI in both versions.
+
+Source: kube-aggregator pkg/apiserver/handler_discovery.go, pkg/controllers/openapi{,v3}/aggregator; KEP-3352 (aggregated discovery).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final
+
+from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, CallFailed, NoBackend
+from kubeloop.apiserver.aggregation.conditions import Finding
+from kubeloop.apiserver.aggregation.registered import Registered, Table
+from kubeloop.apiserver.aggregation.resource_lists import version_of_list
+from kubeloop.meta.kinds import GroupVersion
+from kubeloop.transport.headers import Headers
+
+_LOG = logging.getLogger(__name__)
+
+JSONObject = dict[str, Any]
+
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+_ACCEPT: Final = ",".join(_AGGREGATED.format(version) for version in ("v2", "v2beta1"))
+_JSON: Final = ("Accept", "application/json")
+_PLAIN: Final = ("Accept-Encoding", "identity")
+
+
+class _NotRead(Exception):
+    """A document that is not there, or not what it should be."""
+
+
+class Reader:
+    """Fills the table with what services serve."""
+
+    def __init__(self, table: Table, backends: Backends) -> None:
+        self._table = table
+        self._backends = backends
+
+    async def read(self, service: Registered, finding: Finding) -> bool:
+        """False: it could not be read, so that what stands in the table is marked stale, and reading it again is due."""
+        version: JSONObject = {"version": service.version, "freshness": "Stale"}
+        if finding.passed:
+            try:
+                version = {**await self._version(service), "freshness": "Current"}
+            except (_NotRead, CallFailed, NoBackend) as fault:
+                _LOG.warning("discovery of APIService %s: %s", service.name, fault)
+        if self._table.discovered.get(service.name) != version:
+            self._table.discovered[service.name] = version
+            self._table.changed()
+        current = version["freshness"] == "Current"
+        if current:
+            await self._read_openapi(service)
+        return current
+
+    async def _version(self, service: Registered) -> JSONObject:
+        """Its APIVersionDiscovery, from its aggregated discovery, or else from the list of its resources."""
+        status, headers, body = await self._backends.get(service, "/apis", PROBER, [("Accept", _ACCEPT), _PLAIN])
+        if status == 503:
+            raise _NotRead(f"service {service.server_name} returned non-success response code: {status}")
+        if status == 200 and _is_aggregated(headers):
+            return _found(_tree(body), GroupVersion(service.group, service.version))
+        status, _, body = await self._backends.get(service, service.document, READER, [_JSON, _PLAIN])
+        if status != 200:
+            raise _NotRead(f"failed to download legacy discovery for {service.document}: {status}")
+        try:
+            return version_of_list(_tree(body), service.version)
+        except (KeyError, TypeError, ValueError) as fault:
+            raise _NotRead(f"legacy discovery at {service.document}: {fault}") from None
+
+    async def _read_openapi(self, service: Registered) -> None:
+        """As far as there is any: a server without it is none the worse for it."""
+        entry = swagger = None
+        try:
+            index = await self._json(service, "/openapi/v3")
+            entry = (index.get("paths") or {}).get(service.path.removeprefix("/"))
+            swagger = await self._json(service, "/openapi/v2")
+        except (_NotRead, CallFailed, NoBackend, AttributeError) as fault:
+            _LOG.info("OpenAPI of APIService %s: %s", service.name, fault)
+        for kept, found in ((self._table.openapi, entry), (self._table.swagger, swagger)):
+            before = kept.get(service.name)
+            if isinstance(found, dict):
+                kept[service.name] = found
+            else:
+                kept.pop(service.name, None)
+            if kept.get(service.name) != before:
+                self._table.changed()
+
+    async def _json(self, service: Registered, path: str) -> JSONObject:
+        status, _, body = await self._backends.get(service, path, OPENAPI_READER, [_JSON, _PLAIN])
+        if status != 200:
+            raise _NotRead(f"{path} is answered with {status}")
+        return _tree(body)
+
+
+def _is_aggregated(headers: Headers) -> bool:
+    kind = headers.get("Content-Type", "").replace(" ", "")
+    return "as=APIGroupDiscoveryList" in kind and "g=apidiscovery.k8s.io" in kind
+
+
+def _tree(body: bytes) -> JSONObject:
+    """Raises _NotRead: it is no JSON object."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as fault:
+        raise _NotRead(f"no JSON: {fault}") from None
+    if not isinstance(found, dict):
+        raise _NotRead("no JSON object")
+    return found
+
+
+def _found(tree: JSONObject, wanted: GroupVersion) -> JSONObject:
+    """Its version in an APIGroupDiscoveryList; empty where the server does not speak of it.
+
+    Raises:
+        _NotRead: the document is not built as it should be.
+    """
+    try:
+        for group in tree.get("items") or ():
+            if (group.get("metadata") or {}).get("name", "") != wanted.group:
+                continue
+            for version in group.get("versions") or ():
+                if version.get("version") == wanted.version:
+                    return _checked(version)
+    except (AttributeError, TypeError, KeyError) as fault:
+        raise _NotRead(f"an APIGroupDiscoveryList of another form: {fault}") from None
+    return {"version": wanted.version}
+
+
+def _checked(version: JSONObject) -> JSONObject:
+    """Only what clients are to find there, in the types in which they expect it."""
+    resources = [_resource(one) for one in version.get("resources") or ()]
+    return {"version": str(version["version"]), **({"resources": resources} if resources else {})}
+
+
+def _resource(one: JSONObject) -> JSONObject:
+    shown: JSONObject = {
+        "resource": str(one["resource"]),
+        "responseKind": _kind(one),
+        "scope": str(one.get("scope", "")),
+        "singularResource": str(one.get("singularResource", "")),
+        "verbs": _texts(one, "verbs"),
+    }
+    for name in ("shortNames", "categories"):
+        if one.get(name):
+            shown[name] = _texts(one, name)
+    subresources = [
+        {"subresource": str(sub["subresource"]), "responseKind": _kind(sub), "verbs": _texts(sub, "verbs")}
+        for sub in one.get("subresources") or ()
+    ]
+    if subresources:
+        shown["subresources"] = subresources
+    return shown
+
+
+def _kind(one: JSONObject) -> JSONObject:
+    """Never missing: old clients cannot do without."""
+    kind = one.get("responseKind") or {}
+    return {name: str(kind.get(name, "")) for name in ("group", "version", "kind")}
+
+
+def _texts(one: JSONObject, name: str) -> list[str]:
+    return [str(text) for text in one.get(name) or ()]

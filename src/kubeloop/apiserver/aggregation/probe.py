@@ -1,0 +1,82 @@
+"""Watches over one APIService of another server: looks whether it is available, and at what it serves, again and again.
+
+Source: kube-aggregator pkg/controllers/status/remote (when it looks), pkg/apiserver/handler_discovery.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kubeloop.apiserver.aggregation.availability import Checks
+from kubeloop.apiserver.aggregation.conditions import Finding
+from kubeloop.apiserver.aggregation.registered import Registered
+from kubeloop.timing import Backoff, Clock
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds between looks while nothing changes. Upstream waits for 30, and does not look sooner when a request fails.
+INTERVAL: Final = 5.0
+#: Seconds between readings of what is served.
+REFRESH: Final = 60.0
+
+#: Told what was found of a service.
+Tell = Callable[[Registered, Finding], Awaitable[None]]
+#: Reads what a service serves; False: it could not be read.
+Read = Callable[[Registered, Finding], Awaitable[bool]]
+
+
+class Probe:
+    """One task, from ``start`` to ``stop``. ``look`` makes it look at once."""
+
+    def __init__(self, service: Registered, checks: Checks, tell: Tell, read: Read, clock: Clock) -> None:
+        self.service = service
+        self._checks = checks
+        self._tell = tell
+        self._read = read
+        self._clock = clock
+        self._due = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"probe of APIService {self.service.name}")
+
+    def look(self) -> None:
+        self._due.set()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        retries = Backoff(initial=0.1, cap=INTERVAL, jitter=0.1, reset_after=None, clock=self._clock)
+        passed, read_at = False, float("-inf")
+        while True:
+            self._due.clear()
+            pause = INTERVAL
+            try:
+                finding = await self._checks.check(self.service)
+                await self._tell(self.service, finding)
+                stale = self._clock.now() - read_at >= REFRESH
+                if finding.passed != passed or stale:
+                    read_at = self._clock.now() if await self._read(self.service, finding) else float("-inf")
+                passed = finding.passed
+                if finding.again:
+                    pause = retries.next()
+                else:
+                    retries = Backoff(initial=0.1, cap=INTERVAL, jitter=0.1, reset_after=None, clock=self._clock)
+            except Exception:  # noqa: BLE001 - whatever it was, the next look may be luckier, and the log has it
+                _LOG.exception("APIService %s could not be looked at", self.service.name)
+            await self._wait(pause)
+
+    async def _wait(self, seconds: float) -> None:
+        timer = self._clock.call_later(seconds, self._due.set)
+        try:
+            await self._due.wait()
+        finally:
+            timer.cancel()
