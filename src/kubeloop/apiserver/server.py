@@ -175,7 +175,7 @@ class ApiServer:
         await self._aggregator.start()
         self.compactor.start()
         address = f"{HOST}:{self._port}"
-        discovery = Discovery(self.registry, address)
+        discovery = Discovery(self.registry, address, self._aggregator.table)
         if self.options.issuer is not None:
             from kubeloop.apiserver.issuer import IssuerDocuments
 
