@@ -21,7 +21,8 @@ async def deployment(api: Api) -> str:
 async def pod(api: Api, name: str = "p", phase: str = "") -> str:
     await api.create(name, PODS, metadata={"labels": {"app": "a"}}, spec={"containers": [{"name": "c", "image": "x"}]})
     if phase:
-        await api("PATCH", f"{PODS}/{name}/status", {"status": {"phase": phase}}, content=MERGE)
+        ready = {"phase": phase, "conditions": [{"type": "Ready", "status": "True"}]}
+        await api("PATCH", f"{PODS}/{name}/status", {"status": ready}, content=MERGE)
     return f"{PODS}/{name}"
 
 
@@ -120,10 +121,3 @@ async def test_an_eviction_within_the_budget_is_counted_and_tells_the_pod_why(ap
     gone = (await api("GET", path)).body
     assert gone["metadata"]["deletionTimestamp"]
     assert ("DisruptionTarget", "EvictionByEvictionAPI") in [(one["type"], one.get("reason")) for one in gone["status"]["conditions"]]
-
-
-@pytest.mark.parametrize("sub", ["resize", "ephemeralcontainers"])
-async def test_a_subresource_that_only_kubernetes_has_says_so(api: Api, sub: str) -> None:
-    answer = await api("GET", f"{await pod(api)}/{sub}")
-    assert (answer.status, answer.body["reason"]) == (501, "NotImplemented")
-    assert f"pods/{sub}" in answer.message

@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json, k8s.io/apiserver pkg/en
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,11 +67,18 @@ def _unsupported(*accepted: str) -> ApiError:
 
 
 def decode_object(
-    data: bytes, media_type: str, resource: ServedResource, gvk: GroupVersionKind | None = None, *, field_validation: str = ""
+    data: bytes,
+    media_type: str,
+    resource: ServedResource,
+    gvk: GroupVersionKind | None = None,
+    *,
+    field_validation: str = "",
+    also: Collection[str] = (),
 ) -> Decoded:
     """The body of a create or update as an object of ``gvk`` (default: the resource's kind; a subresource may have another).
 
     ``field_validation`` is the request's; it makes a difference in the words about a custom object that does not say its kind.
+    ``also``: other API versions in which the kind may come, with the same fields.
 
     Raises:
         BadRequest: malformed, another kind or version, or a field of the wrong type.
@@ -90,6 +98,8 @@ def decode_object(
     except _Unreadable as fault:
         summary = _summary(data)
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
+    if met.api_version in also and met.kind == wanted.kind:
+        met = wanted
     decoded = conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
     # A custom object is read by what it says it is, whatever the path says.
     return replace(decoded, refused=_other_version(met, wanted)) if met.group_version != wanted.group_version else decoded

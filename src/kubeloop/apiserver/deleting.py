@@ -49,17 +49,22 @@ class Deleter:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def delete(self, call: Call, options: DeleteOptions) -> Deleted:
-        """Raises NotFound, Conflict (preconditions), Invalid; whatever admission raises."""
+    async def delete(self, call: Call, options: DeleteOptions, *, admit: bool = True) -> Deleted:
+        """``admit`` False: admission has let the deletion in already.
+
+        Raises:
+            NotFound, Conflict (preconditions), Invalid; whatever admission raises.
+        """
         objects = self._writer.objects
         call.options = options.tree()
         while True:
             current = await objects.get(call.resource, call.namespace, call.name)
             if current is None:
                 raise refusals.not_found(call.resource.gvr.group_resource, call.name)
-            self._check_preconditions(call, options, current)
-            await self._writer.admission.mutate(call.attributes("DELETE", None, current.obj))
-            await self._writer.admission.validate(call.attributes("DELETE", None, current.obj))
+            self.check_preconditions(call, options, current)
+            if admit:
+                await self._writer.admission.mutate(call.attributes("DELETE", None, current.obj))
+                await self._writer.admission.validate(call.attributes("DELETE", None, current.obj))
             plan = self._plan(call.resource, current.obj, options)
             if call.dry_run:
                 return Deleted(plan.obj, plan.gone)
@@ -83,7 +88,8 @@ class Deleter:
         return Deleted({**current.obj, "metadata": metadata}, gone=True)
 
     @staticmethod
-    def _check_preconditions(call: Call, options: DeleteOptions, current: StoredObject) -> None:
+    def check_preconditions(call: Call, options: DeleteOptions, current: StoredObject) -> None:
+        """Raises Conflict where another object, or another version of it, is meant."""
         metadata = current.obj["metadata"]
         if call.resource.gvr.group_resource == NAMESPACES:
             for what, given, own in (

@@ -160,12 +160,17 @@ def delete_options(request: Request, body: bytes) -> DeleteOptions:
             propagation_policy=policy[0] if policy else None,
         )
         dry_run = request.query.get("dryRun", [])
-    errors = _propagation_errors(options) + _dry_run_errors(dry_run)
-    if errors:
-        raise refusals.invalid_options("DeleteOptions", errors)
+    check_delete_options(options, dry_run)
     return DeleteOptions(
         options.grace_period, options.uid, options.resource_version, options.orphan_dependents, options.propagation_policy, bool(dry_run)
     )
+
+
+def check_delete_options(options: DeleteOptions, dry_run: list[str]) -> None:
+    """Raises Invalid. ``dry_run``: what was asked for, of which only ``All`` is known."""
+    errors = _propagation_errors(options) + _dry_run_errors(dry_run)
+    if errors:
+        raise refusals.invalid_options("DeleteOptions", errors)
 
 
 def unsupported(name: str, value: Any, supported: list[str]) -> FieldError:

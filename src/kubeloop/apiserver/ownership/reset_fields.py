@@ -1,7 +1,7 @@
 """Fields that a write through one path does not reach, and that it therefore never owns: status on the main resource, spec on ``/status``.
 
-Source: GetResetFields and GetResetFieldsFilter of the strategies in k8s.io/kubernetes pkg/registry and k8s.io/apiextensions-apiserver
-pkg/registry.
+Source: GetResetFields of the strategies in k8s.io/kubernetes pkg/registry and k8s.io/apiextensions-apiserver pkg/registry. Pods' strategies
+for ``/ephemeralcontainers`` and ``/resize`` have such filters, too, but nothing upstream asks for them: writers own whatever they sent.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.merge.fields.filters import ANY
 from kubeloop.meta.kinds import GroupResource
 
 #: From the top of the object to the field; what is below it goes with it.
@@ -56,20 +55,6 @@ _ON_OTHERS: Final[dict[tuple[GroupResource, str], tuple[Path, ...]]] = {
     (_REQUESTS, "approval"): (("spec",), ("status", "certificate")),
     (GroupResource("", "namespaces"), "finalize"): _STATUS,
 }
-
-
-_RESIZED = tuple(("spec", kind, ANY, name) for kind in ("containers", "initContainers") for name in ("resources", "resizePolicy"))
-
-#: Subresources that reach only a few fields, which are named by patterns instead.
-_REACHED: Final[dict[tuple[GroupResource, str], tuple[Path, ...]]] = {
-    (GroupResource("", "pods"), "ephemeralcontainers"): (("spec", "ephemeralContainers"),),
-    (GroupResource("", "pods"), "resize"): _RESIZED,
-}
-
-
-def reached_fields(resource: ServedResource, subresource: str) -> tuple[Path, ...]:
-    """Patterns (``*``: any item) of the only fields that a write through ``subresource`` changes; empty: see ``reset_fields``."""
-    return _REACHED.get((resource.gvr.group_resource, subresource), ())
 
 
 def reset_fields(resource: ServedResource, subresource: str) -> tuple[Path, ...]:

@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any
 
 from kubeloop.apiserver.objects import converted
-from kubeloop.apiserver.ownership.reset_fields import reached_fields, reset_fields
+from kubeloop.apiserver.ownership.reset_fields import reset_fields
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, TypeMismatch, builtin_types, custom_type
-from kubeloop.merge.fields.filters import ANY, Filter, excluding, including
+from kubeloop.merge.fields.filters import Filter, excluding
 from kubeloop.merge.fields.managing import Versions
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -21,6 +21,7 @@ from kubeloop.schema import strict
 JSONObject = dict[str, Any]
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
+TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,6 @@ class Scopes:
             # Upstream knows them in all versions, except on the main path of a custom resource: there in the request's version alone.
             alone = resource.custom and not subresource
             filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions, keep)
-        elif patterns := reached_fields(resource, subresource):
-            keep = including(*(tuple(name if name == ANY else f"f:{name}" for name in path) for path in patterns))
-            filters = dict.fromkeys(versions, keep)
         return Scope(
             resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom), resource.custom
         )
@@ -124,16 +122,19 @@ def _builtin(gvk: GroupVersionKind) -> FieldType:
     return found
 
 
-class _Scales:
-    """Scale has one version, and is stored nowhere."""
+class _OneVersion:
+    """Of what has one version, and is stored nowhere."""
+
+    def __init__(self, gvk: GroupVersionKind) -> None:
+        self._gvk = gvk
 
     def type_of(self, api_version: str) -> FieldType:
-        if api_version != SCALE.api_version:
+        if api_version != self._gvk.api_version:
             raise MissingVersion(api_version)
-        return _builtin(SCALE)
+        return _builtin(self._gvk)
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        if api_version != SCALE.api_version:
+        if api_version != self._gvk.api_version:
             raise MissingVersion(api_version)
         return obj
 
@@ -141,7 +142,13 @@ class _Scales:
 @cache
 def scale_scope() -> Scope:
     """Of ``/scale``, whatever it is the scale of."""
-    return Scope(SCALE, "scale", _Scales(), {}, _empty(SCALE, custom=False))
+    return Scope(SCALE, "scale", _OneVersion(SCALE), {}, _empty(SCALE, custom=False))
+
+
+@cache
+def token_request_scope() -> Scope:
+    """Of ``/token`` of service accounts."""
+    return Scope(TOKEN_REQUEST, "token", _OneVersion(TOKEN_REQUEST), {}, _empty(TOKEN_REQUEST, custom=False))
 
 
 def _empty(gvk: GroupVersionKind, *, custom: bool) -> JSONObject:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kubeloop.apiserver import verbs
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.exchange import Exchange
-from kubeloop.apiserver.subresources import namespaces, pods, scale
+from kubeloop.apiserver.subresources import bindings, evictions, namespaces, scale
 
 Handler = Callable[[Exchange], Awaitable[Answer]]
 
@@ -27,8 +27,8 @@ _HANDLERS: dict[str, dict[str, Handler]] = {
     "certificatesigningrequests/approval": {"get": verbs.get, "update": _update_status, "patch": _patch_status},
     "pods/ephemeralcontainers": {"get": verbs.get, "update": verbs.update, "patch": verbs.patch},
     "pods/resize": {"get": verbs.get, "update": verbs.update, "patch": verbs.patch},
-    "pods/binding": {"create": pods.bind},
-    "pods/eviction": {"create": pods.evict},
+    "pods/binding": {"create": bindings.bind},
+    "pods/eviction": {"create": evictions.evict},
     "namespaces/finalize": {"update": namespaces.finalize},
 }
 

@@ -29,6 +29,8 @@ _NEVER: Final = frozenset(
         ("resourceclaims", "status"),
         ("apiservices", "status"),
         ("namespaces", "finalize"),
+        ("pods", "ephemeralcontainers"),
+        ("pods", "resize"),
         ("pods", "eviction"),
         ("pods", "binding"),
     }

@@ -16,6 +16,8 @@ from kubeloop.meta.field_error import FieldError, forbidden, invalid
 _KINDS = ("containers", "initContainers")
 _PARTS = ("requests", "limits")
 _COMPUTE = ("cpu", "memory")
+#: How upstream writes the path of the whole object.
+_WHOLE = "[]"
 
 
 def reach_resources(obj: JSONObject, old: JSONObject) -> bool:
@@ -56,9 +58,9 @@ def _set(tree: JSONObject, name: str, value: Any) -> None:
 def unresizable(old: JSONObject) -> FieldError | None:
     """Why a pod can be resized in no way at all; nothing else is said then."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
-        return forbidden("", "static pods cannot be resized")
+        return forbidden(_WHOLE, "static pods cannot be resized")
     if (old["spec"].get("os") or {}).get("name") == "windows":
-        return forbidden("", "windows pods cannot be resized")
+        return forbidden(_WHOLE, "windows pods cannot be resized")
     return None
 
 

@@ -145,7 +145,7 @@ def _unfit(subresource: str, old: JSONObject) -> FieldError | None:
     if subresource == "resize":
         return unresizable(old)
     if subresource == "ephemeralcontainers" and MIRROR in (old["metadata"].get("annotations") or {}):
-        return forbidden("", "static pods do not support ephemeral containers")
+        return forbidden("[]", "static pods do not support ephemeral containers")
     return None
 
 
