@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeloop.apiserver.authentication import Authenticator, User
+from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.decoding import BODY_LIMIT, Decoded
 from kubeloop.apiserver.deleting import Deleter
@@ -45,6 +46,7 @@ class Parts:
     deleter: Deleter
     renderer: Renderer
     authenticator: Authenticator
+    token_settings: TokenSettings
     authorizer: Authorizer
     clock: Clock
     default_timeout: Callable[[], float]
@@ -93,6 +95,7 @@ class Exchange:
         self.context.time = format_time(self.parts.clock.wall())
         where = self.resource, self.namespace, name or self.info.name
         call = Call(*where, self.user, self.context, self.info.subresource, dry_run, manager)
+        call.name_in_path = self.info.name if self.info.name_in_path else ""
         call.options = {"dryRun": ["All"]} if dry_run else {}
         call.options |= {name: value for name in ("fieldManager", "fieldValidation") if (value := self.request.parameter(name))}
         return call

@@ -8,13 +8,15 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.authentication import MASTERS, Authenticator, User
+from kubeloop.apiserver.authentication import MASTERS, User
+from kubeloop.apiserver.authentication.assembling import Authentication
+from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
+from kubeloop.apiserver.authorization.granting import Grants
 from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap
 from kubeloop.apiserver.builtin.admission import builtin_plugins
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
@@ -26,6 +28,7 @@ from kubeloop.apiserver.deleting import Deleter
 from kubeloop.apiserver.discovery import Discovery
 from kubeloop.apiserver.exchange import Parts
 from kubeloop.apiserver.health import Health, Version
+from kubeloop.apiserver.issuer import IssuerDocuments
 from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.openapi import OpenAPI
@@ -49,9 +52,6 @@ from kubeloop.schema import builtin
 from kubeloop.serving.listener import Handler, Listener, server_context
 from kubeloop.timing import Clock, SystemClock
 
-if TYPE_CHECKING:
-    from kubeloop.apiserver.issuer import Issuer
-
 _LOG = logging.getLogger(__name__)
 
 #: Seconds that a watch without timeoutSeconds lasts at least; at most twice that (kube-apiserver --min-request-timeout).
@@ -71,7 +71,7 @@ class ServerOptions:
     ``history`` (seconds) and ``history_revisions`` (a number, 0: any) say what watches and lists can go back to; beyond it is 410.
     ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
     ``resume``: watches may go on from before the start, as far as the storage's history reaches; a kube-apiserver answers those with 410.
-    ``issuer``: whose tokens verifiers are told of; None: of nobody's.
+    ``authentication``: whose credentials are believed; ``tokens`` are, besides.
     ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names. ``listen`` False: requests come to
     ``ApiServer.handler`` alone. ``provision`` False: without the objects of Kubernetes' own components (see ``provisioning``).
     ``remote_backends``: webhooks and servers behind APIServices may be elsewhere than on this machine.
@@ -91,7 +91,7 @@ class ServerOptions:
     event_ttl: float = EVENT_TTL
     min_request_timeout: float = MIN_REQUEST_TIMEOUT
     kubelets: KubeletCredentials = field(default_factory=KubeletCredentials)
-    issuer: Issuer | None = None
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     listen: bool = True
     provision: bool = True
     remote_backends: bool = False
@@ -134,6 +134,7 @@ class ApiServer:
         )
         self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock, self.options.event_ttl)
+        self.writer.guard = Grants(self.authorization, self.authorization.roles)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
@@ -141,6 +142,8 @@ class ApiServer:
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._health = Health()
         self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
+        own = self._authority.certificate
+        self.authentication = Authentication(self.options.authentication, self.registry, self.writer, clock, own, self.options.tokens)
         parts = Parts(
             schemas=schemas,
             registry=self.registry,
@@ -150,7 +153,8 @@ class ApiServer:
             writer=self.writer,
             deleter=self.deleter,
             renderer=Renderer(self.objects, clock),
-            authenticator=Authenticator(self.options.tokens),
+            authenticator=self.authentication.authenticator,
+            token_settings=self.authentication.accounts,
             authorizer=self.authorization,
             clock=clock,
             default_timeout=lambda: self.options.min_request_timeout * (1 + random.random()),
@@ -176,10 +180,7 @@ class ApiServer:
         self.compactor.start()
         address = f"{HOST}:{self._port}"
         discovery = Discovery(self.registry, address, self._aggregator.table)
-        if self.options.issuer is not None:
-            from kubeloop.apiserver.issuer import IssuerDocuments
-
-            self._pipeline.documents.append(IssuerDocuments(self.options.issuer, address))
+        self._pipeline.documents.append(IssuerDocuments(self.authentication.accounts, address))
         self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock)]
         if self._listener is not None:
             await self._listener.serve()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Admission, Attributes, View
@@ -59,6 +59,10 @@ class Call:
     view: View | None = None
     #: One of many that a request deletes: admission is told no name.
     of_collection: bool = False
+    #: The name that the request's path says, if any.
+    name_in_path: str = ""
+    #: The request is an update, whatever becomes of it.
+    by_update: bool = False
     #: What admission finds wrong before validation.
     findings: list[FieldError] = field(default_factory=list)
 
@@ -97,10 +101,22 @@ class Outcome:
 Change = Callable[[JSONObject], Awaitable[JSONObject]]
 
 
+class Guard(Protocol):
+    """Rights that a write needs besides that to its verb. Both methods raise an ApiError to refuse."""
+
+    def check_write(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
+        """After admission changed ``obj``, before it is validated; ``old`` None: it is created."""
+
+    def check_creation(self, call: Call) -> None:
+        """Before an update creates."""
+
+
 class Writer:
     """Creates and updates objects of any resource. One for a server; keeps nothing of a request."""
 
     def __init__(self, objects: Objects, admission: Admission, owners: Owners, clock: Clock, event_ttl: float = EVENT_TTL) -> None:
+        #: None: whoever gets here may write anything.
+        self.guard: Guard | None = None
         self.objects = objects
         self.admission = admission
         self.owners = owners
@@ -133,6 +149,8 @@ class Writer:
         if call.manager:
             await self._own(call, obj, None)
         await self._mutate(call, call.attributes("CREATE", obj, None), obj)
+        if self.guard is not None:
+            self.guard.check_write(call, obj, None)
         if strategy.has_generation:
             metadata["generation"] = 1
         strategy.prepare_create(call.context, obj)
@@ -141,6 +159,8 @@ class Writer:
             errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
             raise refusals.invalid(GroupKind(resource.stored_group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
+        if self.guard is not None and call.by_update:
+            self.guard.check_creation(call)
         await self.admission.validate(call.attributes("CREATE", obj, None))
         _settle(resource, obj)
         if call.dry_run:
@@ -171,6 +191,7 @@ class Writer:
             NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
         """
         resource = call.resource
+        call.by_update = True
         while True:
             current = await self.objects.get(resource, call.namespace, call.name)
             if current is None:
@@ -268,6 +289,8 @@ class Writer:
         if call.manager:
             await self._own(call, obj, old)
         await self._mutate(call, call.attributes("UPDATE", obj, old), obj)
+        if self.guard is not None:
+            self.guard.check_write(call, obj, old)
         carry_over(metadata, old["metadata"])
         if status:
             strategy.prepare_status_update(call.context, obj, old)
