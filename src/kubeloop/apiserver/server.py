@@ -37,6 +37,8 @@ from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.pipeline import Pipeline
 from kubeloop.apiserver.reach import Reach
+from kubeloop.apiserver.policies.chain import Policies
+from kubeloop.apiserver.policies.reading_rights import ReadingRights
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.registry import Change
 from kubeloop.apiserver.rendering import Renderer
@@ -125,14 +127,17 @@ class ApiServer:
         self.registry.on_change(self._on_change)
         self.authorization = Authorization(self.objects, self.cache, self.options.authorization)
         self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization)
+        self._policies = Policies(self.registry, self.objects, self.cache, self.authorization)
+        mutating, validating = self._webhooks.plugins
         plugins = builtin_plugins(
             self.registry,
             self.objects,
             default_account_may_lack=True,
-            webhooks=self._webhooks.plugins,
+            webhooks=(self._policies.mutating, mutating, self._policies.validating, validating),
             ranges=self.options.services,
         )
-        self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), *plugins])
+        rights = ReadingRights(self.registry, self.objects, self.authorization)
+        self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), rights, *plugins])
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock, self.options.event_ttl)
         self.writer.guard = Grants(self.authorization, self.authorization.roles)
         self.deleter = Deleter(self.writer)
@@ -192,6 +197,7 @@ class ApiServer:
         await self._aggregator.stop()
         await self._definitions.stop()
         await self._webhooks.stop()
+        self._policies.stop()
         await self.compactor.stop()
         await self.cache.stop()
         await self.storage.close()

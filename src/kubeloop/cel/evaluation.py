@@ -15,7 +15,7 @@ from kubeloop.cel.metering import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
 from kubeloop.cel.standard_macros import ACCUMULATORS
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.values import NONE, Optional, TypeValue, as_key, keys_of
+from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, keys_of
 
 #: Values of variables by name, and of the loops that are running.
 Scope = dict[str, Any]
@@ -107,19 +107,19 @@ class _Planner:
         return step
 
     def _struct(self, node: StructLiteral) -> Step:
-        """Its value is the map of its fields."""
+        name = node.name.removeprefix(".")
         entries = [(str(one.key), self.step(one.value), one.optional) for one in node.entries]
 
         def step(scope: Scope, meter: Meter) -> Any:
-            made: dict[Any, Any] = {}
-            for name, value_step, optional in entries:
+            made = Message(name, {})
+            for field, value_step, optional in entries:
                 value = value_step(scope, meter)
                 if optional:
                     value = _as_optional(value)
                     if not value.present:
                         continue
                     value = value.value
-                made[name] = value
+                made[field] = value
             meter.add(STRUCT)
             return made
 

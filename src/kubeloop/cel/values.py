@@ -162,6 +162,16 @@ class MapList(list[Any]):
         return tuple(item.get(name) for name in self.keys) if isinstance(item, dict) else (item,)
 
 
+class Message(dict[str, Any]):
+    """What ``Object.spec{replicas: 1}`` constructs: its fields by name, and ``name``, what the expression called it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.name = name
+
+
 class BoolKey(msgspec.Struct, frozen=True):
     """A bool as the key of a map; to Python, True is also 1."""
 
@@ -241,6 +251,7 @@ _NAMES: Final[dict[type, str]] = {
     SetList: "list",
     MapList: "list",
     dict: "map",
+    Message: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
     TypeValue: "type",
@@ -263,6 +274,8 @@ _KINDS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Dura
 
 
 def type_name(value: Any) -> str:
+    if type(value) is Message:
+        return value.name
     return _NAMES.get(type(value), type(value).__name__)
 
 
@@ -284,7 +297,7 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return isinstance(other, list) and _lists_equal(one, other)
     if isinstance(one, dict):
-        if not isinstance(other, dict) or len(one) != len(other):
+        if not isinstance(other, dict) or len(one) != len(other) or _constructed(one) != _constructed(other):
             return False
         return all(key in other and equal(value, other[key]) for key, value in one.items())
     if kind is Optional:
@@ -294,6 +307,11 @@ def equal(one: Any, other: Any) -> bool:
     if kind is Semver:
         return bool(one.key() == other.key())
     return bool(one == other)
+
+
+def _constructed(value: dict[Any, Any]) -> str:
+    """As what; empty for a map."""
+    return value.name if type(value) is Message else ""
 
 
 def _lists_equal(one: list[Any], other: list[Any]) -> bool:

@@ -130,9 +130,7 @@ def _reviews(path: str, versions: list[str], *, any_version: bool) -> Errors:
 
 def _condition(path: str, expression: str) -> Errors:
     # CEL is imported when there is some: most servers never see any.
-    from kubeloop.apiserver.webhooks.condition_language import ConditionFault, compiled
+    from kubeloop.apiserver.webhooks.condition_language import compiled
 
-    try:
-        compiled(expression)
-    except ConditionFault as fault:
-        yield invalid(path, expression, str(fault))
+    if fault := compiled(expression).fault:
+        yield invalid(path, expression, fault)

@@ -5,20 +5,21 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/disp
 
 from __future__ import annotations
 
-import copy
 import logging
 from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.webhooks.caller import Caller
-from kubeloop.apiserver.webhooks.conditions import conditions_hold
 from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
 from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable
-from kubeloop.apiserver.webhooks.matching import Invocation, Matcher, is_exempt
+from kubeloop.apiserver.webhooks.matching import Invocation, Match, Matcher, is_exempt
+from kubeloop.apiserver.webhooks.requests import name_of
 from kubeloop.apiserver.webhooks.review import Verdict, denial, question, verdict
+from kubeloop.apiserver.webhooks.versions import versioned
 
 JSONObject = dict[str, Any]
 
@@ -30,8 +31,19 @@ _HARMLESS = ("None", "NoneOnDryRun")
 class Asker:
     """What both kinds of admission webhooks need: which are concerned, objects in their versions, calls, and what failures mean."""
 
-    def __init__(self, configurations: Configurations, registry: Registry, objects: Objects, caller: Caller, *, mutating: bool) -> None:
+    def __init__(
+        self,
+        configurations: Configurations,
+        registry: Registry,
+        objects: Objects,
+        caller: Caller,
+        authorizer: Authorizer,
+        *,
+        mutating: bool,
+    ) -> None:
         self.objects = objects
+        self._registry = registry
+        self._authorizer = authorizer
         self._configurations = configurations
         self._matcher = Matcher(registry, objects)
         self._caller = caller
@@ -51,19 +63,25 @@ class Asker:
         found = await self._matcher.invocation(hook, attributes)
         if found is None or not hook.conditions:
             return found
-        obj, old = await self.versioned(found, attributes, attributes.obj), await self.versioned(found, attributes, attributes.old)
-        asked = question(attributes, ["v1"], found.kind, found.resource.gvr, obj, old, name_of(attributes))
-        return found if conditions_hold(hook, attributes, asked.tree["request"]) else None
+        return found if await self._conditions_hold(hook, attributes, found) else None
+
+    async def _conditions_hold(self, hook: Hook, attributes: Attributes, found: Match) -> bool:
+        from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
+        from kubeloop.apiserver.policies.facts import Facts
+        from kubeloop.apiserver.webhooks.condition_language import compiled
+
+        facts = Facts(attributes, self._registry, self.objects, self._authorizer)
+        await facts.prepare(found)
+        conditions = [compiled(one["expression"]) for one in hook.conditions]
+        try:
+            return conditions_hold(conditions, facts.of_conditions(found, None), ignore_failure=hook.ignore_failure)
+        except ConditionsFault as fault:
+            name = attributes.name or ((attributes.obj or {}).get("metadata") or {}).get("name") or ""
+            raise refusals.forbidden(attributes.resource.gvr.group_resource, name, str(fault)) from None
 
     async def versioned(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
         """``obj`` in the version that the webhook wants; the same tree where that is the request's own."""
-        if obj is None or invocation.resource is attributes.resource or attributes.kind is not None:
-            return obj
-        # Some converters share parts with what they are given, and then prune them.
-        found = await self.objects.convert(attributes.resource, copy.deepcopy(obj), invocation.kind)
-        if not invocation.resource.custom:
-            invocation.resource.strategy.default(found)
-        return found
+        return await versioned(self.objects, invocation, attributes, obj)
 
     async def ask(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> Verdict:
         """The webhook's verdict; its warnings are passed on.
@@ -100,11 +118,3 @@ class Asker:
             _LOG.warning("%s; the write is refused", why)
             raise refusals.internal_error(why)
         _LOG.warning("%s; the write goes on", why)
-
-
-def name_of(attributes: Attributes) -> str:
-    """The name in the request; once the object is complete also one that was generated for it."""
-    if attributes.name or attributes.obj is None:
-        return attributes.name
-    metadata = attributes.obj.get("metadata") or {}
-    return str(metadata.get("name") or "")

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kubeloop.apiserver.admission import Attributes, Plugin
+from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
@@ -24,14 +25,15 @@ JSONObject = dict[str, Any]
 class Webhooks:
     """``plugins`` are those of admission, in order; ``post`` asks any webhook. ``stop`` when no request is left."""
 
-    def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, clock: Clock) -> None:
+    def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, clock: Clock, authorizer: Authorizer) -> None:
         self.registry = registry
         self.objects = objects
+        self.authorizer = authorizer
         self._clock = clock
         self._caller: Caller | None = None
         self._mutating = Configurations(MUTATING, registry, objects, cache)
         self._validating = Configurations(VALIDATING, registry, objects, cache)
-        self.plugins: tuple[Plugin, ...] = (_Mutating(self, self._mutating), _Validating(self, self._validating))
+        self.plugins: tuple[Plugin, Plugin] = (_Mutating(self, self._mutating), _Validating(self, self._validating))
 
     @property
     def caller(self) -> Caller:
@@ -71,7 +73,9 @@ class _Mutating:
         from kubeloop.apiserver.webhooks.mutating import MutatingWebhooks
 
         webhooks = self._webhooks
-        return MutatingWebhooks(Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, mutating=True))
+        return MutatingWebhooks(
+            Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, webhooks.authorizer, mutating=True)
+        )
 
 
 class _Validating:
@@ -92,4 +96,6 @@ class _Validating:
         from kubeloop.apiserver.webhooks.validating import ValidatingWebhooks
 
         webhooks = self._webhooks
-        return ValidatingWebhooks(Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, mutating=False))
+        return ValidatingWebhooks(
+            Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, webhooks.authorizer, mutating=False)
+        )

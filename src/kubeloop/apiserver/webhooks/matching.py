@@ -5,6 +5,7 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/generic/webhook.go (Should
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,12 +29,18 @@ _EXEMPT: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
-    """A webhook to ask, and the version to ask in. ``resource`` is the request's own unless a rule names an equivalent one."""
+class Match:
+    """The version in which a rule wants to see a write. ``resource`` is the request's own unless a rule names an equivalent one."""
 
-    hook: Hook
     resource: ServedResource
     kind: GroupVersionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation(Match):
+    """A webhook to ask, and the version to ask in."""
+
+    hook: Hook
 
 
 def is_exempt(attributes: Attributes) -> bool:
@@ -41,11 +48,13 @@ def is_exempt(attributes: Attributes) -> bool:
 
 
 class Matcher:
-    """Decides by rules and selectors; conditions are another matter (``conditions``)."""
+    """Decides by rules and selectors; conditions are another matter."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects
+        self._equivalents: dict[GroupVersionResource, list[ServedResource]] = {}
+        self._revision = -1
 
     async def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
         """None: the webhook is not concerned.
@@ -53,25 +62,43 @@ class Matcher:
         Raises:
             NotFound: the namespace whose labels would decide does not exist.
         """
-        found = self._by_rules(hook, attributes)
-        if found is None or not _matches_object(hook.objects, attributes):
+        found = self.by_rules(hook.rules, attributes, equivalent=hook.equivalent)
+        if found is None or not matches_object(hook.objects, attributes):
             return None
-        return found if await self._matches_namespace(hook.namespaces, attributes) else None
+        if not await self.matches_namespace(hook.namespaces, attributes):
+            return None
+        return Invocation(found.resource, found.kind, hook)
 
-    def _by_rules(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+    def by_rules(self, rules: Sequence[JSONObject], attributes: Attributes, *, equivalent: bool, name: str = "") -> Match | None:
+        """What the first rule names that is about the write. ``equivalent``: also in another version. ``name``: for ``resourceNames``."""
         resource = attributes.resource
-        if any(rule_matches(rule, attributes, resource.gvr) for rule in hook.rules):
-            return Invocation(hook, resource, attributes.gvk)
-        if not hook.equivalent:
+        if any(rule_matches(rule, attributes, resource.gvr) and _names_object(rule, name) for rule in rules):
+            return Match(resource, attributes.gvk)
+        if not equivalent:
             return None
-        others = [one for one in self._registry if one.served and one.storage_prefix == resource.storage_prefix and one.gvr != resource.gvr]
-        for rule in hook.rules:
+        others = self._others(resource)
+        for rule in rules:
             for other in others:
-                if rule_matches(rule, attributes, other.gvr):
-                    return Invocation(hook, other, attributes.kind or other.gvk)
+                if rule_matches(rule, attributes, other.gvr) and _names_object(rule, name):
+                    return Match(other, attributes.kind or other.gvk)
         return None
 
-    async def _matches_namespace(self, selector: Selector, attributes: Attributes) -> bool:
+    def _others(self, resource: ServedResource) -> list[ServedResource]:
+        """The same resource in other versions that are served."""
+        if self._registry.revision != self._revision:
+            self._equivalents.clear()
+            self._revision = self._registry.revision
+        found = self._equivalents.get(resource.gvr)
+        if found is None:
+            same = (one for one in self._registry if one.served and one.storage_prefix == resource.storage_prefix)
+            found = self._equivalents[resource.gvr] = [one for one in same if one.gvr != resource.gvr]
+        return found
+
+    async def matches_namespace(self, selector: Selector, attributes: Attributes) -> bool:
+        """
+        Raises:
+            NotFound: the namespace whose labels would decide does not exist.
+        """
         is_namespace = attributes.resource.gvr.resource == NAMESPACES.resource
         if selector.everything or (not attributes.namespace and not is_namespace):
             return True
@@ -87,7 +114,7 @@ class Matcher:
         return selector.matches(found.obj["metadata"].get("labels"))
 
 
-def _matches_object(selector: Selector, attributes: Attributes) -> bool:
+def matches_object(selector: Selector, attributes: Attributes) -> bool:
     if selector.everything:
         return True
     found = (attributes.obj, attributes.old)
@@ -103,6 +130,11 @@ def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersio
         and _named(rule.get("apiVersions"), resource.version)
         and _names_resource(rule.get("resources") or (), resource.resource, attributes.subresource)
     )
+
+
+def _names_object(rule: JSONObject, name: str) -> bool:
+    names = rule.get("resourceNames")
+    return not names or name in names
 
 
 def _named(given: Any, wanted: str) -> bool:

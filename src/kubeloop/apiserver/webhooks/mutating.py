@@ -15,14 +15,12 @@ from kubeloop.apiserver.decoding import conform, kind_of
 from kubeloop.apiserver.webhooks.asking import Asker
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.matching import Invocation
+from kubeloop.apiserver.webhooks.new_objects import replace_object, unfinished
 from kubeloop.apiserver.webhooks.review import JSON_PATCH, Verdict
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.meta.errors import ApiError, DecodeError
 
 JSONObject = dict[str, Any]
-
-#: What the server gives a new object before webhooks are asked here, and only afterwards upstream.
-_NOT_YET_GIVEN = ("uid", "creationTimestamp")
 
 
 class _Round:
@@ -61,8 +59,7 @@ class MutatingWebhooks:
         memory: _Round = attributes.reinvocation.kept.setdefault("webhooks", _Round())
         if again and memory.output != attributes.obj:
             memory.changed()
-        hidden = _hide(attributes)
-        try:
+        with unfinished(attributes):
             for hook in hooks:
                 invocation = await self._asker.invocation(hook, attributes)
                 if invocation is None or (again and hook.key not in memory.due):
@@ -72,8 +69,6 @@ class MutatingWebhooks:
                     attributes.reinvocation.wanted = True
                 if hook.reinvoke:
                     memory.asked.add(hook.key)
-        finally:
-            _show(attributes, hidden)
         memory.output = copy.deepcopy(attributes.obj)
 
     async def _mutated(self, invocation: Invocation, attributes: Attributes) -> bool:
@@ -98,19 +93,8 @@ class MutatingWebhooks:
             patched = await self._asker.objects.convert(invocation.resource, patched, attributes.gvk)
             attributes.resource.strategy.default(patched)
         _check_metadata(attributes, patched)
-        _replace(attributes.obj, patched)
+        replace_object(attributes.obj, patched)
         return True
-
-
-def _replace(obj: JSONObject, patched: JSONObject) -> None:
-    """In place, metadata too: others hold on to both."""
-    metadata: JSONObject = obj.setdefault("metadata", {})
-    given = patched.get("metadata") or {}
-    metadata.clear()
-    metadata.update(given)
-    obj.clear()
-    obj.update(patched)
-    obj["metadata"] = metadata
 
 
 def _operations(said: Verdict) -> list[Any]:
@@ -169,23 +153,3 @@ def _check_metadata(attributes: Attributes, patched: JSONObject) -> None:
         after["resourceVersion"] = before["resourceVersion"]
     if attributes.namespace:
         after["namespace"] = attributes.namespace
-
-
-def _hide(attributes: Attributes) -> JSONObject:
-    """Take away what a new object has not got yet when Kubernetes asks webhooks: uid, creation time, a generated name."""
-    metadata = (attributes.obj or {}).get("metadata")
-    if attributes.operation != "CREATE" or metadata is None or attributes.kind is not None:
-        return {}
-    generated = not attributes.name and metadata.get("generateName")
-    names = (*_NOT_YET_GIVEN, "name") if generated else _NOT_YET_GIVEN
-    return {name: metadata.pop(name) for name in names if name in metadata}
-
-
-def _show(attributes: Attributes, hidden: JSONObject) -> None:
-    """Give it back; only a name that a webhook chose counts."""
-    if attributes.obj is None or not hidden:
-        return
-    metadata = attributes.obj.setdefault("metadata", {})
-    for name, value in hidden.items():
-        if name != "name" or not metadata.get("name"):
-            metadata[name] = value

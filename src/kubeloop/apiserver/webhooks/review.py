@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kubeloop.apiserver.admission import NAMESPACES, Attributes
+from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.webhooks.answers import read_review
 from kubeloop.apiserver.webhooks.failure import CallFailed
+from kubeloop.apiserver.webhooks.requests import request_tree
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.status import Status
@@ -78,49 +79,9 @@ def question(
     version = next((one for one in versions if one in _VERSIONS), None)
     if version is None:
         raise CallFailed("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")
-    uid, asked = str(uuid.uuid4()), attributes.resource.gvr
-    request: JSONObject = {
-        "uid": uid,
-        "kind": _kind(kind),
-        "resource": _resource(resource),
-        "subResource": attributes.subresource,
-        "requestKind": _kind(attributes.gvk),
-        "requestResource": _resource(asked),
-        "requestSubResource": attributes.subresource,
-        "name": name,
-        # A namespace is in itself.
-        "namespace": attributes.namespace or (name if asked.group_resource == NAMESPACES else ""),
-        "operation": attributes.operation,
-        "userInfo": _user(attributes),
-        "object": obj,
-        "oldObject": old,
-        "dryRun": attributes.dry_run,
-        "options": attributes.options,
-    }
-    for field in ("subResource", "requestSubResource", "name", "namespace"):
-        if not request[field]:
-            del request[field]
+    uid = str(uuid.uuid4())
+    request = {"uid": uid, **request_tree(attributes, kind, resource, name), "object": obj, "oldObject": old}
     return Question(uid, version, {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request})
-
-
-def _kind(kind: GroupVersionKind) -> JSONObject:
-    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
-
-
-def _resource(resource: GroupVersionResource) -> JSONObject:
-    return {"group": resource.group, "version": resource.version, "resource": resource.resource}
-
-
-def _user(attributes: Attributes) -> JSONObject:
-    user = attributes.user
-    found: JSONObject = {"username": user.name}
-    if user.uid:
-        found["uid"] = user.uid
-    if user.groups:
-        found["groups"] = list(user.groups)
-    if user.extra:
-        found["extra"] = {name: list(values) for name, values in user.extra.items()}
-    return found
 
 
 def verdict(asked: Question, body: bytes, *, mutating: bool) -> Verdict:

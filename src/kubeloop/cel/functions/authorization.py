@@ -7,26 +7,40 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import member
 from kubeloop.cel.values import AccessQuestion, Authorizer, Decision, GroupCheck, PathCheck, ResourceCheck
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 
 
 def _ask(check: PathCheck | ResourceCheck, verb: str) -> Decision:
     return check.question.ask(verb)
 
 
-member("path", "authorizer, string -> pathcheck", "authorizer_path")(lambda by, path: PathCheck(AccessQuestion(by, path=path)))
+@member("path", "authorizer, string -> pathcheck", "authorizer_path")
+def _path(by: Authorizer, path: str) -> PathCheck:
+    if not path.strip():
+        raise EvalError("path must not be empty")
+    return PathCheck(AccessQuestion(by, path=path))
+
+
 member("group", "authorizer, string -> groupcheck", "authorizer_group")(lambda by, group: GroupCheck(AccessQuestion(by, group=group)))
 
 
 @member("serviceAccount", "authorizer, string, string -> authorizer", "authorizer_serviceaccount")
 def _service_account(by: Authorizer, namespace: str, name: str) -> Authorizer:
+    if dns1123_subdomain(name):
+        raise EvalError("Invalid service account name")
+    if dns1123_label(namespace):
+        raise EvalError("Invalid service account namespace")
     return replace(by, service_account=f"system:serviceaccount:{namespace}:{name}")
 
 
-member("resource", "groupcheck, string -> resourcecheck", "groupcheck_resource")(
-    lambda check, name: ResourceCheck(replace(check.question, resource=name))
-)
+@member("resource", "groupcheck, string -> resourcecheck", "groupcheck_resource")
+def _resource(check: GroupCheck, name: str) -> ResourceCheck:
+    if not name.strip():
+        raise EvalError("resource must not be empty")
+    return ResourceCheck(replace(check.question, resource=name))
 
 
 def _narrow(name: str, overload: str, part: str) -> None:

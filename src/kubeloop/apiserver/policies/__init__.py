@@ -1,0 +1,1 @@
+"""Admission policies evaluated: ValidatingAdmissionPolicies, MutatingAdmissionPolicies, and what they share with webhooks' conditions."""

@@ -1,0 +1,124 @@
+"""One mutation of a policy, applied to an object: an apply configuration merged into it, or the operations of a JSON patch.
+
+Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/patch (smd.go, json_patch.go), mutating/dispatcher.go (dispatchOne).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.decoding import conform, kind_of
+from kubeloop.apiserver.policies.constructed import NotMutable, as_configuration, as_operations, check_type_names
+from kubeloop.apiserver.webhooks.matching import Match
+from kubeloop.cel.values import Message
+from kubeloop.merge import PatchError, json_patch
+from kubeloop.merge.fields import FieldType, TypeMismatch, builtin_types, check, custom_type, merge
+from kubeloop.merge.go_text import copy_tree
+from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.schema.node import TypeSchema
+
+JSONObject = dict[str, Any]
+
+_TEST_FAILED = ": test failed"
+
+
+class Changes:
+    """Applies what expressions gave; keeps the field types of custom resources while their schemas stay."""
+
+    def __init__(self) -> None:
+        self._custom: dict[GroupVersionKind, tuple[TypeSchema, FieldType]] = {}
+
+    def type_of(self, match: Match, attributes: Attributes) -> FieldType:
+        """
+        Raises:
+            ServiceUnavailable: the kind is none that has a schema (PodExecOptions).
+        """
+        resource, kind = match.resource, match.kind
+        if not resource.custom or attributes.kind is not None:
+            found = builtin_types().of_kind(kind)
+            if found is None or kind.kind.endswith("Options"):
+                named = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+                delay = "There can be a delay between when CustomResourceDefinitions are created and when they are available."
+                raise refusals.refusal(503, "ServiceUnavailable", f"Resource kind {named} not found. {delay}")
+            return found
+        known = self._custom.get(kind)
+        if known is None or known[0] is not resource.schema:
+            known = self._custom[kind] = resource.schema, custom_type(resource.schema)
+        return known[1]
+
+    def applied(self, value: Message, obj: JSONObject, type_: FieldType, match: Match, attributes: Attributes) -> JSONObject:
+        """A fresh tree: ``obj`` with an ``Object{}`` merged into it, defaulted.
+
+        Raises:
+            NotMutable: the configuration does not fit, or would replace something that is owned as a whole.
+        """
+        check_type_names(value)
+        configuration = as_configuration(value) | {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
+        try:
+            check(configuration, type_)
+        except TypeMismatch as fault:
+            raise NotMutable(f"error applying patch: failed to convert patch object to typed object: {fault}") from None
+        if atomics := list(_atomics(configuration, type_, "")):
+            why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"
+            raise NotMutable(f"error applying patch: invalid ApplyConfiguration: {why}")
+        try:
+            check(obj, type_, allow_duplicates=True)
+        except TypeMismatch as fault:
+            raise NotMutable(f"error applying patch: failed to convert original object to typed object: {fault}") from None
+        try:
+            merged = merge(obj, configuration, type_)
+        except TypeMismatch as fault:
+            raise NotMutable(f"error applying patch: failed to merge patch: {fault}") from None
+        return _settled(copy_tree(merged), match, attributes, NotMutable)
+
+    def patched(self, value: list[Message], obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
+        """A fresh tree: ``obj`` after the operations, defaulted; ``obj`` itself where an operation ``test`` fails.
+
+        Raises:
+            NotMutable: an operation does not apply.
+            InternalError: what comes out is no object of the kind.
+        """
+        try:
+            tree = json_patch(obj, as_operations(value), lenient=True)
+        except PatchError as fault:
+            if str(fault).endswith(_TEST_FAILED):
+                return obj
+            raise NotMutable(f"JSON Patch: {fault}") from None
+        if not isinstance(tree, dict):
+            raise refusals.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
+        return _settled(tree, match, attributes, refusals.internal_error, strict=True)
+
+
+def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any, *, strict: bool = False) -> JSONObject:
+    """As the kind has it; unknown fields are gone, or (``strict``) refused where the kind is built in."""
+    try:
+        met = kind_of(tree, match.kind)
+    except DecodeError as fault:
+        raise refuse(str(fault)) from None
+    if met != match.kind:
+        raise refusals.internal(f"converting ({met.version}.{met.kind}) to ({attributes.gvk.kind}): unknown conversion")
+    decoded = conform(tree, met, match.kind, match.resource, refuse, merged=not strict)
+    if strict and decoded.problems and not match.resource.custom:
+        raise refuse(f"strict decoding error: {', '.join(decoded.problems)}")
+    if attributes.kind is None:
+        match.resource.strategy.default(decoded.obj)
+    return decoded.obj
+
+
+def _atomics(value: Any, type_: FieldType, path: str) -> Iterator[str]:
+    """What a configuration gives of things that are owned as a whole, whose other parts would be lost."""
+    if isinstance(value, dict) and type_.map is not None:
+        if type_.map.atomic:
+            yield path
+        for name, one in value.items():
+            if name in type_.map.fields:
+                yield from _atomics(one, type_.map.fields[name], f"{path}.{name}")
+    elif isinstance(value, list) and type_.list is not None:
+        if type_.list.atomic:
+            yield path
+        for at, one in enumerate(value):
+            yield from _atomics(one, type_.list.items, f"{path}[{at}]")

@@ -1,0 +1,102 @@
+"""Evaluates several expressions about one write, with a bound on what they cost together, and variables that are computed when used.
+
+Source: k8s.io/apiserver pkg/admission/plugin/cel (activation.go, composition.go), pkg/apis/cel (config.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.apiserver.policies.compiling import Compiled
+from kubeloop.cel.faults import EvalError
+from kubeloop.meta.errors import KubeloopError
+
+#: What the expressions of a policy, for one binding and parameter, may cost together (RuntimeCELCostBudget).
+BUDGET: Final = 10_000_000
+#: The same for match conditions, of policies and of webhooks (RuntimeCELCostBudgetMatchConditions).
+CONDITIONS_BUDGET: Final = 2_500_000
+
+
+class OutOfBudget(KubeloopError):
+    """Nothing more is evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__("validation failed due to running out of cost budget, no further validation rules will be run")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A value, or why there is none."""
+
+    value: Any = None
+    fault: str = ""
+
+
+class _Variables(dict[str, Any]):
+    """The variables of a policy: each is computed at most once, when it is first used; the cost adds up in ``cost``."""
+
+    __slots__ = ("_declared", "_failed", "_values", "cost")
+
+    def __init__(self, declared: Mapping[str, Compiled], values: dict[str, Any]) -> None:
+        super().__init__()
+        self._declared = declared
+        self._failed: dict[str, str] = {}
+        self._values = values
+        self.cost = 0
+
+    def __missing__(self, name: str) -> Any:
+        compiled = self._declared.get(name)
+        if compiled is None:
+            raise KeyError(name)
+        if name not in self._failed:
+            if compiled.program is None:
+                self._failed[name] = f'composited variable "{name}" fails to compile: {compiled.fault}'
+            else:
+                outcome = compiled.program.run(self._values)
+                self.cost += outcome.cost
+                if outcome.error is None:
+                    self[name] = outcome.value
+                    return outcome.value
+                self._failed[name] = f'composited variable "{name}" fails to evaluate: {outcome.error}'
+        raise EvalError(self._failed[name])
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._declared:
+            return False
+        self[str(name)]
+        return True
+
+    def take_cost(self) -> int:
+        cost, self.cost = self.cost, 0
+        return cost
+
+
+def evaluate(
+    expressions: Sequence[Compiled | None], values: Mapping[str, Any], budget: int, variables: Mapping[str, Compiled] | None = None
+) -> tuple[list[Result | None], int]:
+    """The results in order (None where there is no expression), and what is left of ``budget``.
+
+    Raises:
+        OutOfBudget
+    """
+    scope = dict(values)
+    declared = _Variables(variables or {}, scope)
+    scope["variables"] = declared
+    results: list[Result | None] = []
+    for one in expressions:
+        if one is None:
+            results.append(None)
+        elif one.program is None:
+            results.append(Result(fault=f"compilation error: {one.fault}"))
+        else:
+            outcome = one.program.run(scope)
+            budget -= declared.take_cost() + outcome.cost
+            if budget < 0:
+                raise OutOfBudget
+            if outcome.error is None:
+                results.append(Result(outcome.value))
+            else:
+                results.append(Result(fault=f"expression '{one.expression}' resulted in error: {outcome.error}"))
+    return results, budget

@@ -1,0 +1,258 @@
+"""MutatingAdmissionPolicy: expressions that say how a request is changed, one policy after the other.
+
+Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating (dispatcher.go, reinvocationcontext.go), generic/policy_dispatcher.go.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.authorization import Authorizer
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.policies.changes import Changes
+from kubeloop.apiserver.policies.compiling import CONFIGURATION, OPERATIONS, Compiled, Compiler
+from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
+from kubeloop.apiserver.policies.constructed import NotMutable
+from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
+from kubeloop.apiserver.policies.evaluating import BUDGET, OutOfBudget, evaluate
+from kubeloop.apiserver.policies.facts import Facts
+from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
+from kubeloop.apiserver.policies.params import Misconfigured, Params, said
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.webhooks.matching import Match, Matcher
+from kubeloop.apiserver.webhooks.new_objects import replace_object, unfinished
+from kubeloop.meta.errors import ApiError, NotFound
+from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.status import StatusCause
+
+JSONObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """``applies``: an apply configuration, else a JSON patch."""
+
+    expression: Compiled
+    applies: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mutations:
+    """What a mutating policy has of its own."""
+
+    each: tuple[Mutation, ...]
+    reinvoked: bool
+
+
+def mutations_of(spec: JSONObject, compiler: Compiler) -> Mutations:
+    found = []
+    for one in spec.get("mutations") or ():
+        applies = one.get("patchType") == "ApplyConfiguration"
+        described = one.get("applyConfiguration" if applies else "jsonPatch") or {}
+        wanted = CONFIGURATION if applies else OPERATIONS
+        found.append(Mutation(compiler.change(described.get("expression") or "", wanted), applies))
+    return Mutations(tuple(found), spec.get("reinvocationPolicy") == "IfNeeded")
+
+
+class _Key(NamedTuple):
+    """An evaluation of a policy, to be told from others when it is asked again."""
+
+    policy: str
+    binding: str
+    param_namespace: str
+    param: str
+
+
+class _Invocation(NamedTuple):
+    policy: Policy[Mutations]
+    binding: Binding
+    match: Match
+    params: JSONObject | None
+
+    @property
+    def key(self) -> _Key:
+        metadata = {} if self.params is None else self.params["metadata"]
+        return _Key(self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", ""))
+
+
+class _Round:
+    """What is remembered of one write: who is to be asked again if something changes after them."""
+
+    def __init__(self) -> None:
+        self.asked: set[_Key] = set()
+        self.due: set[_Key] = set()
+        self.output: JSONObject | None = None
+
+    def changed(self) -> None:
+        self.due |= self.asked
+        self.asked = set()
+
+
+class _Fault(NamedTuple):
+    text: str
+    reason: str
+
+
+class MutatingPolicies:
+    """Evaluates the policies that are concerned, in the order of their names, for each binding and each of its parameters.
+
+    Guarantees
+        A policy sees what those before it made of the object. Whoever has reinvocationPolicy IfNeeded is evaluated once more when the
+        object was changed after it, or by it.
+        Either every change is made or, where something fails that counts, the write is refused.
+    """
+
+    def __init__(self, definitions: Definitions[Mutations], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+        self._definitions = definitions
+        self._registry = registry
+        self._objects = objects
+        self._authorizer = authorizer
+        self._matcher = Matcher(registry, objects)
+        self._params = Params(registry, objects)
+        self._changes = Changes()
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if attributes.operation == "DELETE" or is_exempt(attributes):
+            return
+        with unfinished(attributes):
+            facts = Facts(attributes, self._registry, self._objects, self._authorizer)
+            faults: list[_Fault] = []
+            invocations: list[_Invocation] = []
+            for bound in await self._definitions.bound():
+                invocations += await self._invocations(bound, facts, faults)
+            if invocations:
+                await facts.find_namespace()
+                await self._dispatch(invocations, facts, faults)
+            if faults:
+                raise _refusal(attributes, faults)
+
+    async def _invocations(self, bound: Bound[Mutations], facts: Facts, faults: list[_Fault]) -> list[_Invocation]:
+        policy = bound.policy
+        found: list[_Invocation] = []
+        try:
+            match = await matched(self._matcher, policy.constraints, facts.attributes)
+            if match is None:
+                return found
+            if policy.param_kind is not None:
+                self._params.resource(policy.param_kind)
+        except (Misconfigured, NotFound) as fault:
+            _add(faults, policy, None, f"failed to configure policy: {said(fault)}")
+            return found
+        for binding in bound.bindings:
+            try:
+                if not await bound_here(self._matcher, binding, facts.attributes):
+                    continue
+                try:
+                    await facts.prepare(match)
+                except ApiError as fault:
+                    _add(faults, policy, None, f"failed to configure policy: {said(fault)}")
+                    continue
+                params = await self._params.of(policy.param_kind, binding.param_ref, facts.namespace)
+            except Misconfigured as fault:
+                _add(faults, policy, binding, f"failed to configure binding: {fault}")
+                continue
+            found += [_Invocation(policy, binding, match, one) for one in params]
+        return found
+
+    async def _dispatch(self, invocations: list[_Invocation], facts: Facts, faults: list[_Fault]) -> None:
+        attributes = facts.attributes
+        run = attributes.reinvocation
+        memory: _Round = run.kept.setdefault("policies", _Round())
+        if run.again and memory.output != attributes.obj:
+            memory.changed()
+        last: Match | None = None
+        changed = False
+        for one in invocations:
+            policy, key = one.policy, one.key
+            try:
+                seen = facts.of_conditions(one.match, one.params)
+                if not conditions_hold(policy.conditions, seen, policy.variables, ignore_failure=policy.ignore_failure):
+                    continue
+            except ConditionsFault as fault:
+                _add(faults, policy, one.binding, str(fault), "Invalid")
+                continue
+            if run.again and key not in memory.due:
+                continue
+            before = facts.object_of(one.match)
+            changed = self._mutate(one, facts, faults) or changed
+            last = one.match
+            if facts.object_of(one.match) != before:
+                memory.changed()
+                run.wanted = True
+            if policy.own.reinvoked:
+                memory.asked.add(key)
+        if last is not None and changed:
+            memory.changed()
+            run.wanted = True
+            await self._keep(last, facts)
+        memory.output = copy.deepcopy(attributes.obj)
+
+    def _mutate(self, invocation: _Invocation, facts: Facts, faults: list[_Fault]) -> bool:
+        """Whether any mutation could be made, be it without a change."""
+        policy, match, made = invocation.policy, invocation.match, False
+        for mutation in policy.own.each:
+            obj = facts.object_of(match)
+            if obj is None:
+                continue
+            try:
+                type_ = self._changes.type_of(match, facts.attributes)
+                value = _value(mutation, invocation, facts)
+                if mutation.applies:
+                    facts.replace(match, self._changes.applied(value, obj, type_, match, facts.attributes))
+                else:
+                    facts.replace(match, self._changes.patched(value, obj, match, facts.attributes))
+                made = True
+            except NotMutable as fault:
+                _add(faults, policy, invocation.binding, str(fault), "Invalid")
+        return made
+
+    async def _keep(self, match: Match, facts: Facts) -> None:
+        """Give the object of the request what was changed in the version of ``match``."""
+        attributes, obj = facts.attributes, facts.object_of(match)
+        assert attributes.obj is not None
+        assert obj is not None
+        if match.resource is not attributes.resource and attributes.kind is None:
+            obj = await self._objects.convert(match.resource, obj, attributes.gvk)
+            attributes.resource.strategy.default(obj)
+        replace_object(attributes.obj, obj)
+
+
+def _value(mutation: Mutation, invocation: _Invocation, facts: Facts) -> Any:
+    expression = mutation.expression
+    if expression.program is None:
+        raise NotMutable(expression.fault)
+    try:
+        (result,), _ = evaluate([expression], facts.values(invocation.match, invocation.params), BUDGET, invocation.policy.variables)
+    except OutOfBudget as fault:
+        raise NotMutable(str(fault)) from None
+    assert result is not None
+    if result.fault:
+        raise NotMutable(result.fault)
+    return result.value
+
+
+def _add(faults: list[_Fault], policy: Policy[Mutations], binding: Binding | None, why: str, reason: str = "") -> None:
+    if policy.ignore_failure:
+        return
+    if binding is None:
+        text = f"policy {go_quoted(policy.name)} denied request: {why}"
+    else:
+        text = f"policy '{policy.name}' with binding '{binding.name}' denied request: {why}"
+    faults.append(_Fault(text, reason))
+
+
+def _refusal(attributes: Attributes, faults: list[_Fault]) -> ApiError:
+    metadata = (attributes.obj or {}).get("metadata") or {}
+    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    causes = [StatusCause(message=one.text) for one in faults]
+    status = refusals.forbidden(attributes.resource.gvr.group_resource, name, "", causes).status
+    status.message = faults[0].text
+    status.reason = faults[0].reason or status.reason
+    return ApiError.of(status)

@@ -1,0 +1,234 @@
+"""ValidatingAdmissionPolicy: expressions that a request must satisfy, or else is refused, warned about, or noted in the audit log.
+
+Source: k8s.io/apiserver pkg/admission/plugin/policy/validating (dispatcher.go, validator.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.authorization import Authorizer
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.policies.audit import Annotations, failure_annotation
+from kubeloop.apiserver.policies.compiling import ANNOTATION, CONDITION, MESSAGE, Compiled, Compiler
+from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
+from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
+from kubeloop.apiserver.policies.evaluating import BUDGET, OutOfBudget, Result, evaluate
+from kubeloop.apiserver.policies.facts import Facts
+from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
+from kubeloop.apiserver.policies.params import Misconfigured, Params, said
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.webhooks.matching import Match, Matcher
+from kubeloop.meta.errors import ApiError, NotFound
+from kubeloop.meta.status import StatusCause
+
+JSONObject = dict[str, Any]
+
+_CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
+#: Bytes of a message that an expression makes; a longer one is as none.
+_LONGEST_MESSAGE: Final = 5 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    expression: str
+    message: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What a validating policy has of its own; expressions and messages are in the order of ``validations``."""
+
+    validations: tuple[Validation, ...]
+    expressions: tuple[Compiled, ...]
+    messages: tuple[Compiled | None, ...]
+    keys: tuple[str, ...]
+    annotations: tuple[Compiled, ...]
+
+
+def checks_of(spec: JSONObject, compiler: Compiler) -> Checks:
+    validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
+
+    def message(one: JSONObject) -> Compiled | None:
+        expression = one.get("messageExpression") or ""
+        return compiler.expression(expression, MESSAGE, authorizer=False) if expression else None
+
+    return Checks(
+        tuple(Validation(one["expression"], (one.get("message") or "").strip(), one.get("reason") or "Invalid") for one in validations),
+        tuple(compiler.expression(one["expression"], CONDITION) for one in validations),
+        tuple(map(message, validations)),
+        tuple(one["key"] for one in annotations),
+        tuple(compiler.expression(one["valueExpression"], ANNOTATION) for one in annotations),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why a policy is not content. ``index``: of the validation, where it is one."""
+
+    message: str
+    reason: str = "Invalid"
+    index: int = 0
+
+
+class ValidatingPolicies:
+    """Evaluates the policies that are concerned, in the order of their names, for each binding and each of its parameters.
+
+    Guarantees
+        All are evaluated before the request is refused; the refusal is that of the first. What a policy's own failure
+        means is what its failurePolicy says.
+    """
+
+    def __init__(self, definitions: Definitions[Checks], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+        self._definitions = definitions
+        self._registry = registry
+        self._objects = objects
+        self._authorizer = authorizer
+        self._matcher = Matcher(registry, objects)
+        self._params = Params(registry, objects)
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        if is_exempt(attributes):
+            return
+        facts = Facts(attributes, self._registry, self._objects, self._authorizer)
+        refused: list[tuple[str, Denial]] = []
+        for bound in await self._definitions.bound():
+            await self._policy(bound, facts, refused)
+        if refused:
+            who, denial = refused[0]
+            raise _refusal(attributes, f"ValidatingAdmissionPolicy {who} denied request: {denial.message}", denial.reason)
+
+    async def _policy(self, bound: Bound[Checks], facts: Facts, refused: list[tuple[str, Denial]]) -> None:
+        policy, attributes = bound.policy, facts.attributes
+        try:
+            match = await matched(self._matcher, policy.constraints, attributes)
+            if match is None:
+                return
+            if policy.param_kind is not None:
+                self._params.resource(policy.param_kind)
+        except (Misconfigured, NotFound) as fault:
+            if not policy.ignore_failure:
+                refused.append((f"'{policy.name}'", Denial(f"failed to configure policy: {said(fault)}")))
+            return
+        annotations = Annotations(policy.name)
+        for binding in bound.bindings:
+            who = f"'{policy.name}' with binding '{binding.name}'"
+            try:
+                denials = await self._binding(policy, binding, match, facts, annotations)
+            except Misconfigured as fault:
+                if not policy.ignore_failure:
+                    refused.append((who, Denial(f"failed to configure binding: {fault}")))
+                continue
+            refused += [(who, one) for one in denials]
+        annotations.publish(attributes.audit_annotations)
+
+    async def _binding(
+        self, policy: Policy[Checks], binding: Binding, match: Match, facts: Facts, annotations: Annotations
+    ) -> list[Denial]:
+        """Those that refuse the request; others have been warned about and noted.
+
+        Raises:
+            Misconfigured
+            NotFound: the request's namespace is gone.
+        """
+        if not await bound_here(self._matcher, binding, facts.attributes):
+            return []
+        params = await self._params.of(policy.param_kind, binding.param_ref, facts.namespace)
+        if not params:
+            return []
+        try:
+            await facts.prepare(match)
+        except ApiError as fault:
+            raise Misconfigured(f"failed to convert object version: {said(fault)}") from None
+        await facts.find_namespace()
+        refused: list[Denial] = []
+        for one in params:
+            denials, faults = _evaluated(policy, match, facts, one, annotations)
+            for denial in denials:
+                refused += _acted(policy, binding, denial, facts.attributes)
+            refused += faults
+        return refused
+
+
+def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes: Attributes) -> list[Denial]:
+    """What the binding says is to be done about a denial, done; those that refuse the request."""
+    refused = []
+    for action in binding.actions:
+        match action:
+            case "Deny":
+                refused.append(denial)
+            case "Audit":
+                value = failure_annotation(denial.message, policy.name, binding.name, denial.index, binding.actions)
+                attributes.audit_annotations.setdefault("validation.policy.admission.k8s.io/validation_failure", value)
+            case "Warn":
+                who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+                attributes.warnings.append(f"Validation failed for {who}: {denial.message}")
+    return refused
+
+
+def _evaluated(
+    policy: Policy[Checks], match: Match, facts: Facts, params: JSONObject | None, annotations: Annotations
+) -> tuple[list[Denial], list[Denial]]:
+    """What the policy denies, and what its audit annotations fail with, which refuses whatever the binding's actions are."""
+    failed: list[Denial] = []
+    checks = policy.own
+    try:
+        if policy.conditions:
+            seen = facts.of_conditions(match, params)
+            if not conditions_hold(policy.conditions, seen, policy.variables, ignore_failure=policy.ignore_failure):
+                return [], []
+        values = facts.values(match, params)
+        results, left = evaluate(checks.expressions, values, BUDGET, policy.variables)
+        denials = _denials(policy, results, *_messages(policy, facts.values(match, params, authorizer=False), left))
+        noted, _ = evaluate(checks.annotations, values, BUDGET, policy.variables)
+    except (ConditionsFault, OutOfBudget) as fault:
+        return ([] if policy.ignore_failure else [Denial(str(fault))]), []
+    for key, result in zip(checks.keys, noted, strict=True):
+        assert result is not None
+        if result.fault:
+            failed += [] if policy.ignore_failure else [Denial(result.fault)]
+        elif isinstance(result.value, str):
+            annotations.add(key, result.value.strip())
+    return denials, failed
+
+
+def _messages(policy: Policy[Checks], values: dict[str, Any], budget: int) -> tuple[list[Result | None], str]:
+    """The messages that expressions make, and why there are none."""
+    try:
+        return evaluate(policy.own.messages, values, budget, policy.variables)[0], ""
+    except OutOfBudget as fault:
+        return [], f"failed messageExpression: {fault}"
+
+
+def _denials(policy: Policy[Checks], results: list[Result | None], messages: list[Result | None], fault: str) -> list[Denial]:
+    found = []
+    for index, result in enumerate(results):
+        assert result is not None
+        if result.fault or fault:
+            if not policy.ignore_failure:
+                found.append(Denial(result.fault or fault, index=index))
+        elif result.value is not True:
+            validation = policy.own.validations[index]
+            message = _usable(messages[index]) or validation.message or f"failed expression: {validation.expression.strip()}"
+            found.append(Denial(message, validation.reason, index))
+    return found
+
+
+def _usable(message: Result | None) -> str:
+    text = "" if message is None or message.fault or not isinstance(message.value, str) else message.value.strip()
+    return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
+
+
+def _refusal(attributes: Attributes, message: str, reason: str) -> ApiError:
+    metadata = (attributes.obj or {}).get("metadata") or {}
+    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    refused = refusals.forbidden(attributes.resource.gvr.group_resource, name, message, [StatusCause(message=message)])
+    refused.status.reason, refused.status.code = reason, _CODES.get(reason, 422)
+    return ApiError.of(refused.status)

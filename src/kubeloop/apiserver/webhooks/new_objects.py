@@ -1,0 +1,56 @@
+"""New objects as they are while admission mutates them: what the server gives them is not there yet.
+
+Upstream gives it afterwards; here it is given before, and hidden meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kubeloop.apiserver.admission import Attributes
+
+JSONObject = dict[str, Any]
+
+_NOT_YET_GIVEN = ("uid", "creationTimestamp")
+
+
+@contextmanager
+def unfinished(attributes: Attributes) -> Iterator[None]:
+    """Within, a new object has no uid, creation time or generated name; a name that somebody gives it within counts."""
+    hidden = _hide(attributes)
+    try:
+        yield
+    finally:
+        _show(attributes, hidden)
+
+
+def _hide(attributes: Attributes) -> JSONObject:
+    metadata = (attributes.obj or {}).get("metadata")
+    if attributes.operation != "CREATE" or metadata is None or attributes.kind is not None:
+        return {}
+    generated = not attributes.name and metadata.get("generateName")
+    names = (*_NOT_YET_GIVEN, "name") if generated else _NOT_YET_GIVEN
+    return {name: metadata.pop(name) for name in names if name in metadata}
+
+
+def _show(attributes: Attributes, hidden: JSONObject) -> None:
+    if attributes.obj is None or not hidden:
+        return
+    metadata = attributes.obj.setdefault("metadata", {})
+    for name, value in hidden.items():
+        if name != "name" or not metadata.get("name"):
+            metadata[name] = value
+
+
+def replace_object(obj: JSONObject, patched: JSONObject) -> None:
+    """Make ``obj`` what ``patched`` is, in place, metadata too: others hold on to both."""
+    metadata: JSONObject = obj.setdefault("metadata", {})
+    given = dict(patched.get("metadata") or {})
+    rest = dict(patched)
+    metadata.clear()
+    metadata.update(given)
+    obj.clear()
+    obj.update(rest)
+    obj["metadata"] = metadata
