@@ -8,6 +8,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509 import load_pem_x509_certificate
 
 from kubeloop.apiserver.authentication import AUTHENTICATED, User, read_tokens
 from kubeloop.meta.errors import ConfigError
@@ -23,6 +25,10 @@ def client_context(api: Api, certificate: IssuedCertificate, folder: Path) -> ss
     pair.write_bytes(certificate.certificate + certificate.key)
     context.load_cert_chain(pair)
     return context
+
+
+def fingerprint(certificate: IssuedCertificate) -> str:
+    return load_pem_x509_certificate(certificate.certificate).fingerprint(SHA256()).hex()
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
@@ -97,7 +103,8 @@ async def test_a_certificate_tells_user_and_groups(api: Api, tmp_path: Path) -> 
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(api.server.url, connector=connector) as session, session.post(REVIEW, json={}) as answer:
         info = (await answer.json())["status"]["userInfo"]
-    assert info == {"username": "jane", "groups": ["system:masters", "ops", "system:authenticated"]}
+    extra = {"authentication.kubernetes.io/credential-id": [f"X509SHA256={fingerprint(certificate)}"]}
+    assert info == {"username": "jane", "groups": ["system:masters", "ops", "system:authenticated"], "extra": extra}
 
 
 async def test_a_certificate_of_another_authority_does_not_get_through_the_handshake(api: Api, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from kubeloop.apiserver.issuer import CONFIGURATION, KEYS, Issuer, IssuerDocuments
+from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
+from kubeloop.apiserver.issuer import CONFIGURATION, KEYS, IssuerDocuments
 from kubeloop.meta.errors import ConfigError, MethodNotAllowed, NotAcceptable
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
@@ -55,8 +56,8 @@ def test_keys_are_told_once_each_and_never_the_private_part(tmp_path: Path, rsa_
     curve = ec.generate_private_key(ec.SECP256R1())
     (tmp_path / "both.pem").write_bytes(public(rsa_key) + private(curve))
     (tmp_path / "again.pem").write_bytes(private(rsa_key))
-    issuer = Issuer.read(URL, [tmp_path / "both.pem", tmp_path / "again.pem"])
-    documents = IssuerDocuments(issuer, "127.0.0.1:1")
+    settings = TokenSettings.read(key_files=[tmp_path / "both.pem", tmp_path / "again.pem"], signing_file=tmp_path / "again.pem")
+    documents = IssuerDocuments(settings, "127.0.0.1:1")
     first, second = tree(documents.answer(request(KEYS)))["keys"]
     assert (first["kty"], first["alg"], first["e"], first["use"]) == ("RSA", "RS256", "AQAB", "sig")
     assert number(first["n"]) == rsa_key.public_key().public_numbers().n
@@ -67,8 +68,8 @@ def test_keys_are_told_once_each_and_never_the_private_part(tmp_path: Path, rsa_
 
 
 def test_the_configuration_leads_to_the_keys(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
-    (tmp_path / "sa.pub").write_bytes(public(rsa_key))
-    told = tree(IssuerDocuments(Issuer.read(URL, [tmp_path / "sa.pub"]), "127.0.0.1:1").answer(request(CONFIGURATION + "/")))
+    (tmp_path / "sa.key").write_bytes(private(rsa_key))
+    told = tree(IssuerDocuments(TokenSettings.read(signing_file=tmp_path / "sa.key"), "127.0.0.1:1").answer(request(CONFIGURATION + "/")))
     assert told == {
         "issuer": URL,
         "jwks_uri": "https://127.0.0.1:1/openid/v1/jwks",
@@ -76,13 +77,12 @@ def test_the_configuration_leads_to_the_keys(tmp_path: Path, rsa_key: rsa.RSAPri
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256"],
     }
-    elsewhere = Issuer.read(URL, [tmp_path / "sa.pub"], "https://keys.example.com/all")
+    elsewhere = TokenSettings.read(keys_at="https://keys.example.com/all")
     assert tree(IssuerDocuments(elsewhere, "127.0.0.1:1").answer(request(CONFIGURATION)))["jwks_uri"] == "https://keys.example.com/all"
 
 
-def test_documents_are_only_read_and_only_in_their_form(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
-    (tmp_path / "sa.pub").write_bytes(public(rsa_key))
-    documents = IssuerDocuments(Issuer.read(URL, [tmp_path / "sa.pub"]), "127.0.0.1:1")
+def test_documents_are_only_read_and_only_in_their_form() -> None:
+    documents = IssuerDocuments(TokenSettings(), "127.0.0.1:1")
     assert documents.answer(request("/openid/v1")) is None
     with pytest.raises(MethodNotAllowed):
         documents.answer(request(KEYS, "POST"))
@@ -91,28 +91,43 @@ def test_documents_are_only_read_and_only_in_their_form(tmp_path: Path, rsa_key:
 
 
 @pytest.mark.parametrize(
-    ("url", "content", "told"),
+    ("issuers", "told"),
     [
-        pytest.param("kubernetes", b"", "not an https URL", id="an issuer is an https URL"),
-        pytest.param(URL, None, "needs --service-account-key-file", id="it has keys"),
-        pytest.param(URL, b"nothing", "no RSA or EC key in it", id="that can be read"),
+        pytest.param(["kubernetes"], "kubernetes: not an https URL", id="the one that issues is an https URL"),
+        pytest.param([URL, URL], "named twice", id="none is named twice"),
+        pytest.param([""], "an empty issuer", id="none is empty"),
+        pytest.param([URL + "?a=b"], "without query", id="none has a query"),
     ],
 )
-def test_what_makes_no_issuer_is_refused_with_the_flag(tmp_path: Path, url: str, content: bytes | None, told: str) -> None:
-    (tmp_path / "sa.pub").write_bytes(content or b"")
-    with pytest.raises(ConfigError, match=told):
-        Issuer.read(url, [] if content is None else [tmp_path / "sa.pub"])
+def test_what_makes_no_issuer_is_refused_with_the_flag(issuers: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match="--service-account-issuer") as refused:
+        TokenSettings.read(issuers=issuers)
+    assert told in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_file_without_keys_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sa.pub").write_bytes(b"nothing")
+    with pytest.raises(ConfigError, match=r"sa\.pub: no RSA or EC key in it"):
+        TokenSettings.read(key_files=[tmp_path / "sa.pub"])
     with pytest.raises(ConfigError, match=r"none\.pub: No such file"):
-        Issuer.read(URL, [tmp_path / "none.pub"])
+        TokenSettings.read(key_files=[tmp_path / "none.pub"])
+
+
+def test_a_token_lasts_an_hour_at_least() -> None:
+    with pytest.raises(ConfigError, match="between 1 hour and 2\\^32 seconds"):
+        TokenSettings.read(max_expiration=60)
 
 
 def test_the_key_that_signs_is_one_that_verifies(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
     (tmp_path / "sa.pub").write_bytes(public(rsa_key))
     (tmp_path / "sa.key").write_bytes(private(rsa_key))
     (tmp_path / "other.key").write_bytes(private(ec.generate_private_key(ec.SECP256R1())))
-    assert Issuer.read(URL, [tmp_path / "sa.pub"], signing=tmp_path / "sa.key").url == URL
+    chosen = TokenSettings.read(key_files=[tmp_path / "sa.pub"], signing_file=tmp_path / "sa.key")
+    assert [key.algorithm for key in chosen.all_keys] == ["RS256"]
     with pytest.raises(ConfigError, match=r"other\.key: what it signs is verified by no key"):
-        Issuer.read(URL, [tmp_path / "sa.pub"], signing=tmp_path / "other.key")
+        TokenSettings.read(key_files=[tmp_path / "sa.pub"], signing_file=tmp_path / "other.key")
+
+
+def test_keys_of_files_verify_beside_the_own_one_that_signs(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
+    (tmp_path / "old.pub").write_bytes(public(rsa_key))
+    assert [key.algorithm for key in TokenSettings.read(key_files=[tmp_path / "old.pub"]).all_keys] == ["RS256", "ES256"]

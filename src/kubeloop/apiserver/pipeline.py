@@ -124,7 +124,7 @@ class Pipeline:
 
     async def _stages(self, passage: Passage, warnings: list[str]) -> Reply:
         request, info = passage.request, passage.info
-        user = passage.user = await self._parts.authenticator.authenticate(request, warnings)
+        user = passage.user = await self._parts.authenticator.authenticate(request, warnings, passage.annotations)
         self._operation.identified(passage)
         if info.verb == "watch" and info.is_resource and not info.resource:
             return _unclear(request)

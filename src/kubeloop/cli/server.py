@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kubeloop.cli.durations import Duration
+from kubeloop.cli.server_authentication import AuthenticationFlags, authentication_flags
 from kubeloop.cli.server_compact import compact
 from kubeloop.cli.server_operation import OperationSettings, operation_options
 from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.issuer import Issuer
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.apiserver.storage import Storage
 
@@ -59,7 +59,7 @@ _SWITCH_INTERVAL = 0.0005
 @click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
 @click.option("--service-cluster-ip-range", default="", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24.")
 @click.option("--service-node-port-range", default="", metavar="PORTS", help="Node ports of services. Default: 30000-32767.")
-@click.option("--token-auth-file", type=_FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
+@authentication_flags
 @click.option("--data", type=_FOLDER, help="Keep all objects in this folder, on disk: they outlive the server. Default: in memory.")
 @click.option(
     "--cert-dir",
@@ -84,19 +84,6 @@ _SWITCH_INTERVAL = 0.0005
 @click.option("--kubelet-client-certificate", type=_FILE, help="Certificate for calls of kubelets (logs, exec ...), PEM.")
 @click.option("--kubelet-client-key", type=_FILE, help="Its key, PEM.")
 @click.option("--kubelet-certificate-authority", type=_FILE, help="Who signs kubelets' certificates, PEM. Default: they are not verified.")
-@click.option(
-    "--service-account-issuer",
-    default="",
-    metavar="URL",
-    help="Who issues tokens of service accounts: told, with the keys below, at /openid/v1/jwks.",
-)
-@click.option("--service-account-key-file", type=_FILE, multiple=True, help="Keys that verify such tokens, PEM; may be repeated.")
-@click.option(
-    "--service-account-signing-key-file",
-    type=_FILE,
-    help="The key that signs them, PEM. It is read, and signs nothing yet: serviceaccounts/token is answered with 501.",
-)
-@click.option("--service-account-jwks-uri", default="", metavar="URL", help="Where verifiers find the keys. Default: at this server.")
 @click.option("--event-ttl", type=Duration(), default=3600.0, show_default=True, help="Seconds (or as in 1h) that Events are kept.")
 @click.option(
     "--min-request-timeout",
@@ -116,17 +103,13 @@ def server(
     no_controllers: bool,
     service_cluster_ip_range: str,
     service_node_port_range: str,
-    token_auth_file: Path | None,
+    authentication: AuthenticationFlags,
     data: Path | None,
     cert_dir: Path | None,
     history: float,
     history_revisions: int,
     event_ttl: float,
     min_request_timeout: float,
-    service_account_issuer: str,
-    service_account_key_file: tuple[Path, ...],
-    service_account_signing_key_file: Path | None,
-    service_account_jwks_uri: str,
     kubelet_client_certificate: Path | None,
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
@@ -160,14 +143,13 @@ def server(
             kubeconfig=kubeconfig,
             controllers=not no_controllers,
             services=(service_cluster_ip_range, service_node_port_range),
-            tokens=token_auth_file,
+            authentication=authentication,
             data=data,
             cert_dir=cert_dir,
             history=history,
             history_revisions=history_revisions,
             event_ttl=event_ttl,
             min_request_timeout=min_request_timeout,
-            issuer=(service_account_issuer, service_account_key_file, service_account_signing_key_file, service_account_jwks_uri),
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
             operation=operation,
@@ -205,14 +187,13 @@ class _Settings:
     kubeconfig: Path
     controllers: bool
     services: tuple[str, str]
-    tokens: Path | None
+    authentication: AuthenticationFlags
     data: Path | None
     cert_dir: Path | None
     history: float
     history_revisions: int
     event_ttl: float
     min_request_timeout: float
-    issuer: tuple[str, tuple[Path, ...], Path | None, str]
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
     operation: OperationSettings
@@ -221,7 +202,6 @@ class _Settings:
 async def _run(settings: _Settings) -> int:
     ending = _ending(settings.exit_with_stdin)  # before the imports, which take most of the start: whatever is made is cleaned up
 
-    from kubeloop.apiserver.authentication import read_tokens
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
     from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
@@ -230,7 +210,6 @@ async def _run(settings: _Settings) -> int:
     from kubeloop.pki.files import kept_authority, write_secret
 
     services = ServiceRanges.parse(*settings.services)
-    issuer = _issuer(*settings.issuer)
     kubeconfig = settings.kubeconfig
     target = writable_target(kubeconfig)
     if settings.data:
@@ -243,7 +222,6 @@ async def _run(settings: _Settings) -> int:
     storage = await _storage(settings.data)
     options = ServerOptions(
         port=settings.port,
-        tokens=read_tokens(settings.tokens) if settings.tokens else {},
         history=settings.history,
         history_revisions=settings.history_revisions,
         event_ttl=settings.event_ttl,
@@ -252,7 +230,7 @@ async def _run(settings: _Settings) -> int:
         resume=storage is not None,
         services=services,
         kubelets=KubeletCredentials(*settings.kubelets),
-        issuer=issuer,
+        authentication=settings.authentication.options(certificates),
         operation=settings.operation.options(),
     )
     api = ApiServer(options, storage)
@@ -269,17 +247,6 @@ async def _run(settings: _Settings) -> int:
         return await _until(ending, _controllers(api) if settings.controllers else None)
     finally:
         await api.stop()
-
-
-def _issuer(url: str, files: tuple[Path, ...], signing: Path | None, keys_at: str) -> Issuer | None:
-    """None: nothing was said of one."""
-    if not url:
-        if files or signing or keys_at:
-            raise ConfigError("keys of service accounts' tokens and their address belong to an issuer: name it by --service-account-issuer")
-        return None
-    from kubeloop.apiserver.issuer import Issuer
-
-    return Issuer.read(url, files, keys_at, signing=signing)
 
 
 async def _storage(data: Path | None) -> Storage | None:

@@ -41,6 +41,8 @@ class Request:
     peer_certificate: Mapping[str, Any] | None = None
     remote: str = ""
     body: Callable[[], AsyncIterator[bytes]] | None = None
+    #: The client's certificate, DER, and behind it those by which TLS came to trust it, as far as Python tells them. Empty: it has none.
+    peer_chain: tuple[bytes, ...] = ()
     query: dict[str, list[str]] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.authentication.options import AuthenticationOptions
+from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.kubeconfig import kubeconfig_text
 from kubeloop.apiserver.operation import OperationOptions
@@ -52,6 +54,7 @@ class InLoopServer:
             services=services or ServiceRanges(),
             operation=operation or OperationOptions(),
             authority=CertificateAuthority.create("kubeloop-ca"),
+            authentication=AuthenticationOptions(accounts=TokenSettings()),
         )
         self.api = ApiServer(self._options)
         self._clients: list[Client] = []

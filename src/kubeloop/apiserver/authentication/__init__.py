@@ -1,8 +1,10 @@
 """Who asks: users, and how they are told from the credentials of a request."""
 
-from kubeloop.apiserver.authentication.chain import Authenticator
+from kubeloop.apiserver.authentication.authorities import ClientAuthorities
+from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, Tokens
 from kubeloop.apiserver.authentication.impersonation import impersonated
-from kubeloop.apiserver.authentication.tokens import read_tokens
+from kubeloop.apiserver.authentication.request_header import RequestHeaders
+from kubeloop.apiserver.authentication.tokens import StaticTokens, read_tokens
 from kubeloop.apiserver.authentication.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 
 __all__ = [
@@ -11,6 +13,11 @@ __all__ = [
     "MASTERS",
     "UNAUTHENTICATED",
     "Authenticator",
+    "ClientAuthorities",
+    "NotAuthenticated",
+    "RequestHeaders",
+    "StaticTokens",
+    "Tokens",
     "User",
     "impersonated",
     "read_tokens",

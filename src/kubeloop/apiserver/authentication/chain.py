@@ -1,56 +1,171 @@
-"""Who asks: a bearer token, else a client certificate, else nobody (anonymous).
+"""Who asks: the front proxy's headers, a client certificate, a bearer token, else nobody (anonymous). The first that proves a user counts.
 
-Source: Kubernetes documentation, "Authenticating".
+Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes pkg/kubeapiserver/authenticator (the order).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import MutableMapping
+from typing import Protocol
 
 from kubeloop.apiserver import refusals
-from kubeloop.apiserver.authentication.certificates import certificate_user, is_valid_now
-from kubeloop.apiserver.authentication.users import ANONYMOUS, User
+from kubeloop.apiserver.authentication.authorities import ClientAuthorities
+from kubeloop.apiserver.authentication.certificates import presented
+from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
+from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
+from kubeloop.apiserver.authentication.users import ANONYMOUS, Proof, User, authenticated
+from kubeloop.apiserver.authentication.websocket_protocol import BadProtocol, forget_websocket_token, websocket_token
 from kubeloop.serving.request import Request
 
+INVALID_TOKEN = "invalid bearer token"  # noqa: S105 - what is said of one
 _EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
 
-class Authenticator:
-    """Tells who a request is from: a bearer token counts before a certificate, as in kube-apiserver.
+class Tokens(Protocol):
+    """Knows whose bearer tokens are."""
 
-    The certificate was verified by TLS, all but its times: one of another authority never comes this far, an expired one does.
+    async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
+        """None: not one of its own. Raises TokenRefused."""
+
+
+class NotAuthenticated(Exception):
+    """Credentials that prove nothing. ``faults`` say why, in Kubernetes' words, for TokenReviews."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__(", ".join(faults))
+        self.faults = faults
+
+
+class Authenticator:
+    """Tells who a request is from.
+
+    Certificates were verified by TLS, all but their times: one of an authority unknown never comes this far, an expired one does.
+    ``audiences``: the server's own names, of which a token must be meant for one. Anonymous are those who show nothing at all.
     """
 
-    def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
-        self._tokens = dict(tokens or {})
+    def __init__(
+        self,
+        tokens: tuple[Tokens, ...] = (),
+        audiences: tuple[str, ...] = (),
+        *,
+        authorities: ClientAuthorities | None = None,
+        proxies: RequestHeaders = CONVENTIONAL,
+        anonymous: bool = True,
+    ) -> None:
+        self._tokens = tokens
+        self.audiences = audiences
+        self._authorities = authorities
+        self._proxies = proxies
+        self._anonymous = anonymous
 
-    async def authenticate(self, request: Request, warnings: list[str]) -> User:
-        """No credentials at all, or of an unknown scheme, mean anonymous. ``warnings`` is added to.
+    async def authenticate(self, request: Request, warnings: list[str], annotations: MutableMapping[str, str] | None = None) -> User:
+        """No credentials at all, or of an unknown scheme, mean anonymous. ``warnings`` and the audit log's ``annotations`` are added to.
 
         Raises:
-            Unauthorized: a token that nobody knows, or a certificate that is expired.
+            Unauthorized: credentials that prove nothing, or none where they are needed.
         """
-        header = request.header("Authorization")
-        token = _bearer_token(header)
+        try:
+            proof = await self._proof(request, warnings)
+        except NotAuthenticated:
+            raise refusals.unauthorized() from None
+        if proof is None:
+            if not self._anonymous:
+                raise refusals.unauthorized()
+            return ANONYMOUS
+        warnings += proof.warnings
+        if annotations is not None:
+            annotations.update(proof.annotations)
+        return authenticated(proof.user)
+
+    async def review(self, token: str, audiences: tuple[str, ...] = ()) -> Proof:
+        """Whose token it is, for TokenReviews. It is read as a header would be: up to the first space. ``audiences`` default to our own.
+
+        Raises:
+            NotAuthenticated
+        """
+        asked = audiences or self.audiences
+        bare = bearer_token(f"Bearer {token}")
+        if bare:
+            proof = await self._of_token(bare, asked)
+            return Proof(authenticated(proof.user), proof.audiences, proof.annotations, proof.warnings)
+        if not self._anonymous:
+            raise NotAuthenticated
+        return Proof(ANONYMOUS, asked)
+
+    async def _proof(self, request: Request, warnings: list[str]) -> Proof | None:
+        """None: no credentials.
+
+        Raises:
+            NotAuthenticated
+        """
+        faults: list[str] = []
+        if request.peer_chain:
+            user = self._of_certificate(request, faults)
+            if user is not None:
+                return Proof(user)
+        token = bearer_token(request.header("Authorization"))
         if token is None:
             warnings.append(_EXTRA_SPACE)
         elif token:
-            user = self._tokens.get(token)
-            if user is None:
-                raise refusals.unauthorized()
-            return user
-        if request.peer_certificate:
-            if not is_valid_now(request.peer_certificate):
-                raise refusals.unauthorized()
-            return certificate_user(request.peer_certificate)
-        return ANONYMOUS
+            try:
+                return await self._of_token(token, self.audiences)
+            except NotAuthenticated as fault:
+                faults += fault.faults
+        try:
+            in_protocol = websocket_token(request)
+            if in_protocol:
+                proof = await self._of_token(in_protocol, self.audiences)
+                forget_websocket_token(request)
+                return proof
+        except BadProtocol as fault:
+            faults.append(str(fault))
+        except NotAuthenticated as fault:
+            faults += fault.faults
+        if faults:
+            raise NotAuthenticated(*faults)
+        return None
 
-    async def review(self, token: str) -> User | None:
-        """Whose token it is, for TokenReviews."""
-        return self._tokens.get(token)
+    def _of_certificate(self, request: Request, faults: list[str]) -> User | None:
+        """What is wrong with it is added to ``faults``."""
+        chain = request.peer_chain
+        shown = presented(chain[0])
+        if not shown.is_valid_at(time.time()):  # not the server's own clock, which a test may have set to any time
+            faults.append("x509: certificate has expired or is not yet valid")
+            return None
+        authorities = self._authorities
+        if authorities is not None:
+            authorities.refresh()
+            if authorities.is_proxy(chain):
+                if self._proxies.allows(shown.name):
+                    user = self._proxies.user(request)
+                    if user is not None:
+                        return user
+                else:
+                    faults.append(f"x509: subject with cn={shown.name} is not in the allowed list")
+            if not authorities.is_client(chain):
+                faults.append("x509: certificate signed by unknown authority")
+                return None
+        if shown.fault:
+            faults.append(shown.fault)
+            return None
+        return shown.user
+
+    async def _of_token(self, token: str, audiences: tuple[str, ...]) -> Proof:
+        """Raises NotAuthenticated."""
+        faults = []
+        for one in self._tokens:
+            try:
+                proof = await one.authenticate(token, audiences)
+            except TokenRefused as fault:
+                faults.append(str(fault))
+            else:
+                if proof is not None:
+                    return proof
+        raise NotAuthenticated(INVALID_TOKEN, *faults)
 
 
-def _bearer_token(header: str) -> str | None:
+def bearer_token(header: str) -> str | None:
     """What stands between the first two spaces; empty without a token, None when there is a space too many."""
     scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() != "bearer":

@@ -6,10 +6,9 @@ Source: Kubernetes documentation, "User impersonation".
 from __future__ import annotations
 
 import json
-import re
-from urllib.parse import unquote
 
 from kubeloop.apiserver import refusals
+from kubeloop.apiserver.authentication.request_header import unescaped
 from kubeloop.apiserver.authentication.users import User
 from kubeloop.serving.request import Request
 
@@ -31,18 +30,13 @@ def impersonated(request: Request) -> User | None:
         if lower == "impersonate-group":
             groups.append(value)
         elif lower.startswith("impersonate-extra-"):
-            extra.setdefault(_unescaped(lower.removeprefix("impersonate-extra-")), []).append(value)
+            extra.setdefault(unescaped(lower.removeprefix("impersonate-extra-")), []).append(value)
     if not name:
         if groups or extra or uid:
             asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
             raise refusals.bad_request(f"requested {asked} without impersonating a user name")
         return None
     return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
-
-
-def _unescaped(key: str) -> str:
-    """Percent escapes stand for what a header's name cannot hold; a key with a broken one is taken as it is (url.PathUnescape)."""
-    return key if re.search("%(?![0-9a-f]{2})", key) else unquote(key)
 
 
 def _go(text: str) -> str:

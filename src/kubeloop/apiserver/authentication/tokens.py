@@ -6,11 +6,52 @@ Source: Kubernetes documentation, "Authenticating" (static token file).
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kubeloop.apiserver.authentication.users import AUTHENTICATED, User
+from kubeloop.apiserver.authentication.users import AUTHENTICATED, Proof, User
 from kubeloop.meta.errors import ConfigError
+from kubeloop.pki.watched import WatchedFile
+
+_LOG = logging.getLogger(__name__)
+
+
+class StaticTokens:
+    """Tokens given, and those of ``file``, which is read again when it changes. They are meant for the server, under any of its names.
+
+    Raises:
+        ConfigError: the file cannot be read at the beginning; later on, what was read before stays in force, and it is logged.
+    """
+
+    def __init__(self, tokens: Mapping[str, User], audiences: tuple[str, ...], file: Path | None = None) -> None:
+        self._given = tokens
+        self._audiences = audiences
+        self._file = WatchedFile(file, "--token-auth-file") if file is not None else None
+        self._mark = self._file.mark() if self._file is not None else None
+        self._tokens = {**tokens, **(read_tokens(file) if file is not None else {})}
+
+    async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
+        """None: not one of them."""
+        if self._file is not None:
+            self._refresh(self._file)
+        user = self._tokens.get(token)
+        if user is None:
+            return None
+        both = tuple(one for one in self._audiences if one in audiences)
+        return Proof(user, both) if both else None
+
+    def _refresh(self, file: WatchedFile) -> None:
+        mark = file.mark()
+        if mark == self._mark:
+            return
+        self._mark = mark
+        try:
+            self._tokens = {**self._given, **read_tokens(file.path)}
+        except ConfigError as fault:
+            _LOG.warning("%s; what was read before stays in force", fault)
+        else:
+            _LOG.info("%s %s was read again", file.flag, file.path)
 
 
 def read_tokens(path: Path) -> dict[str, User]:

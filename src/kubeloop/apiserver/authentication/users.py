@@ -24,3 +24,32 @@ class User:
 
 
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Whose a credential is. ``audiences``: whom a token is meant for, of those that were asked for.
+
+    ``annotations`` are for the audit log, ``warnings`` for the client.
+    """
+
+    user: User
+    audiences: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]] | None = None) -> User:
+    """A service account as a user."""
+    return User(f"system:serviceaccount:{namespace}:{name}", service_account_groups(namespace), uid, extra or {})
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+
+
+def authenticated(user: User) -> User:
+    """As a member of system:authenticated, which everybody is who is not anonymous."""
+    if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeloop.apiserver import verbs
 from kubeloop.apiserver.answers import Answer
+from kubeloop.apiserver.authentication.service_accounts.requesting import create_token
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.subresources import bindings, evictions, namespaces, scale
 
@@ -29,6 +30,7 @@ _HANDLERS: dict[str, dict[str, Handler]] = {
     "pods/resize": {"get": verbs.get, "update": verbs.update, "patch": verbs.patch},
     "pods/binding": {"create": bindings.bind},
     "pods/eviction": {"create": evictions.evict},
+    "serviceaccounts/token": {"create": create_token},
     "namespaces/finalize": {"update": namespaces.finalize},
 }
 

@@ -12,6 +12,7 @@ from kubeloop.serving.answer import Answer, BrokenOff, Frames, Reply, SocketTake
 from kubeloop.serving.http1 import answering
 from kubeloop.serving.http1.body import Body
 from kubeloop.serving.http1.head import LIMIT, TOO_LARGE, Head, Refused, end_of_head, parse_head
+from kubeloop.serving.http1.peers import peer_chain
 from kubeloop.serving.http1.wire import ConnectionEnded, Wire
 from kubeloop.serving.request import Request
 
@@ -52,12 +53,14 @@ class Connection(Wire):
         self._waiting = False
         self._posted = False
         self._peer: tuple[Any, str] = (None, "")
+        self._chain: tuple[bytes, ...] = ()
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         address = self.told("peername")
         self._peer = (self.told("peercert") or None, address[0] if address else "")
+        self._chain = peer_chain(self.told("ssl_object"))
         self.task = asyncio.get_running_loop().create_task(self._run())
         self._opened(self)
 
@@ -145,7 +148,7 @@ class Connection(Wire):
             return False
         body = Body(self, head.length, invite=head.minor > 0 and head.expects_continue)
         certificate, remote = self._peer
-        request = Request(head.method, head.path, head.query, head.headers, body.read, certificate, remote, body.pieces)
+        request = Request(head.method, head.path, head.query, head.headers, body.read, certificate, remote, body.pieces, self._chain)
         try:
             answer = await self._handler(request)
         except ConnectionEnded:

@@ -1,0 +1,67 @@
+"""A front proxy that was let in by its certificate says in headers who its client is.
+
+Source: Kubernetes documentation, "Authenticating Proxy"; k8s.io/apiserver pkg/authentication/request/headerrequest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from kubeloop.apiserver.authentication.users import User
+from kubeloop.meta.errors import ConfigError
+from kubeloop.serving.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """Which headers say what; ``allowed_names``: common names of proxies, none: every name."""
+
+    names: tuple[str, ...] = ()
+    uids: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+    allowed_names: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raises ConfigError for an empty header."""
+        flags = ("username-headers", self.names), ("uid-headers", self.uids), ("group-headers", self.groups)
+        for flag, headers in (*flags, ("extra-headers-prefix", self.extra_prefixes)):
+            if not all(one.strip() for one in headers):
+                raise ConfigError(f"--requestheader-{flag}: an empty header")
+
+    def allows(self, name: str) -> bool:
+        return not self.allowed_names or name in self.allowed_names
+
+    def user(self, request: Request) -> User | None:
+        """None: the headers name nobody."""
+        name = _first(request, self.names)
+        if not name:
+            return None
+        groups: list[str] = []
+        extra: dict[str, tuple[str, ...]] = {}
+        for wanted in self.groups:
+            groups += [value for header, value in request.headers.items() if header.lower() == wanted.lower() and value]
+        for prefix in self.extra_prefixes:
+            for header, value in request.headers.items():
+                if header.lower().startswith(prefix.lower()):
+                    key = unescaped(header[len(prefix) :].lower())
+                    extra[key] = (*extra.get(key, ()), value)
+        return User(name, tuple(groups), _first(request, self.uids), extra)
+
+
+#: What proxies say by convention, kube-apiserver's own among them.
+CONVENTIONAL: Final = RequestHeaders(("X-Remote-User",), ("X-Remote-Uid",), ("X-Remote-Group",), ("X-Remote-Extra-",))
+
+
+def _first(request: Request, headers: Sequence[str]) -> str:
+    """The first value of the first header that has one."""
+    return next((value for one in headers if (value := request.header(one))), "")
+
+
+def unescaped(key: str) -> str:
+    """Percent escapes stand for what a header's name cannot hold; a key with a broken one is taken as it is (url.PathUnescape)."""
+    return key if re.search("%(?![0-9a-fA-F]{2})", key) else unquote(key)

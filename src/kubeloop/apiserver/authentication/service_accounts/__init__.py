@@ -1,0 +1,1 @@
+"""Tokens of service accounts: issued for a request, verified, and their issuer told to others."""

@@ -1,0 +1,166 @@
+"""``serviceaccounts/NAME/token``: a TokenRequest is answered with a token.
+
+Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go, pkg/apis/authentication/validation.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.answers import Answer
+from kubeloop.apiserver.asking_admission import ask_admission
+from kubeloop.apiserver.authentication.service_accounts import claims
+from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, NODES, PODS, SECRETS, BoundObjects
+from kubeloop.apiserver.authentication.service_accounts.claims import Bound, Reference
+from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
+from kubeloop.apiserver.decoding import decode_object, media_type_of
+from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.object_meta import metadata_of, set_namespace, timestamp
+from kubeloop.apiserver.options import write_options
+from kubeloop.apiserver.ownership import token_request_scope
+from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
+
+JSONObject = dict[str, Any]
+
+TOKEN_REQUEST: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
+_KIND: Final = GroupKind(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
+#: As conflicts name it.
+_RESOURCE: Final = GroupResource(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
+
+_DEFAULT_SECONDS: Final = 3600
+_LEAST_SECONDS: Final = 600
+_MOST_SECONDS: Final = 2**32
+#: What kubelets ask for on behalf of pods that do not say how long: such tokens last a year, and are told of after this time.
+_OF_KUBELETS: Final = 3607
+_YEAR: Final = 365 * 24 * 3600
+
+
+async def create_token(exchange: Exchange) -> Answer:
+    """Issues a token for the account that the path names; a dry run does, too, as upstream's."""
+    settings = exchange.parts.token_settings
+    objects = BoundObjects(exchange.parts.objects, exchange.parts.registry)
+    options = write_options(exchange.request, "CreateOptions")
+    media_type = media_type_of(exchange.request.header("Content-Type"))
+    decoded = decode_object(await exchange.body(), media_type, exchange.resource, TOKEN_REQUEST)
+    exchange.accept_problems(decoded, options, TOKEN_REQUEST.kind)
+    request = decoded.obj
+    metadata = metadata_of(request)
+    name, namespace = exchange.info.name, exchange.namespace
+    set_namespace(metadata, namespace)
+    spec = _defaulted(request)
+    owners, scope = exchange.parts.writer.owners, token_request_scope()
+    owners.updated(scope, scope.empty, request, exchange.manager(options))
+    if metadata.get("name") and metadata["name"] != name:
+        fault = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
+        raise refusals.invalid(_KIND, name, [fault])
+    account = await objects.get(ACCOUNTS, namespace, name)
+    if account is None:
+        raise refusals.not_found(ACCOUNTS.group_resource, name)
+    _fill_metadata(metadata, account)
+    spec["audiences"] = list(spec.get("audiences") or settings.audiences)
+    now = exchange.parts.clock.wall()
+    metadata["creationTimestamp"] = timestamp(now)
+    request["status"] = {"token": "", "expirationTimestamp": None}
+    errors = _errors(spec)
+    if errors:
+        raise refusals.invalid(_KIND, "", errors)
+    await ask_admission(exchange, request, kind=TOKEN_REQUEST, name=name, dry_run=options.dry_run)
+    bound = await _bound(objects, spec["boundObjectRef"], namespace, name)
+    if settings.max_expiration and spec["expirationSeconds"] > settings.max_expiration:
+        asked, most = spec["expirationSeconds"], int(settings.max_expiration)
+        exchange.context.warnings.append(f"requested expiration of {asked} seconds shortened to {most} seconds")
+        spec["expirationSeconds"] = most
+    lasts, warn_after = spec["expirationSeconds"], 0
+    if _is_extended(settings, spec, bound):
+        lasts, warn_after = _YEAR, lasts
+    told = claims.written(settings.issuer, account, bound, spec["audiences"], now, lasts, warn_after)
+    ends = now + timedelta(seconds=spec["expirationSeconds"])
+    request["status"] = {"token": settings.signing.sign(told), "expirationTimestamp": timestamp(ends)}
+    exchange.context.audit_annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={told['jti']}"
+    return exchange.parts.renderer.object(exchange.resource, exchange.accepted, exchange.request, request, status=201)
+
+
+def _defaulted(request: JSONObject) -> JSONObject:
+    spec: JSONObject = request.setdefault("spec", {})
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = _DEFAULT_SECONDS
+    spec.setdefault("boundObjectRef", None)
+    return spec
+
+
+def _fill_metadata(metadata: JSONObject, account: JSONObject) -> None:
+    """Raises Conflict where the request is for an account that has been replaced."""
+    own = account["metadata"]
+    if metadata.get("uid") and metadata["uid"] != own["uid"]:
+        why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({own['uid']})"
+        raise refusals.conflict(_RESOURCE, own["name"], why)
+    metadata |= {"name": own["name"], "namespace": own["namespace"], "uid": own["uid"]}
+
+
+def _errors(spec: JSONObject) -> list[FieldError]:
+    seconds = spec["expirationSeconds"]
+    if seconds < _LEAST_SECONDS:
+        return [invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")]
+    if seconds > _MOST_SECONDS:
+        return [invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")]
+    return []
+
+
+def _is_extended(settings: TokenSettings, spec: JSONObject, bound: Bound) -> bool:
+    to_us = all(one in settings.audiences for one in spec["audiences"])
+    return settings.extend and bound.pod is not None and spec["expirationSeconds"] == _OF_KUBELETS and to_us
+
+
+async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace: str, account: str) -> Bound:
+    """What the token is to end with.
+
+    Raises:
+        NotFound, BadRequest, Conflict
+    """
+    if reference is None:
+        return Bound()
+    name, kind, api_version = (reference.get(part) or "" for part in ("name", "kind", "apiVersion"))
+    group, _, version = api_version.rpartition("/")
+    found: JSONObject
+    if not group and kind == "Pod":
+        found = await _found(objects, PODS, namespace, name)
+        if (found.get("spec") or {}).get("serviceAccountName", "") != account:
+            quoted = go_quoted(account)
+            raise refusals.bad_request(f"cannot bind token for serviceaccount {quoted} to pod running with different serviceaccount name.")
+        bound = Bound(pod=Reference.to(found), node=await _node_of(objects, found))
+    elif not group and kind == "Node":
+        found = await _found(objects, NODES, "", name)
+        bound = Bound(node=Reference.to(found))
+    elif not group and kind == "Secret":
+        found = await _found(objects, SECRETS, namespace, name)
+        bound = Bound(secret=Reference.to(found))
+    else:
+        raise refusals.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    uid = reference.get("uid") or ""
+    if uid and uid != found["metadata"]["uid"]:
+        why = (
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            "The object might have been deleted and then recreated"
+        )
+        raise refusals.conflict(GroupResource(group, kind), name, why)
+    return bound
+
+
+async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject:
+    found = await objects.get(gvr, namespace, name)
+    if found is None:
+        raise refusals.not_found(gvr.group_resource, name)
+    return found
+
+
+async def _node_of(objects: BoundObjects, pod: JSONObject) -> Reference | None:
+    """By name alone where there is no such node."""
+    name = pod["spec"].get("nodeName") or ""
+    if not name:
+        return None
+    node = await objects.get(NODES, "", name)
+    return Reference.to(node) if node is not None else Reference(name)
