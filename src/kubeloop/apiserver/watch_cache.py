@@ -147,7 +147,7 @@ class WatchCache:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._subscriptions: dict[str, list[Subscription]] = {}
-        self._observers: dict[str, Callable[[Event], None]] = {}
+        self._observers: dict[str, list[Callable[[Event], None]]] = {}
         self._windows: dict[str, list[WatchEvent]] = {}
         self._recent: deque[WatchEvent] = deque()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -186,9 +186,9 @@ class WatchCache:
     def observe(self, resource_prefix: str, observer: Callable[[Event], None]) -> None:
         """Call ``observer`` with every change of a resource, in order, before ``revision`` says that it was handed out.
 
-        One for a resource, until the cache ends; it must not raise.
+        Until the cache ends; it must not raise.
         """
-        self._observers[resource_prefix] = observer
+        self._observers.setdefault(resource_prefix, []).append(observer)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         subscriptions = self._subscriptions.get(subscription.resource_prefix, [])
@@ -255,8 +255,8 @@ class WatchCache:
         self._recent.append(event)
         if len(self._recent) > _MOST_FRAMES:
             self._recent.popleft().forget()
-        if resource_prefix in self._observers:
-            self._observers[resource_prefix](event.event)
+        for observer in self._observers.get(resource_prefix, ()):
+            observer(event.event)
         self.revision = event.revision
         for one in tuple(self._subscriptions.get(resource_prefix, ())):
             if event.key.startswith(one.prefix):

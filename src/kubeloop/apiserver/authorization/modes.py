@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization.access import Access, Authorizer, Decision, Rules
 from kubeloop.apiserver.authorization.keeping import keep_roles
+from kubeloop.apiserver.authorization.node.authorizer import NodeAuthorizer
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import RoleIndex
 from kubeloop.apiserver.authorization.union import Always, Masters, Union
@@ -48,7 +49,7 @@ class Authorization:
         #: All roles and bindings, whatever the modes: what somebody may grant depends on them too.
         self.roles = RoleAuthorizer(RoleIndex())
         self.modes = tuple(modes)
-        self._union = Union([Masters(), *(self._of(mode) for mode in modes if mode != "Node")])
+        self._union = Union([Masters(), *map(self._of, modes)])
 
     async def start(self) -> None:
         """The cache has been started."""
@@ -66,4 +67,6 @@ class Authorization:
     def _of(self, mode: str) -> Authorizer:
         if mode == "RBAC":
             return self.roles
+        if mode == "Node":
+            return NodeAuthorizer(self._objects, self._cache)
         return Always(allow=mode == "AlwaysAllow")

@@ -1,15 +1,17 @@
-"""Writes what is missing of the objects that Kubernetes keeps in every cluster. What is there stays as it is, changed or not."""
+"""Writes what is missing of the objects that Kubernetes keeps in every cluster. What is there stays as it is, changed or not;
+only default roles and bindings get back what they lack (``reconciling``)."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.object_meta import fill_new, timestamp
 from kubeloop.apiserver.objects import Objects, StaleWrite
 from kubeloop.apiserver.ownership import SERVER, Owners
-from kubeloop.apiserver.provisioning import api_services, flow_control, roles
+from kubeloop.apiserver.provisioning import api_services, flow_control, reconciling, roles
 from kubeloop.apiserver.provisioning.addresses import default_service_cidr
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
@@ -37,7 +39,7 @@ async def provide(registry: Registry, objects: Objects, owners: Owners, clock: C
             if resource is not None:
                 fill_new(obj["metadata"], clock.wall())
                 obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
-                writes.create_task(_write(objects, resource, _owned(owners, resource, obj)))
+                writes.create_task(_write(objects, owners, resource, obj))
 
 
 def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObject:
@@ -63,8 +65,24 @@ def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[
         yield GroupVersionResource(roles.GROUP, "v1", resource), obj
 
 
-async def _write(objects: Objects, resource: ServedResource, obj: JSONObject) -> None:
+async def _write(objects: Objects, owners: Owners, resource: ServedResource, obj: JSONObject) -> None:
+    wanted = copy.deepcopy(obj) if resource.gvr.group == roles.GROUP else None
     try:
-        await objects.write(resource, obj, expected=0)
+        await objects.write(resource, _owned(owners, resource, obj), expected=0)
     except StaleWrite:
-        return  # it is there
+        if wanted is not None:
+            await _reconcile(objects, owners, resource, wanted)
+
+
+async def _reconcile(objects: Objects, owners: Owners, resource: ServedResource, wanted: JSONObject) -> None:
+    found = await objects.get(resource, wanted["metadata"].get("namespace", ""), wanted["metadata"]["name"])
+    if found is None or reconciling.is_left_alone(found.obj):
+        return
+    if reconciling.binds_other(found.obj, wanted):
+        await objects.remove(found)
+        await objects.write(resource, _owned(owners, resource, wanted), expected=0)
+        return
+    role = reconciling.reconciled(found.obj, wanted)
+    if role != found.obj:
+        owners.updated(owners.scope(resource, ""), found.obj, role, SERVER)
+        await objects.write(resource, role, expected=found.revision)

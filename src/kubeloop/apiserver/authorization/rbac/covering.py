@@ -38,6 +38,12 @@ class Right(msgspec.Struct, frozen=True):
         sub = self.resource.partition("/")[2]
         return "*" in resources or self.resource in resources or ("/" in self.resource and f"*/{sub}" in resources)
 
+    def as_rule(self) -> JSONObject:
+        if self.path is not None:
+            return {"verbs": [self.verb], "nonResourceURLs": [self.path]}
+        rule: JSONObject = {"verbs": [self.verb], "apiGroups": [self.group], "resources": [self.resource]}
+        return rule if self.name is None else {**rule, "resourceNames": [self.name]}
+
 
 def _names(rule: JSONObject, attribute: str, value: str) -> bool:
     values = rule.get(attribute) or ()

@@ -1,0 +1,204 @@
+"""Decides for nodes: users system:node:NAME in the group system:nodes.
+
+Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/node_authorizer.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.authorization.access import NO_OPINION, Access, Decision, Rules
+from kubeloop.apiserver.authorization.keeping import keep
+from kubeloop.apiserver.authorization.node.graph import NodeGraph
+from kubeloop.apiserver.authorization.node.references import Reference
+from kubeloop.apiserver.authorization.rbac.rules import RoleRules
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.watch_cache import ROOT, WatchCache
+from kubeloop.meta.selectors import FieldOperator
+
+_GROUP, _PREFIX = "system:nodes", "system:node:"
+_LEASES = "kube-node-lease"
+_ALLOWED = Decision(True)
+_OWN = ("get", "create", "update", "patch", "delete")
+
+
+def node_identity(user: User) -> str | None:
+    """The node's name; None: not a node's user."""
+    return user.name.removeprefix(_PREFIX) if user.name.startswith(_PREFIX) and _GROUP in user.groups else None
+
+
+class NodeAuthorizer:
+    """Allows a node what its pods need. It begins to follow pods and volumes when the first node asks for something.
+
+    Guarantees
+        After ``prepare`` a decision takes account of every write that was answered before.
+    """
+
+    def __init__(self, objects: Objects, cache: WatchCache) -> None:
+        self._objects = objects
+        self._cache = cache
+        self._graph: NodeGraph | None = None
+        self._starting = asyncio.Lock()
+
+    async def prepare(self, user: User) -> None:
+        if node_identity(user) is None:
+            return
+        async with self._starting:
+            if self._graph is None:
+                graph = NodeGraph()
+                for resource, put in (
+                    ("core/pods", graph.put_pod),
+                    ("core/persistentvolumes", graph.put_volume),
+                    ("storage.k8s.io/volumeattachments", graph.put_attachment),
+                    ("resource.k8s.io/resourceslices", graph.put_slice),
+                ):
+                    await keep(f"{ROOT}{resource}/", put, self._objects, self._cache, wait=False)
+                self._graph = graph
+        await self._cache.reached(await self._objects.storage.revision())
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        if node_identity(user) is None:
+            return Rules()
+        return Rules(incomplete=True, error="node authorizer does not support user rule resolution")
+
+    def authorize(self, access: Access) -> Decision:
+        node = node_identity(access.user)
+        if node is None:
+            return NO_OPINION
+        if not node:
+            return _no(f'unknown node for user "{access.user.name}"')
+        subdivided = _SUBDIVIDED.get((access.group, access.resource)) if access.is_resource else None
+        if subdivided is not None:
+            return subdivided(self, node, access)
+        return _ALLOWED if _node_rules().allow(access) else NO_OPINION
+
+    def related(self, node: str, access: Access) -> Decision:
+        if not access.name:
+            return _no("No Object name found")
+        to = Reference(access.resource, access.namespace, access.name)
+        if self._graph is not None and self._graph.relates(node, to):
+            return _ALLOWED
+        return _unrelated(node)
+
+    def get(self, node: str, access: Access) -> Decision:
+        if access.verb != "get":
+            return _no("can only get individual resources of this type")
+        return _no("cannot get subresource") if access.subresource else self.related(node, access)
+
+    def read(self, node: str, access: Access) -> Decision:
+        if access.verb not in ("get", "list", "watch"):
+            return _no("can only read resources of this type")
+        if access.subresource:
+            return _no("cannot read subresource")
+        return self.related(node, access) if access.namespace else _no("can only read namespaced object of this type")
+
+    def claim(self, node: str, access: Access) -> Decision:
+        if access.subresource != "status":
+            return self.get(node, access)
+        return self.related(node, access) if access.verb in ("update", "patch") else _no("can only get/update/patch this type")
+
+    def account(self, node: str, access: Access) -> Decision:
+        if access.verb == "get" and not access.subresource:
+            return self.read(node, access)
+        if access.verb != "create" or not access.name:
+            return _no("can only create tokens for individual service accounts")
+        return self.related(node, access) if access.subresource == "token" else _no("can only create token subresource of serviceaccount")
+
+    def lease(self, node: str, access: Access) -> Decision:
+        if access.verb not in _OWN:
+            return _no("can only get, create, update, patch, or delete a node lease")
+        if access.namespace != _LEASES:
+            return _no(f'can only access leases in the "{_LEASES}" system namespace')
+        # The name of a new one is for the admission plug-in NodeRestriction to look at.
+        if access.verb != "create" and access.name != node:
+            return _no("can only access node lease with the same name as the requesting node")
+        return _ALLOWED
+
+    def csi_node(self, node: str, access: Access) -> Decision:
+        if access.verb not in _OWN:
+            return _no("can only get, create, update, patch, or delete a CSINode")
+        if access.subresource:
+            return _no("cannot authorize CSINode subresources")
+        if access.verb != "create" and access.name != node:
+            return _no("can only access CSINode with the same name as the requesting node")
+        return _ALLOWED
+
+    def resource_slice(self, node: str, access: Access) -> Decision:
+        if access.subresource:
+            return _no("cannot authorize ResourceSlice subresources")
+        match access.verb:
+            case "create":
+                return _ALLOWED
+            case "get" | "update" | "patch" | "delete":
+                return self.related(node, access)
+            case "watch" | "list" | "deletecollection":
+                why = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+                return _ALLOWED if _selects(access, node) else _no(why)
+        verbs = "get, watch, list, create, update, patch, delete, deletecollection"
+        return _no(f"only the following verbs are allowed for a ResourceSlice: {verbs}")
+
+    def node(self, node: str, access: Access) -> Decision:
+        match access.subresource, access.verb:
+            case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
+                return _ALLOWED
+            case "", "get" | "list" | "watch":
+                if access.name == node:
+                    return _ALLOWED
+                what = f"'{access.name}'" if access.name else "all nodes"
+                return _no(f"node '{node}' cannot read {what}, only its own Node object")
+        return NO_OPINION
+
+    def pod(self, node: str, access: Access) -> Decision:
+        match access.subresource, access.verb:
+            case "", "get":
+                return self.get(node, access)
+            case "", "list" | "watch":
+                if _selects(access, node):
+                    return _ALLOWED
+                return self.related(node, access) if access.name else _no("can only list/watch pods with spec.nodeName field selector")
+            case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
+                return _ALLOWED
+        return NO_OPINION
+
+
+_Subdivided = Callable[[NodeAuthorizer, str, Access], Decision]
+
+#: Resources of which a node may have only what concerns it, by group and name.
+_SUBDIVIDED: dict[tuple[str, str], _Subdivided] = {
+    ("", "secrets"): NodeAuthorizer.read,
+    ("", "configmaps"): NodeAuthorizer.read,
+    ("", "persistentvolumeclaims"): NodeAuthorizer.claim,
+    ("", "persistentvolumes"): NodeAuthorizer.get,
+    ("", "serviceaccounts"): NodeAuthorizer.account,
+    ("", "nodes"): NodeAuthorizer.node,
+    ("", "pods"): NodeAuthorizer.pod,
+    ("resource.k8s.io", "resourceclaims"): NodeAuthorizer.get,
+    ("resource.k8s.io", "resourceslices"): NodeAuthorizer.resource_slice,
+    ("storage.k8s.io", "volumeattachments"): NodeAuthorizer.get,
+    ("storage.k8s.io", "csinodes"): NodeAuthorizer.csi_node,
+    ("coordination.k8s.io", "leases"): NodeAuthorizer.lease,
+    ("certificates.k8s.io", "podcertificaterequests"): lambda *_: NO_OPINION,  # its feature is off by default
+}
+
+
+def _selects(access: Access, node: str) -> bool:
+    return any(one.field == "spec.nodeName" and one.operator is FieldOperator.EQUALS and one.value == node for one in access.fields)
+
+
+def _no(why: str) -> Decision:
+    return Decision(False, reason=why)
+
+
+def _unrelated(node: str) -> Decision:
+    return _no(f"no relationship found between node '{node}' and this object")
+
+
+@cache
+def _node_rules() -> RoleRules:
+    """What is the same for all nodes: the default role system:node, whatever the stored one says."""
+    from kubeloop.apiserver.provisioning.roles import default_roles
+
+    return RoleRules(next(obj["rules"] for resource, obj in default_roles() if obj["metadata"]["name"] == "system:node"))
