@@ -1,14 +1,22 @@
-"""What attends every request whatever it asks for: its audit events, its deadline. ``Pipeline`` tells of the stages as they come."""
+"""What attends every request whatever it asks for: audit events, its place among others. ``Pipeline`` tells of the stages as they come."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.answers import Answer, Frames, Reply
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.authorization.keeping import keep
+from kubeloop.apiserver.flow.control import FlowControl, FlowLimits
+from kubeloop.apiserver.flow.in_flight import InFlight
+from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.passage import Passage
+from kubeloop.apiserver.provisioning.flow_control import GROUP
+from kubeloop.apiserver.watch_cache import ROOT, WatchCache
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
@@ -28,9 +36,10 @@ class Auditing:
 
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
-    """``auditing`` None: no audit log."""
+    """``auditing`` None: no audit log. ``flow``: how many requests at a time."""
 
     auditing: Auditing | None = None
+    flow: FlowLimits = field(default_factory=FlowLimits)
 
 
 class Operation:
@@ -40,11 +49,19 @@ class Operation:
         self._clock = clock
         self.options = options or OperationOptions()
         self._auditing = self.options.auditing
+        self.in_flight = InFlight(self.options.flow)
+        self.flow = FlowControl(self.options.flow, clock)
 
     def start(self) -> None:
         """Raises ConfigError when the audit log cannot be written."""
         if self._auditing is not None:
             self._auditing.log.open()
+
+    async def watch(self, objects: Objects, cache: WatchCache) -> None:
+        """Follow FlowSchemas and PriorityLevelConfigurations as they are stored. The cache has been started."""
+        group = f"{ROOT}{GROUP}"
+        await keep(f"{group}/prioritylevelconfigurations/", self.flow.put_level, objects, cache, wait=True)
+        await keep(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)
 
     async def stop(self) -> None:
         """Write what has not been written; the last requests are over."""
@@ -60,6 +77,24 @@ class Operation:
             if passage.audit is not None:
                 passage.audit.event(RECEIVED)
 
+    async def admitted(self, passage: Passage, user: User) -> None:
+        """Returns when ``user`` is to be served.
+
+        Raises:
+            TooMany
+        """
+        verb = passage.info.verb
+        if passage.long_running and verb != "watch":
+            return
+        limits = self.options.flow
+        if not limits.fair:
+            self.in_flight.check(verb, user)
+        elif (flow := self.flow.flow_of(user, passage.info)) is not None:
+            passage.headers += flow.headers
+            passage.seat = await self.flow.admit(flow)
+        self.in_flight.enter(verb)
+        passage.in_flight = True
+
     def formed(self, passage: Passage, answer: Answer) -> None:
         """The answer is whole and not yet encoded."""
         if passage.user is None and self._auditing is not None and passage.audit is None:
@@ -69,6 +104,9 @@ class Operation:
 
     def answered(self, passage: Passage, reply: Reply) -> None:
         """``reply`` goes out now; when that is a stream, its end is told later."""
+        if passage.in_flight:
+            # When what there is of it has been written, which is work too.
+            asyncio.get_running_loop().call_soon(self._leave, passage)
         if passage.audit is None:
             return
         from kubeloop.apiserver.audit.policy import COMPLETE, STARTED
@@ -88,12 +126,19 @@ class Operation:
 
     def left(self, passage: Passage) -> None:
         """The client has gone before there was an answer."""
+        if passage.in_flight:
+            self._leave(passage)
         if passage.audit is not None:
             from kubeloop.apiserver.audit.policy import COMPLETE, STARTED
 
             if passage.long_running:
                 passage.audit.event(STARTED, self._clock.wall(), code=200, message="Connection closed early")
             passage.audit.event(COMPLETE, self._clock.wall(), code=200, message="Connection closed early")
+
+    def _leave(self, passage: Passage) -> None:
+        self.in_flight.leave(passage.info.verb)
+        if passage.seat is not None:
+            self.flow.release(passage.seat)
 
     def _audit(self, passage: Passage, auditing: Auditing) -> None:
         logged = auditing.policy.of(passage.user, passage.info)

@@ -12,6 +12,7 @@ from kubeloop.serving.request import Request
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.audit.record import AuditRecord
+    from kubeloop.apiserver.flow.control import Seat
 
 #: Carries the id of a request's audit events, in both directions.
 AUDIT_ID = "Audit-Id"
@@ -40,6 +41,9 @@ class Passage:
     headers: list[tuple[str, str]] = field(default_factory=list)
     #: None: nothing about this request goes into the audit log.
     audit: AuditRecord | None = None
+    #: What it holds of flow control while it is carried out, and whether it is counted as being so.
+    seat: Seat | None = None
+    in_flight: bool = False
 
     @property
     def acting(self) -> User | None:

@@ -19,6 +19,7 @@ from kubeloop.apiserver.authentication import User, impersonated
 from kubeloop.apiserver.authorization import access_of, forbidden
 from kubeloop.apiserver.authorization.impersonation import Impersonation
 from kubeloop.apiserver.exchange import Exchange, Parts
+from kubeloop.apiserver.flow.control import TooMany
 from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.negotiation import Accepted, negotiate
 from kubeloop.apiserver.operation import Operation
@@ -95,6 +96,9 @@ class Pipeline:
             answer = await self._stages(passage, warnings)
         except PlainNotFound:
             answer = not_found_page()
+        except TooMany as refusal:
+            answer = text("Too many requests, please try again later.\n", 429)
+            answer.headers.append(("Retry-After", str(refusal.retry_after)))
         except _NotAllowed as refusal:
             answer = status_answer(refusal.refusal.status)
             answer.headers.append(NO_SNIFFING)
@@ -168,6 +172,7 @@ class Pipeline:
                 passage.impersonated = user
                 await authorizer.prepare(user)
                 access = structs.replace(access, user=user)
+            await self._operation.admitted(passage, user)
             decision = authorizer.authorize(access)
             allowed = "allow" if decision.allowed else "forbid"
             passage.annotations |= {"authorization.k8s.io/decision": allowed, "authorization.k8s.io/reason": decision.reason}

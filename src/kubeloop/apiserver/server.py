@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kubeloop.apiserver.admission import Admission, NamespaceLifecycle
+from kubeloop.apiserver.admission import Admission
+from kubeloop.apiserver.admission.plugins import AdmissionOptions, Means, plugins
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.authentication import MASTERS, User
@@ -18,7 +19,6 @@ from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
 from kubeloop.apiserver.authorization.granting import Grants
 from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap
-from kubeloop.apiserver.builtin.admission import builtin_plugins
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.compaction import INTERVAL, Compactor
@@ -36,9 +36,9 @@ from kubeloop.apiserver.operation import Operation, OperationOptions
 from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.pipeline import Pipeline
-from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.policies.chain import Policies
 from kubeloop.apiserver.policies.reading_rights import ReadingRights
+from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.registry import Change
 from kubeloop.apiserver.rendering import Renderer
@@ -78,7 +78,7 @@ class ServerOptions:
     ``ApiServer.handler`` alone. ``provision`` False: without the objects of Kubernetes' own components (see ``provisioning``).
     ``remote_backends``: webhooks and servers behind APIServices may be elsewhere than on this machine.
     ``authorization``: kube-apiserver's --authorization-mode.
-    ``operation``: audit log, limits.
+    ``admission``: which plug-ins run. ``operation``: audit log, limits.
     """
 
     port: int = 0
@@ -99,6 +99,7 @@ class ServerOptions:
     remote_backends: bool = False
     authorization: Sequence[str] = MODES
     operation: OperationOptions = field(default_factory=OperationOptions)
+    admission: AdmissionOptions = field(default_factory=AdmissionOptions)
 
 
 class ApiServer:
@@ -129,15 +130,23 @@ class ApiServer:
         self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization)
         self._policies = Policies(self.registry, self.objects, self.cache, self.authorization)
         mutating, validating = self._webhooks.plugins
-        plugins = builtin_plugins(
-            self.registry,
-            self.objects,
-            default_account_may_lack=True,
-            webhooks=(self._policies.mutating, mutating, self._policies.validating, validating),
+        means = Means(
+            registry=self.registry,
+            objects=self.objects,
+            cache=self.cache,
+            clock=clock,
+            authorizer=self.authorization,
+            writer=lambda: self.writer,
             ranges=self.options.services,
+            others={
+                "MutatingAdmissionPolicy": self._policies.mutating,
+                "MutatingAdmissionWebhook": mutating,
+                "ValidatingAdmissionPolicy": self._policies.validating,
+                "ValidatingAdmissionWebhook": validating,
+            },
+            checks=(ReadingRights(self.registry, self.objects, self.authorization),),
         )
-        rights = ReadingRights(self.registry, self.objects, self.authorization)
-        self.admission = Admission([NamespaceLifecycle(self.registry, self.objects), rights, *plugins])
+        self.admission = Admission(plugins(means, self.options.admission))
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock, self.options.event_ttl)
         self.writer.guard = Grants(self.authorization, self.authorization.roles)
         self.deleter = Deleter(self.writer)
@@ -179,6 +188,7 @@ class ApiServer:
             await self._listener.bind()
         await self.cache.start(history=self.options.resume)
         await self.authorization.start()
+        await self._operation.watch(self.objects, self.cache)
         await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
         await self._definitions.start()
         await self._aggregator.start()

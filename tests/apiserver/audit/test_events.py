@@ -169,10 +169,10 @@ async def test_a_patch_is_shown_as_it_came(audited: Audited) -> None:
     ],
 )
 async def test_answers_in_other_forms_are_shown_in_json(audited: Audited, accept: str, kind: str) -> None:
-    async with audited() as api:
-        async with api.session.get(CONFIGMAPS, headers={"Authorization": "Bearer admin-token", "Accept": accept}) as answer:
-            assert answer.status == 200
-            await answer.read()
+    headers = {"Authorization": "Bearer admin-token", "Accept": accept}
+    async with audited() as api, api.session.get(CONFIGMAPS, headers=headers) as answer:
+        assert answer.status == 200
+        await answer.read()
     assert audited.last["responseObject"]["kind"] == kind
 
 

@@ -1,0 +1,267 @@
+"""Lets requests in: at once while there is room, else by turns that are fair between users, or not at all (429).
+
+One event loop does all the work. So besides seats, of which a request holds one until its answer is made, there is room in a turn of the
+loop: what a burst asks for is spread over many turns, between which the loop reads what others ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.flow.levels import Level, share_out
+from kubeloop.apiserver.flow.queues import ESTIMATE, Queue, Waiter
+from kubeloop.apiserver.flow.schemas import FlowSchema
+from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.timing import Clock
+
+JSONObject = dict[str, Any]
+
+#: Seconds that a turn of the loop is to take at most while requests wait; by this its room grows and shrinks.
+_TURN = 0.004
+_MOST_IN_TURN = 16
+#: Flows that are remembered.
+_REMEMBERED = 4096
+_CATCH_ALL = "catch-all"
+
+
+class TooMany(Exception):
+    """There is no room for the request: 429. ``retry_after`` in seconds."""
+
+    retry_after = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Requests that wait for each other."""
+
+    schema: FlowSchema
+    level: Level
+    name: str
+    headers: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """Held while a request is carried out; give it back once, by ``FlowControl.release``."""
+
+    flow: Flow
+    since: float
+    queue: Queue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """``reading`` and ``mutating`` are kube-apiserver's --max-requests-inflight and --max-mutating-requests-inflight; their sum is shared
+    out between priority levels. ``wait``: seconds that a request may wait. ``fair`` False: nobody waits, and beyond the limit for its
+    kind whoever is no administrator is refused.
+    """
+
+    reading: int = 400
+    mutating: int = 200
+    wait: float = 15.0
+    fair: bool = True
+
+
+@dataclass(slots=True)
+class Waits:
+    """How long requests waited, by level and schema."""
+
+    count: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+class FlowControl:
+    """Guarantees
+        A request waits only while there is none of another flow that has had less of the loop's time in its priority level. Who is refused
+        has at least ``queueLengthLimit`` requests of its own waiting, and no seat of its level is free.
+
+    Not guaranteed
+        Upstream's width of lists (several seats): what a request takes is measured instead, and charged to its flow.
+    """
+
+    def __init__(self, limits: FlowLimits, clock: Clock) -> None:
+        self.limits = limits
+        self._clock = clock
+        self.levels: dict[str, Level] = {}
+        self._level_objects: dict[str, JSONObject] = {}
+        self._schemas: dict[str, FlowSchema] = {}
+        self._ordered: list[FlowSchema] = []
+        self._flows: dict[tuple[object, ...], Flow] = {}
+        self._waiting = 0
+        self._room = self._wide = 4
+        self._planned = False
+        self._turn_began = 0.0
+        self._virtual = 0.0
+        self.waits = Waits()
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    def put_level(self, _: str, name: str, obj: JSONObject | None) -> None:
+        """A PriorityLevelConfiguration as it is now; None: it is gone. Who waits in it is still served."""
+        if obj is None:
+            self._level_objects.pop(name, None)
+        else:
+            self._level_objects[name] = obj
+            level = self.levels.setdefault(name, Level(name))
+            level.configure(obj)
+        for gone in [one for one in self.levels if one not in self._level_objects]:
+            if not self.levels[gone].executing and not self.levels[gone].queues.length:
+                del self.levels[gone]
+        share_out((self.levels[one] for one in self._level_objects), self.limits.reading + self.limits.mutating)
+        self._flows.clear()
+        self._plan()
+
+    def put_schema(self, _: str, name: str, obj: JSONObject | None) -> None:
+        """The same for a FlowSchema."""
+        if obj is None:
+            self._schemas.pop(name, None)
+        else:
+            self._schemas[name] = FlowSchema.of(obj)
+        self._ordered = sorted(self._schemas.values(), key=lambda schema: (schema.precedence, schema.name))
+        self._flows.clear()
+
+    def flow_of(self, user: User, info: RequestInfo) -> Flow | None:
+        """None: there are no schemas, as in the first moments of a server."""
+        path = "" if info.is_resource else info.path
+        key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace, path)
+        found = self._flows.get(key)
+        if found is None:
+            found = self._classify(user, info)
+            if found is not None:
+                if len(self._flows) >= _REMEMBERED:
+                    self._flows.clear()
+                self._flows[key] = found
+        return found
+
+    async def admit(self, flow: Flow) -> Seat:
+        """Returns when the request may be carried out.
+
+        Raises:
+            TooMany
+        """
+        level = flow.level
+        if self._room and not self._waiting and level.has_seat(self.levels.values()):
+            if not self._planned:
+                self._turn_began = time.monotonic()
+                self._planned = True
+                asyncio.get_running_loop().call_soon(self._next_turn)
+            self._room -= 1
+            level.executing += 1
+            level.dispatched[flow.schema.name] += 1
+            return Seat(flow, time.monotonic())
+        return await self._queue(flow)
+
+    def release(self, seat: Seat) -> None:
+        level = seat.flow.level
+        level.executing -= 1
+        taken = time.monotonic() - seat.since
+        if seat.queue is not None:
+            level.queues.charge(seat.queue, taken)
+            taken -= ESTIMATE
+        level.virtual += taken / level.weight
+        if self._waiting:
+            self._plan()
+
+    async def _queue(self, flow: Flow) -> Seat:
+        level = flow.level
+        queue = level.queues.shortest(flow.schema.name, flow.name)
+        self._check_room(flow, queue)
+        since = self._clock.now()
+        waiter = Waiter(flow, asyncio.get_running_loop().create_future(), since)
+        if not level.queues.length:
+            level.virtual = max(level.virtual, self._virtual)
+        level.queues.add(waiter, queue)
+        self._waiting += 1
+        waiter.timer = self._clock.call_later(self.limits.wait, lambda: self._time_out(waiter))
+        self._plan()
+        try:
+            admitted = await waiter.turn
+        except asyncio.CancelledError:
+            if level.queues.remove(waiter):
+                self._waiting -= 1
+            elif waiter.turn.done() and not waiter.turn.cancelled() and waiter.turn.result():
+                self.release(Seat(flow, time.monotonic(), queue))
+            raise
+        finally:
+            waiter.timer.cancel()
+        where = level.name, flow.schema.name
+        self.waits.count[where] += 1
+        self.waits.seconds[where] += self._clock.now() - since
+        if not admitted:
+            level.rejected[flow.schema.name, "time-out"] += 1
+            raise TooMany
+        return Seat(flow, time.monotonic(), queue)
+
+    def _check_room(self, flow: Flow, queue: Queue) -> None:
+        level = flow.level
+        if level.exempt:
+            return
+        seats_for_all = level.executing + level.queues.length < level.nominal
+        if seats_for_all or (not level.reject and len(queue.waiting) < level.queue_length):
+            return
+        if level.reject and not level.queues.length and level.has_seat(self.levels.values()):
+            return  # only the turn of the loop is full
+        level.rejected[flow.schema.name, "concurrency-limit" if level.reject else "queue-full"] += 1
+        raise TooMany
+
+    def _time_out(self, waiter: Waiter) -> None:
+        if waiter.flow.level.queues.remove(waiter):
+            self._waiting -= 1
+            if not waiter.turn.done():
+                waiter.turn.set_result(False)
+
+    def _plan(self) -> None:
+        if self._waiting and not self._planned:
+            self._planned = True
+            self._turn_began = time.monotonic()
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        """The requests let in before have run, at least until they had to wait for something."""
+        self._planned = False
+        took = time.monotonic() - self._turn_began
+        if took > _TURN:
+            self._wide = max(1, self._wide // 2)
+        elif not self._room:
+            self._wide = min(_MOST_IN_TURN, self._wide + 1)
+        self._room = self._wide
+        while self._room and self._waiting:
+            level = self._next_level()
+            if level is None:
+                return  # until somebody gives a seat back
+            self._virtual = level.virtual
+            level.virtual += ESTIMATE / level.weight
+            waiter = level.queues.next()
+            self._waiting -= 1
+            if waiter.turn.done():
+                continue
+            self._room -= 1
+            level.executing += 1
+            level.dispatched[waiter.flow.schema.name] += 1
+            waiter.turn.set_result(True)
+        # Called after those who have just been let in.
+        self._plan()
+
+    def _next_level(self) -> Level | None:
+        """Of those with waiting requests and a seat, the one that has had least for its share."""
+        ready = [one for one in self.levels.values() if one.queues.length and one.has_seat(self.levels.values())]
+        return min(ready, key=lambda level: level.virtual) if ready else None
+
+    def _classify(self, user: User, info: RequestInfo) -> Flow | None:
+        schema = next((one for one in self._ordered if one.level in self._level_objects and one.match(user, info)), None)
+        if schema is None:
+            schema = self._schemas.get(_CATCH_ALL)
+        level = self.levels.get(schema.level) if schema is not None else None
+        if schema is None or level is None:
+            return None
+        headers = (("X-Kubernetes-Pf-Flowschema-Uid", schema.uid), ("X-Kubernetes-Pf-Prioritylevel-Uid", level.uid))
+        # Nobody is limited who is exempt; but each has a turn of his own.
+        name = user.name if level.exempt else schema.flow(user, info)
+        return Flow(schema, level, name, headers)
