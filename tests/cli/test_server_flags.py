@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from kubeloop.config import load_config
 
@@ -86,11 +87,14 @@ def test_a_flag_that_makes_no_sense_is_named(flag: str, message: str) -> None:
     assert message in done.stderr
 
 
-def test_the_issuer_of_tokens_is_told_with_its_keys(tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    (tmp_path / "sa.pub").write_bytes(public)
-    url = "https://kubernetes.default.svc.cluster.local"
-    with running(tmp_path, "--service-account-issuer", url, "--service-account-key-file", str(tmp_path / "sa.pub")) as server:
+def test_tokens_are_signed_by_the_key_that_a_flag_names_and_its_issuer_is_told(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP384R1())
+    (tmp_path / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    url = "https://tokens.example.com"
+    with running(tmp_path, "--service-account-issuer", url, "--service-account-signing-key-file", str(tmp_path / "sa.key")) as server:
         assert json.loads(server("GET", "/.well-known/openid-configuration"))["issuer"] == url
-        assert [one["kty"] for one in json.loads(server("GET", "/openid/v1/jwks"))["keys"]] == ["EC"]
+        assert [one["crv"] for one in json.loads(server("GET", "/openid/v1/jwks"))["keys"]] == ["P-384"]
+        server("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "builder"}})
+        made = json.loads(server("POST", "/api/v1/namespaces/default/serviceaccounts/builder/token", {"spec": {"expirationSeconds": 7200}}))
+        assert made["spec"]["audiences"] == [url]
+        assert jwt.decode(made["status"]["token"], key.public_key(), ["ES384"], audience=url)["iss"] == url

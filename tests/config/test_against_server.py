@@ -92,7 +92,6 @@ async def _token(client: Client, namespace: str, account: str) -> str:
     return token
 
 
-@pytest.mark.real_only
 async def test_in_a_pod_the_rotated_token_of_the_service_account_is_read_again(
     server: ServerUnderTest, client: Client, namespace: str, tmp_path: Path
 ) -> None:
@@ -113,7 +112,6 @@ async def test_in_a_pod_the_rotated_token_of_the_service_account_is_read_again(
         assert (await ask(transport))["username"] == f"system:serviceaccount:{namespace}:other"
 
 
-@pytest.mark.real_only
 async def test_a_plugin_whose_token_the_server_refuses_is_asked_once_more(
     server: ServerUnderTest, client: Client, namespace: str, tmp_path: Path
 ) -> None:

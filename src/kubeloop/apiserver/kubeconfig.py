@@ -14,7 +14,7 @@ clusters:
 - name: kubeloop
   cluster:
     server: {server}
-    certificate-authority-data: {authority}
+    certificate-authority-data: {authority}{server_name}
 users:
 - name: {user}
   user:
@@ -28,11 +28,17 @@ contexts:
 """
 
 
-def kubeconfig_text(server: str, authority: bytes, user: IssuedCertificate, name: str = "kubeloop-admin") -> bytes:
-    """YAML. It holds a private key: write it with ``pki.files.write_secret`` only."""
+def kubeconfig_text(
+    server: str, authority: bytes, user: IssuedCertificate, name: str = "kubeloop-admin", *, server_name: str = ""
+) -> bytes:
+    """YAML. ``server_name``: for whom the server is asked to show its certificate, where that is not its address.
+
+    It holds a private key: write it with ``pki.files.write_secret`` only.
+    """
     text = _TEMPLATE.format(
         server=server,
         authority=b64encode(authority).decode(),
+        server_name=f"\n    tls-server-name: {server_name}" if server_name else "",
         user=name,
         certificate=b64encode(user.certificate).decode(),
         key=b64encode(user.key).decode(),

@@ -12,6 +12,7 @@ from functools import cached_property
 from kubeloop.apiserver.admission import Admission
 from kubeloop.apiserver.admission.plugins import AdmissionOptions, Means, plugins
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
+from kubeloop.apiserver.aggregation.identity import NAME as PROXY_NAME
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.authentication.assembling import Authentication
@@ -43,6 +44,7 @@ from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.registry import Change
 from kubeloop.apiserver.rendering import Renderer
 from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.serving_certificates import LOOPBACK_NAME, ServingCertificates
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
@@ -51,7 +53,7 @@ from kubeloop.apiserver.writing import EVENT_TTL, Call, Writer
 from kubeloop.meta.errors import NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin
-from kubeloop.serving.listener import Handler, Listener, server_context
+from kubeloop.serving.listener import Handler, Listener
 from kubeloop.timing import Clock, SystemClock
 
 _LOG = logging.getLogger(__name__)
@@ -190,6 +192,8 @@ class ApiServer:
         await self.authorization.start()
         await self._operation.watch(self.objects, self.cache)
         await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
+        if self.options.provision:
+            await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start()
         await self._aggregator.start()
         self.compactor.start()
@@ -204,6 +208,7 @@ class ApiServer:
     async def stop(self) -> None:
         if self._listener is not None:
             await self._listener.close()
+        await self.authentication.stop()
         await self._aggregator.stop()
         await self._definitions.stop()
         await self._webhooks.stop()
@@ -222,6 +227,11 @@ class ApiServer:
     def url(self) -> str:
         """Where it listens, or, without a listener, would."""
         return self._listener.url if self._listener is not None else f"https://{HOST}:{self._port}"
+
+    @property
+    def server_name(self) -> str:
+        """For whom clients that trust ``authority`` ask the server to show its certificate (SNI); empty: for its address."""
+        return LOOPBACK_NAME if self.options.authentication.tls_certificate is not None else ""
 
     @property
     def authority(self) -> bytes:
@@ -249,9 +259,8 @@ class ApiServer:
         return self._listener.port if self._listener is not None else self.options.port or HTTPS_PORT
 
     def _context(self) -> ssl.SSLContext:
-        names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-        own = self._authority.issue("kube-apiserver", dns_names=names, ip_addresses=(HOST, self.options.services.own_address), server=True)
-        return server_context(own.certificate, own.key, self._authority.certificate)
+        addresses = HOST, self.options.services.own_address
+        return ServingCertificates(self._authority, addresses, self.options.authentication, self.authentication.authorities).context
 
     def _on_change(self, change: Change) -> None:
         """Watches of a resource that is no longer served end."""

@@ -237,7 +237,7 @@ async def _run(settings: _Settings) -> int:
     try:
         await api.start()
         try:
-            write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator()))
+            write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator(), server_name=api.server_name))
         except OSError as fault:
             raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
         print(f"ready {api.url} kubeconfig={kubeconfig}", flush=True)
@@ -288,7 +288,12 @@ def _controllers(api: ApiServer) -> asyncio.Task[None]:
         own = api.controllers()
         credentials = Credentials(client_certificate=Pem(data=own.certificate), client_key=Pem(data=own.key), owner="controllers")
         config = ClusterConfig(
-            server=api.url, name="kubeloop", ca=Pem(data=api.authority), credentials=credentials, source="kubeloop server"
+            server=api.url,
+            name="kubeloop",
+            tls_server_name=api.server_name,
+            ca=Pem(data=api.authority),
+            credentials=credentials,
+            source="kubeloop server",
         )
         await controlplane.run(config, grace=0.0)  # what they would still write goes with the store
 

@@ -16,7 +16,7 @@ from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.http1.connection import Connection, Handler
 
-__all__ = ["Handler", "Listener", "server_context"]
+__all__ = ["Handler", "Listener", "bare_context", "server_context"]
 
 #: Seconds for answers under way when the listener ends.
 _GRACE = 2.0
@@ -118,6 +118,15 @@ class Listener:
             self._streams.discard(pump)
 
 
+def bare_context() -> ssl.SSLContext:
+    """TLS for a server that asks for client certificates without insisting, and has none of its own yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= _NO_CHECK_TIME
+    return context
+
+
 def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> ssl.SSLContext:
     """TLS for a server that asks for client certificates without insisting.
 
@@ -128,10 +137,7 @@ def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> s
     import tempfile
     from pathlib import Path
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.verify_flags |= _NO_CHECK_TIME
+    context = bare_context()
     context.load_verify_locations(cadata=client_authority.decode())
     with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:  # the folder is 0700, so nobody else can look in
         path = Path(folder, "pair.pem")

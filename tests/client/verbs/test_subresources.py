@@ -202,7 +202,6 @@ class TestApproval:
             await client.delete(CertificateSigningRequest, namespace)
 
 
-@pytest.mark.real_only
 class TestTokens:
     async def test_a_token_is_issued_for_its_audience_and_time(self, client: Client, namespace: str) -> None:
         token = await client.create_token("default", audiences=["shop"], expiration_seconds=600)

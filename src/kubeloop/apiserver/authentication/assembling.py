@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from kubeloop.apiserver.authentication.authorities import ClientAuthorities
 from kubeloop.apiserver.authentication.chain import Authenticator
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
+from kubeloop.apiserver.authentication.publishing import NAME, publish, trust, with_conventional
 from kubeloop.apiserver.authentication.service_accounts.accounts import SECRETS, BoundObjects
 from kubeloop.apiserver.authentication.service_accounts.legacy import LAST_USED, LegacyTokens
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
@@ -20,7 +23,10 @@ from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.errors import KubeloopError
 from kubeloop.timing import Clock
+
+_LOG = logging.getLogger(__name__)
 
 JSONObject = dict[str, Any]
 
@@ -42,6 +48,7 @@ class Authentication:
         self.authorities = ClientAuthorities(own, options.client_ca, options.proxy_ca)
         self._registry = registry
         self._writer = writer
+        self._publishing: set[asyncio.Task[None]] = set()
         objects = BoundObjects(writer.objects, registry)
         audiences = self.accounts.audiences
         known = (
@@ -51,6 +58,43 @@ class Authentication:
         self.authenticator = Authenticator(
             known, audiences, authorities=self.authorities, proxies=options.proxies, anonymous=options.anonymous
         )
+
+    async def publish(self, own_proxy: bytes, own_name: str) -> None:
+        """Tell the servers behind this one whom to believe, now and whenever a file of authorities is read again.
+
+        ``own_proxy``: the authority of this server's own certificate as a proxy, PEM; ``own_name``: the name in it.
+
+        Raises:
+            ApiError: it cannot be written.
+        """
+        self.authorities.changed = lambda: self._publish_soon(own_proxy, own_name)
+        await self._publish(own_proxy, own_name)
+
+    async def stop(self) -> None:
+        self.authorities.changed = lambda: None
+        for task in tuple(self._publishing):
+            task.cancel()
+        await asyncio.gather(*self._publishing, return_exceptions=True)
+
+    async def _publish(self, own_proxy: bytes, own_name: str) -> None:
+        headers = self.options.proxies
+        given = self.authorities.proxies_pem
+        # Where every name is allowed to proxies, the own one is as well.
+        names = () if given and not headers.allowed_names else tuple(dict.fromkeys((*headers.allowed_names, own_name)))
+        proxies = given.rstrip() + b"\n" + own_proxy if given else own_proxy
+        data = trust(self.authorities.clients_pem, proxies, with_conventional(headers), names)
+        await publish(self._registry, self._writer, data)
+
+    def _publish_soon(self, own_proxy: bytes, own_name: str) -> None:
+        async def publish_now() -> None:
+            try:
+                await self._publish(own_proxy, own_name)
+            except KubeloopError as fault:
+                _LOG.warning("ConfigMap %s cannot be written: %s", NAME, fault)
+
+        task = asyncio.get_running_loop().create_task(publish_now())
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
 
     async def _note_use(self, namespace: str, name: str, uid: str, day: str) -> None:
         resource = self._registry.get(SECRETS)

@@ -72,7 +72,7 @@ class ClientAuthorities:
 
     @property
     def clients_pem(self) -> bytes:
-        return self._own_pem + (b"\n" + self._clients.pem if self._clients is not None else b"")
+        return self._own_pem + (self._clients.pem if self._clients is not None else b"")
 
     @property
     def proxies_pem(self) -> bytes:
