@@ -55,7 +55,7 @@ def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[
     with tempfile.TemporaryDirectory() as folder:
         tokens = Path(folder) / "tokens.csv"
         write_tokens(tokens)
-        with LocalCluster(controllers=which == "with-controllers", token_auth_file=tokens) as cluster:
+        with LocalCluster(which == "with-controllers", token_auth_file=tokens, disable_admission_plugins=()) as cluster:
             server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
             for name, scenario in scenarios(HERE / "scenarios" / which):
                 if only and not name.startswith(only):

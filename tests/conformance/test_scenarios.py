@@ -39,7 +39,7 @@ KNOWN = known_differences()
 def _started(folder: Path) -> Iterator[Server]:
     tokens = folder / "tokens.csv"
     write_tokens(tokens)
-    with LocalCluster(controllers=False, token_auth_file=tokens) as cluster:
+    with LocalCluster(controllers=False, token_auth_file=tokens, disable_admission_plugins=()) as cluster:
         server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
         yield server
         server.close()

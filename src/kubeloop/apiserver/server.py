@@ -176,8 +176,8 @@ class ApiServer:
             default_timeout=lambda: self.options.min_request_timeout * (1 + random.random()),
             kubelets=self.options.kubelets,
         )
-        self._operation = Operation(clock, self.options.operation)
-        self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer}, self._operation)
+        self.operation = Operation(clock, self.options.operation)
+        self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer}, self.operation)
         self._pipeline.elsewhere = self._aggregator.behind
         wrap = self.options.wrap
         self.handler: Handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle
@@ -185,12 +185,12 @@ class ApiServer:
 
     async def start(self) -> None:
         self.options.kubelets.check()
-        self._operation.start()
+        self.operation.start()
         if self._listener is not None:
             await self._listener.bind()
         await self.cache.start(history=self.options.resume)
         await self.authorization.start()
-        await self._operation.watch(self.objects, self.cache)
+        await self.operation.watch(self.objects, self.cache)
         await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
         if self.options.provision:
             await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
@@ -200,7 +200,7 @@ class ApiServer:
         address = f"{HOST}:{self._port}"
         discovery = Discovery(self.registry, address, self._aggregator.table)
         self._pipeline.documents.append(IssuerDocuments(self.authentication.accounts, address))
-        self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock)]
+        self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock, self._aggregator.table)]
         if self._listener is not None:
             await self._listener.serve()
             _LOG.info("serving at %s", self.url)
@@ -216,7 +216,7 @@ class ApiServer:
         await self.compactor.stop()
         await self.cache.stop()
         await self.storage.close()
-        await self._operation.stop()
+        await self.operation.stop()
 
     def break_off(self) -> None:
         """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""
@@ -237,6 +237,11 @@ class ApiServer:
     def authority(self) -> bytes:
         """The certificate that clients must trust, PEM."""
         return self._authority.certificate
+
+    @property
+    def signing_authority(self) -> CertificateAuthority:
+        """The authority with its key: for a control plane in this process, and nobody else."""
+        return self._authority
 
     def administrator(self) -> IssuedCertificate:
         """A client certificate that may do everything."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubeloop.cli.durations import Duration
+from kubeloop.cli.server_admission import AdmissionSettings, admission_options
 from kubeloop.cli.server_authentication import AuthenticationFlags, authentication_flags
 from kubeloop.cli.server_compact import compact
 from kubeloop.cli.server_operation import OperationSettings, operation_options
@@ -92,6 +93,7 @@ _SWITCH_INTERVAL = 0.0005
     show_default=True,
     help="Seconds that a watch lasts at least unless it says for how long; at most twice that.",
 )
+@admission_options
 @operation_options
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
@@ -116,6 +118,7 @@ def server(
     verbose: bool,
     exit_with_stdin: bool,
     operation: OperationSettings,
+    admission: AdmissionSettings,
 ) -> None:
     """Run the embedded Kubernetes API server on 127.0.0.1, over TLS.
 
@@ -153,6 +156,7 @@ def server(
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
             operation=operation,
+            admission=admission,
         )
         status = asyncio.run(_run(settings))
     except ModuleNotFoundError as error:
@@ -197,6 +201,7 @@ class _Settings:
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
     operation: OperationSettings
+    admission: AdmissionSettings
 
 
 async def _run(settings: _Settings) -> int:
@@ -232,6 +237,7 @@ async def _run(settings: _Settings) -> int:
         kubelets=KubeletCredentials(*settings.kubelets),
         authentication=settings.authentication.options(certificates),
         operation=settings.operation.options(),
+        admission=settings.admission.options(),
     )
     api = ApiServer(options, storage)
     try:
@@ -295,7 +301,8 @@ def _controllers(api: ApiServer) -> asyncio.Task[None]:
             credentials=credentials,
             source="kubeloop server",
         )
-        await controlplane.run(config, grace=0.0)  # what they would still write goes with the store
+        keys = controlplane.ClusterKeys(api.signing_authority, api.authentication.accounts.signing)
+        await controlplane.run(config, keys=keys, grace=0.0)  # what they would still write goes with the store
 
     return asyncio.create_task(run(), name="controllers")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from kubeloop.apiserver.admission.plugins import AdmissionOptions
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
@@ -20,6 +21,7 @@ from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
 from kubeloop.pki import CertificateAuthority
+from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from kubeloop.testing.faults import Faults
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 class InLoopServer:
     """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command.
 
-    ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits.
+    ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits. ``admission``: which
+    plug-ins run, unless told all that kube-apiserver runs by default but ``ServiceAccount``: no controller makes accounts.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class InLoopServer:
         data: Path | None = None,
         services: ServiceRanges | None = None,
         operation: OperationOptions | None = None,
+        admission: AdmissionOptions = WITHOUT_ACCOUNTS,
     ) -> None:
         self._data = data
         self.faults = Faults(clock)
@@ -53,6 +57,7 @@ class InLoopServer:
             history_revisions=history_revisions,
             services=services or ServiceRanges(),
             operation=operation or OperationOptions(),
+            admission=admission,
             authority=CertificateAuthority.create("kubeloop-ca"),
             authentication=AuthenticationOptions(accounts=TokenSettings()),
         )

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from kubeloop.apiserver.admission.plugins import AdmissionOptions
 from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.config import ClusterConfig
+from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from kubeloop.testing.direct import DirectSender
 from kubeloop.testing.faults import Faults
 from kubeloop.timing import Clock, SystemClock
@@ -41,6 +43,8 @@ class InProcessServer:
     Args:
         clock: the server's and its clients'; give a ``FakeClock`` to own the time.
         provision: with everything that a fresh cluster holds; takes about 20 ms.
+        admission: which plug-ins run; unless told, all that kube-apiserver runs by default but ``ServiceAccount``, as no controller makes
+            accounts.
         history_revisions: the server keeps only so many of the newest changes; 0: five minutes of them. What is older is answered with 410.
     """
 
@@ -52,6 +56,7 @@ class InProcessServer:
         history_revisions: int = 0,
         tokens: Mapping[str, User] | None = None,
         services: ServiceRanges | None = None,
+        admission: AdmissionOptions = WITHOUT_ACCOUNTS,
     ) -> None:
         self.name = f"in-process-{next(_NUMBERS)}"
         self.clock: Clock = clock or SystemClock()
@@ -64,6 +69,7 @@ class InProcessServer:
             services=services or ServiceRanges(),
             listen=False,
             provision=provision,
+            admission=admission,
         )
         self.api = ApiServer(self._options)
         self._senders: list[DirectSender] = []

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -43,6 +43,9 @@ class LocalCluster:
         history: seconds of history that the server keeps; None: five minutes. What is older is answered with 410.
         history_revisions: the server keeps only so many of the newest changes; None: all within ``history``.
         data: keep objects in this folder, for ``restart`` or another cluster; None: in memory.
+        enable_admission_plugins: run these plug-ins of admission besides those that kube-apiserver runs by default.
+        disable_admission_plugins: do not run these. None: all run, but ``ServiceAccount`` not where no controllers do (as envtest): nobody
+            makes the accounts that it wants pods to have.
         timeout: seconds to wait for the server to answer.
 
     Raises:
@@ -57,10 +60,17 @@ class LocalCluster:
         history: float | None = None,
         history_revisions: int | None = None,
         data: Path | None = None,
+        enable_admission_plugins: Sequence[str] = (),
+        disable_admission_plugins: Sequence[str] | None = None,
         timeout: float = 30.0,
     ) -> None:
         options: dict[str, object] = {"--token-auth-file": token_auth_file, "--history": history, "--data": data}
         options["--history-revisions"] = history_revisions
+        if disable_admission_plugins is None:
+            lacking = () if controllers else ("ServiceAccount",)
+            disable_admission_plugins = [name for name in lacking if name not in enable_admission_plugins]
+        options["--enable-admission-plugins"] = ",".join(enable_admission_plugins) or None
+        options["--disable-admission-plugins"] = ",".join(disable_admission_plugins) or None
         self._options = ["--no-controllers"] * (not controllers)
         self._options += [text for name, value in options.items() if value is not None for text in (name, str(value))]
         self._timeout = timeout

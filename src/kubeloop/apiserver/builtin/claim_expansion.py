@@ -23,6 +23,8 @@ _FIXED = "only dynamically provisioned pvc can be resized and the storageclass t
 class ClaimExpansion:
     """Refuses a larger request of storage that nobody could fulfil."""
 
+    resources = frozenset({_CLAIMS})
+
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects

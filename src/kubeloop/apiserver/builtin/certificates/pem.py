@@ -41,6 +41,18 @@ def organizations_of(encoded: str | None) -> list[str]:
     return [str(one.value) for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 
+def common_name_of(encoded: str | None) -> str:
+    """Whom a request names, empty for nobody. Raises ValueError for what is no request."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    fault = request_fault(encoded)
+    if fault:
+        raise ValueError(fault)
+    found = x509.load_der_x509_csr(_blocks(encoded)[0][2]).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
 def certificate_fault(encoded: str | None) -> str:
     """What is wrong with certificates that were issued, one after the other. Empty if nothing is, also when there are none."""
     from cryptography import x509

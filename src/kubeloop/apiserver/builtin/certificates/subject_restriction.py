@@ -14,6 +14,8 @@ _MASTERS = "system:masters"
 class SubjectRestriction:
     """Refuses requests for a client certificate of kube-apiserver's signer that name the group system:masters."""
 
+    resources = frozenset({_REQUESTS})
+
     async def mutate(self, attributes: Attributes) -> None:
         """Nothing is changed."""
 

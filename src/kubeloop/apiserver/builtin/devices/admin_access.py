@@ -21,6 +21,8 @@ _LABEL = "resource.kubernetes.io/admin-access"
 class AdminAccess:
     """Refuses ``adminAccess`` in namespaces without the label: of requests when they are created, of results when they are new."""
 
+    resources = frozenset({_CLAIMS, _TEMPLATES})
+
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects

@@ -26,6 +26,8 @@ _WITHOUT = "pod rejected: Pod Overhead set without corresponding RuntimeClass de
 class RuntimeClasses:
     """A new pod whose class does not exist, or that contradicts its class, is refused."""
 
+    resources = frozenset({_PODS})
+
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects

@@ -15,6 +15,8 @@ _LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 class TopologyLabels:
     """Copied onto new pods that name their node, and onto Bindings, whose labels the pod gets. What the client said is overwritten."""
 
+    resources = frozenset({_PODS})
+
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects

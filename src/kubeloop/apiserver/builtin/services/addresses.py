@@ -50,6 +50,8 @@ class ServiceAddresses:
         Invalid: what is asked for is taken, or out of range. InternalError: nothing is free.
     """
 
+    resources = frozenset({SERVICES})
+
     def __init__(self, registry: Registry, objects: Objects, ranges: ServiceRanges) -> None:
         self._registry = registry
         self._objects = objects

@@ -1,0 +1,145 @@
+"""What NodeRestriction looks at in single objects. Source: plugin/pkg/admission/noderestriction, k8s.io/kubelet pkg/apis, pkg/api/pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.admission.pod_references import config_map_names, secret_names
+from kubeloop.apiserver.builtin.pods.claims import MIRROR
+
+JSONObject = dict[str, Any]
+
+_KUBELETS_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+    }
+)
+_KUBELETS_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_RESTRICTED = "node-restriction.kubernetes.io"
+_SIGNERS = frozenset({"kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"})
+_CLAIM_STATUS = frozenset({"capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"})
+#: Kinds of volumes that stand for objects of the API: as which the refusal names them.
+_API_VOLUMES = {
+    "configMap": "configmaps (via configmap volumes)",
+    "secret": "secrets (via secret volumes)",
+    "csi": "csidrivers (via CSI volumes)",
+    "glusterfs": "endpoints (via glusterFS volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+    "azureFile": "secrets (via azureFile volumes)",
+}
+_API_SOURCES = {
+    "configMap": "configmaps (via projected volumes)",
+    "secret": "secrets (via projected volumes)",
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+    "clusterTrustBundle": "clustertrustbundles",
+    "podCertificate": "podcertificates",
+}
+
+
+def mirror_fault(pod: JSONObject, node: str, found: JSONObject | None) -> str:
+    """Why a kubelet may not create a pod; ``found`` is its node, None: not known (yet)."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if MIRROR not in (metadata.get("annotations") or {}):
+        return f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
+    if spec.get("nodeName") != node:
+        return f'node "{node}" can only create pods with spec.nodeName set to itself'
+    owners = metadata.get("ownerReferences") or []
+    if len(owners) > 1:
+        return f'node "{node}" can only create pods with a single owner reference set to itself'
+    owner = owners[0] if owners else {}
+    if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
+        return f'node "{node}" can only create pods with an owner reference set to itself'
+    if not owner.get("controller"):
+        return f'node "{node}" can only create pods with a controller owner reference set to itself'
+    if owner.get("blockOwnerDeletion"):
+        return f'node "{node}" must not set blockOwnerDeletion on an owner reference'
+    if found is None:
+        return ""
+    uid = found["metadata"]["uid"]
+    if owner.get("uid") != uid:
+        return f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}"
+    named = _api_reference(spec)
+    return f'node "{node}" can not create pods that reference {named}' if named else ""
+
+
+def _api_reference(spec: JSONObject) -> str:
+    """Kinds of API objects that a pod needs, the first of them; empty: none."""
+    if spec.get("serviceAccountName"):
+        return "serviceaccounts"
+    if any(True for _ in secret_names(spec)):
+        return "secrets"
+    if any(True for _ in config_map_names(spec)):
+        return "configmaps"
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    for volume in spec.get("volumes") or ():
+        for kind, named in _API_VOLUMES.items():
+            if volume.get(kind) is not None:
+                return named
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            for kind, named in _API_SOURCES.items():
+                if source.get(kind) is not None:
+                    return named
+    return ""
+
+
+def forbidden_labels(labels: dict[str, str] | None, before: dict[str, str] | None) -> list[str]:
+    """Those of the changed labels of a node that are not the kubelet's, sorted."""
+    now, then = labels or {}, before or {}
+    changed = {key for key in (*now, *then) if now.get(key) != then.get(key)}
+    return sorted(key for key in changed if _is_forbidden(key))
+
+
+def _is_forbidden(key: str) -> bool:
+    domain, slash, _ = key.partition("/")
+    if not slash:
+        return False
+    if _is_below(domain, _RESTRICTED):
+        return True
+    is_kubernetes = _is_below(domain, "kubernetes.io") or _is_below(domain, "k8s.io")
+    return is_kubernetes and key not in _KUBELETS_LABELS and not any(_is_below(domain, one) for one in _KUBELETS_DOMAINS)
+
+
+def _is_below(domain: str, parent: str) -> bool:
+    return domain == parent or domain.endswith(f".{parent}")
+
+
+def same_claims(now: list[JSONObject] | None, before: list[JSONObject] | None) -> bool:
+    shown = [[(one.get("name"), one.get("resourceClaimName")) for one in several or ()] for several in (now, before)]
+    return shown[0] == shown[1]
+
+
+def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
+    """Whether only that part of a claim's status differs which a kubelet knows of."""
+
+    def rest(one: JSONObject) -> JSONObject:
+        metadata = {key: value for key, value in one["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+        status = {key: value for key, value in (one.get("status") or {}).items() if key not in _CLAIM_STATUS}
+        return {**one, "metadata": metadata, "status": status}
+
+    return rest(claim) == rest(old)
+
+
+def certificate_fault(request: JSONObject, node: str) -> str:
+    """Why a kubelet may not ask for a certificate."""
+    spec = request.get("spec") or {}
+    if spec.get("signerName") not in _SIGNERS:
+        return ""
+    from kubeloop.apiserver.builtin.certificates.pem import common_name_of
+
+    try:
+        name = common_name_of(spec.get("request"))
+    except ValueError as fault:
+        return f"unable to parse csr: {fault}"
+    return "" if name == f"system:node:{node}" else f"can only create a node CSR with CN=system:node:{node}"

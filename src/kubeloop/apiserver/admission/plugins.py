@@ -1,0 +1,154 @@
+"""The plug-ins of a server put together, in the order of ``table``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from kubeloop.apiserver.admission.chain import Plugin
+from kubeloop.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
+from kubeloop.apiserver.admission.initial_marks import DefaultTolerations, NodeTaints, StorageProtection
+from kubeloop.apiserver.admission.kept import Kept
+from kubeloop.apiserver.admission.limit_ranges import LimitRanges
+from kubeloop.apiserver.admission.namespaces import NamespaceLifecycle
+from kubeloop.apiserver.admission.pod_security import PodSecurity
+from kubeloop.apiserver.admission.priorities import Priority
+from kubeloop.apiserver.admission.quota_status import QUOTAS, QuotaStatus
+from kubeloop.apiserver.admission.quotas import Quotas
+from kubeloop.apiserver.admission.service_accounts import ServiceAccounts
+from kubeloop.apiserver.admission.signers import CertificateApproval, CertificateSigning
+from kubeloop.apiserver.admission.table import ORDER, chosen
+from kubeloop.apiserver.authorization.access import Authorizer
+from kubeloop.apiserver.builtin.certificates.subject_restriction import SubjectRestriction
+from kubeloop.apiserver.builtin.claim_expansion import ClaimExpansion
+from kubeloop.apiserver.builtin.devices.admin_access import AdminAccess
+from kubeloop.apiserver.builtin.pods.runtime_class_admission import RuntimeClasses
+from kubeloop.apiserver.builtin.pods.topology_labels import TopologyLabels
+from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
+from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.writing import Writer
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.timing import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionOptions:
+    """kube-apiserver's --enable-admission-plugins and --disable-admission-plugins."""
+
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What plug-ins work with.
+
+    ``others``: plug-ins that are made elsewhere, by Kubernetes' names (webhooks, policies). ``checks``: made like plug-ins, and asked
+    first, though upstream makes them part of validation.
+    """
+
+    registry: Registry
+    objects: Objects
+    cache: WatchCache
+    clock: Clock
+    authorizer: Authorizer
+    writer: Callable[[], Writer]
+    ranges: ServiceRanges = field(default_factory=ServiceRanges)
+    others: Mapping[str, Plugin] = field(default_factory=dict)
+    checks: Sequence[Plugin] = ()
+
+
+def plugins(means: Means, options: AdmissionOptions | None = None) -> list[Plugin]:
+    """What is no plug-in upstream (devices, addresses of services) comes last.
+
+    Raises:
+        ConfigError: from ``chosen``.
+    """
+    options = options or AdmissionOptions()
+    names = chosen(options.enable, options.disable)
+    makers = _makers(means)
+    made = [makers[name]() for name in ORDER if name in names and name in makers]
+    where = means.registry, means.objects
+    return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.ranges)]
+
+
+def _makers(means: Means) -> dict[str, Callable[[], Plugin]]:
+    """By Kubernetes' names; without those that have nothing to do here, as their feature gates are off in 1.36 or they only say yes."""
+    where = means.registry, means.objects
+
+    def kept(group: str, resource: str) -> Kept:
+        served = means.registry.get(GroupVersionResource(group, "v1", resource))
+        if served is not None:
+            # A limit is in force when its write has been answered.
+            means.objects.follow(served.storage_prefix, means.cache.reached)
+        return Kept(GroupVersionResource(group, "v1", resource), means.registry, means.objects, means.cache)
+
+    def quotas() -> Plugin:
+        status = QuotaStatus(means.registry, means.objects, means.writer)
+        return Quotas(kept(QUOTAS.group, QUOTAS.resource), status.read, status.note, means.clock)
+
+    return {
+        "NamespaceAutoProvision": partial(_provisioning, means),
+        "NamespaceLifecycle": lambda: NamespaceLifecycle(*where),
+        "NamespaceExists": partial(_existing, means),
+        "LimitPodHardAntiAffinityTopology": partial(_optional, "HardAntiAffinity"),
+        "LimitRanger": lambda: LimitRanges(kept("", "limitranges")),
+        "ServiceAccount": lambda: ServiceAccounts(*where, means.clock),
+        "NodeRestriction": partial(_node_restriction, means),
+        "TaintNodesByCondition": NodeTaints,
+        "AlwaysPullImages": partial(_optional, "AlwaysPullImages"),
+        "PodSecurity": lambda: PodSecurity(*where),
+        "Priority": lambda: Priority(kept("scheduling.k8s.io", "priorityclasses"), *where),
+        "DefaultTolerationSeconds": DefaultTolerations,
+        "ExtendedResourceToleration": partial(_optional, "ExtendedResourceToleration"),
+        "DefaultStorageClass": lambda: DefaultStorageClass(kept("storage.k8s.io", "storageclasses")),
+        "StorageObjectInUseProtection": StorageProtection,
+        "OwnerReferencesPermissionEnforcement": partial(_owner_permissions, means),
+        "PersistentVolumeClaimResize": lambda: ClaimExpansion(*where),
+        "RuntimeClass": lambda: RuntimeClasses(*where),
+        "CertificateApproval": lambda: CertificateApproval(means.authorizer),
+        "CertificateSigning": lambda: CertificateSigning(means.authorizer),
+        "CertificateSubjectRestriction": SubjectRestriction,
+        "DefaultIngressClass": lambda: DefaultIngressClass(kept("networking.k8s.io", "ingressclasses")),
+        "DenyServiceExternalIPs": partial(_optional, "DenyExternalAddresses"),
+        "PodTopologyLabels": lambda: TopologyLabels(*where),
+        **{name: partial(means.others.__getitem__, name) for name in means.others},
+        "ResourceQuota": quotas,
+        "AlwaysDeny": partial(_optional, "AlwaysDeny"),
+    }
+
+
+def _optional(name: str) -> Plugin:
+    """Imported for whoever asks for it."""
+    from kubeloop.apiserver.admission import optional
+
+    made: Plugin = getattr(optional, name)()
+    return made
+
+
+def _owner_permissions(means: Means) -> Plugin:
+    from kubeloop.apiserver.admission.owner_references import OwnerPermissions
+
+    return OwnerPermissions(means.registry, means.authorizer)
+
+
+def _node_restriction(means: Means) -> Plugin:
+    from kubeloop.apiserver.admission.node_restriction import NodeRestriction
+
+    return NodeRestriction(means.registry, means.objects, means.authorizer)
+
+
+def _provisioning(means: Means) -> Plugin:
+    from kubeloop.apiserver.admission.optional_namespaces import NamespaceAutoProvision
+
+    return NamespaceAutoProvision(means.registry, means.objects, means.writer)
+
+
+def _existing(means: Means) -> Plugin:
+    from kubeloop.apiserver.admission.optional_namespaces import NamespaceExists
+
+    return NamespaceExists(means.registry, means.objects)

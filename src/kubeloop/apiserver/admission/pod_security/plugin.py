@@ -1,0 +1,151 @@
+"""The plug-in PodSecurity: refuses pods, warns of templates, checks the labels of namespaces. Nobody is exempt.
+
+Source: k8s.io/pod-security-admission admission/admission.go; plugin/pkg/admission/security/podsecurity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.admission.namespaces import NAMESPACES
+from kubeloop.apiserver.admission.pod_security.evaluation import findings
+from kubeloop.apiserver.admission.pod_security.existing import warnings_about
+from kubeloop.apiserver.admission.pod_security.findings import JSONObject, Pod
+from kubeloop.apiserver.admission.pod_security.levels import PREFIX, PRIVILEGED, Level, Policy, policy_of
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.storage import prefix_end
+from kubeloop.meta.field_error import FieldError
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
+
+_PODS = GroupResource("", "pods")
+#: Where resources keep the pods that somebody makes of them.
+_TEMPLATES: dict[GroupResource, tuple[str, ...]] = {
+    GroupResource("", "podtemplates"): ("template",),
+    GroupResource("", "replicationcontrollers"): ("spec", "template"),
+    GroupResource("apps", "replicasets"): ("spec", "template"),
+    GroupResource("apps", "deployments"): ("spec", "template"),
+    GroupResource("apps", "statefulsets"): ("spec", "template"),
+    GroupResource("apps", "daemonsets"): ("spec", "template"),
+    GroupResource("batch", "jobs"): ("spec", "template"),
+    GroupResource("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
+}
+#: Subresources of pods that do not carry a pod, or leave its spec alone.
+_HARMLESS = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
+
+
+class PodSecurity:
+    """Keeps nothing: policies are read with their namespace, and most namespaces ask for none."""
+
+    resources = frozenset({NAMESPACES, _PODS, *_TEMPLATES})
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
+            return
+        resource = attributes.resource.gvr.group_resource
+        if resource == NAMESPACES:
+            await self._check_namespace(attributes)
+        elif resource == _PODS:
+            await self._check_pod(attributes)
+        elif not attributes.subresource:
+            await self._check_template(attributes, _TEMPLATES[resource])
+
+    async def _check_namespace(self, attributes: Attributes) -> None:
+        if attributes.subresource:
+            return
+        assert attributes.obj is not None
+        policy, faults = policy_of(attributes.obj["metadata"].get("labels") or {})
+        before, old_faults = Policy(), list[FieldError]()
+        if attributes.old is not None:
+            before, old_faults = policy_of(attributes.old["metadata"].get("labels") or {})
+        if faults and faults != old_faults:
+            raise refusals.invalid(GroupKind("", "Namespace"), attributes.name or attributes.obj["metadata"].get("name", ""), faults)
+        if attributes.operation == "CREATE" or policy.enforce == before.enforce or policy.enforce.level == "privileged":
+            return
+        if policy.enforce.minor == before.enforce.minor and policy.enforce.strictness <= before.enforce.strictness:
+            return
+        attributes.warnings += warnings_about(attributes.name, policy.enforce, await self._pods(attributes.name))
+
+    async def _pods(self, namespace: str) -> list[JSONObject]:
+        resource = self._registry.get(GroupVersionResource("", "v1", "pods"))
+        if resource is None:
+            return []
+        prefix = Objects.prefix(resource, namespace)
+        found = await self._objects.storage.range(prefix, prefix_end(prefix))
+        return [self._objects.tree(resource, kv) for kv in found.items]
+
+    async def _check_pod(self, attributes: Attributes) -> None:
+        if attributes.subresource in _HARMLESS:
+            return
+        policy, faults = await self._policy(attributes.namespace)
+        if not faults and policy.enforce.level == policy.audit.level == policy.warn.level == "privileged":
+            attributes.audit_annotations[f"{PREFIX}enforce-policy"] = str(PRIVILEGED)
+            return
+        obj, old = attributes.obj, attributes.old
+        assert obj is not None
+        if attributes.operation == "UPDATE" and old is not None and not _is_significant(obj["spec"], old["spec"]):
+            return
+        self._judge(attributes, policy, faults, Pod(obj["metadata"], obj["spec"]), enforce=True)
+
+    async def _check_template(self, attributes: Attributes, path: tuple[str, ...]) -> None:
+        policy, faults = await self._policy(attributes.namespace)
+        if not faults and policy.audit.level == policy.warn.level == "privileged":
+            return
+        template: Any = attributes.obj
+        for name in path:
+            template = (template or {}).get(name)
+        if template is not None:
+            self._judge(attributes, policy, faults, Pod(template.get("metadata") or {}, template.get("spec") or {}), enforce=False)
+
+    async def _policy(self, namespace: str) -> tuple[Policy, list[FieldError]]:
+        resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
+        found = await self._objects.get(resource, "", namespace) if resource is not None else None
+        if found is None:
+            raise refusals.internal(f'failed to lookup namespace "{namespace}"')
+        return policy_of(found.obj["metadata"].get("labels") or {})
+
+    @staticmethod
+    def _judge(attributes: Attributes, policy: Policy, faults: list[FieldError], pod: Pod, *, enforce: bool) -> None:
+        known: dict[Level, str] = {}
+
+        def judged(level: Level) -> str:
+            if level not in known:
+                known[level] = ", ".join(str(one) for one in findings(level, pod))
+            return known[level]
+
+        notes = attributes.audit_annotations
+        if faults:
+            notes[f"{PREFIX}error"] = f"Failed to parse policy: {_aggregate(faults)}"
+        if enforce:
+            notes[f"{PREFIX}enforce-policy"] = str(policy.enforce)
+        if judged(policy.audit):
+            notes[f"{PREFIX}audit-violations"] = f'would violate PodSecurity "{policy.audit}": {judged(policy.audit)}'
+        if enforce and judged(policy.enforce):
+            why = f'violates PodSecurity "{policy.enforce}": {judged(policy.enforce)}'
+            raise refusals.forbidden(attributes.resource.gvr.group_resource, attributes.name, why)
+        if judged(policy.warn):
+            attributes.warnings.append(f'would violate PodSecurity "{policy.warn}": {judged(policy.warn)}')
+
+
+def _aggregate(faults: list[FieldError]) -> str:
+    texts = list(dict.fromkeys(str(one) for one in faults))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _is_significant(spec: JSONObject, old: JSONObject) -> bool:
+    """Whether an update of a pod may change what the checks find: it adds containers, or changes an image."""
+    for kind in ("containers", "initContainers"):
+        now, before = spec.get(kind) or [], old.get(kind) or []
+        if [one.get("image") for one in now] != [one.get("image") for one in before]:
+            return True
+    images = {one["name"]: one.get("image") for one in old.get("ephemeralContainers") or ()}
+    return any(one["name"] not in images or images[one["name"]] != one.get("image") for one in spec.get("ephemeralContainers") or ())

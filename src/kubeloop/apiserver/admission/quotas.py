@@ -1,0 +1,165 @@
+"""ResourceQuota: no write uses more than the quotas of its namespace leave, and what it uses is noted in their status first.
+
+Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. What is freed by deletions a controller notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.admission.kept import Kept
+from kubeloop.apiserver.admission.refusing import refused
+from kubeloop.meta.errors import Conflict, NotFound
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.quota import Amounts, Evaluator, amounts_of, evaluator_of, masked, plus, texts_of
+from kubeloop.quota.amounts import less_at_least_zero, without_zeros
+from kubeloop.timing import Clock
+
+JSONObject = dict[str, Any]
+
+_REVIEWS = "authorization.k8s.io"
+#: What is never stored, and Events, which come in any number.
+_IGNORED = frozenset(
+    {
+        GroupResource("", "bindings"),
+        GroupResource("", "events"),
+        GroupResource("events.k8s.io", "events"),
+        GroupResource(_REVIEWS, "localsubjectaccessreviews"),
+    }
+)
+#: How often what changed meanwhile is looked at again.
+_RETRIES = 3
+
+#: Writes ``status.used`` of a quota as it was read; raises Conflict when it has changed since, NotFound when it is gone.
+NoteUsage = Callable[[JSONObject, dict[str, str]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Charge:
+    """What a write would make of a quota's usage; None: it leaves it alone."""
+
+    quota: JSONObject
+    used: Amounts | None
+
+
+class Quotas:
+    """``quotas``: all ResourceQuotas; ``read`` gives the newest state of one of them, or None.
+
+    Guarantees
+        However many write at once, all that is let in is within ``status.hard``: usage is written with the version that was judged.
+        Writes of a namespace are judged one after the other, so that they do not get into each other's way.
+
+    Not guaranteed
+        That usage is that of what exists: a write that fails after admission has been noted, until the controller counts again.
+    """
+
+    def __init__(self, quotas: Kept, read: Callable[[str, str], Awaitable[JSONObject | None]], note: NoteUsage, clock: Clock) -> None:
+        self._quotas = quotas
+        self._read = read
+        self._note = note
+        self._clock = clock
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        namespace = attributes.namespace
+        if not namespace or attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
+            return
+        found = await self._quotas.of(namespace)
+        if not found:
+            return
+        resource = attributes.resource.gvr.group_resource
+        if resource in _IGNORED:
+            return
+        evaluator = evaluator_of(resource)
+        if not _is_charged(attributes, evaluator):
+            return
+        turn = self._turns.setdefault(namespace, asyncio.Lock())
+        async with turn:
+            await self._charge(attributes, evaluator, [one["metadata"]["name"] for one in found])
+
+    async def _charge(self, attributes: Attributes, evaluator: Evaluator, names: list[str]) -> None:
+        for attempt in range(_RETRIES + 1):
+            newest = [await self._read(attributes.namespace, name) for name in names]
+            charges = self._judged(attributes, evaluator, [one for one in newest if one is not None])
+            if attributes.dry_run:
+                return
+            names = []
+            for charge in charges:
+                if charge.used is None:
+                    continue
+                try:
+                    await self._note(charge.quota, texts_of(charge.used))
+                except (Conflict, NotFound):
+                    if attempt == _RETRIES:
+                        raise
+                    names.append(charge.quota["metadata"]["name"])
+            if not names:
+                return
+
+    def _judged(self, attributes: Attributes, evaluator: Evaluator, quotas: list[JSONObject]) -> list[_Charge]:
+        """Raises Forbidden when a quota does not let the write in."""
+        obj, now = attributes.obj, self._clock.wall()
+        assert obj is not None
+        counting = [quota for quota in quotas if _counts(quota, obj, evaluator)]
+        for quota in counting:
+            _check_known(attributes, evaluator, quota)
+        if not counting:
+            return []
+        usage = evaluator.usage(obj, now)
+        negative = sorted(name for name, amount in usage.items() if amount < 0)
+        if negative:
+            raise refused(attributes, f"quota usage is negative for resource(s): {','.join(negative)}")
+        old = attributes.old if attributes.operation == "UPDATE" else None
+        change = usage if old is None else less_at_least_zero(usage, evaluator.usage(old, now))
+        charges = []
+        for quota in counting:
+            own = change if old is None or _counts(quota, old, evaluator) else usage
+            charges.append(_Charge(quota, _used_after(attributes, quota, without_zeros(own))))
+        return charges
+
+
+def _is_charged(attributes: Attributes, evaluator: Evaluator) -> bool:
+    if attributes.operation == "CREATE":
+        return not attributes.subresource
+    assert attributes.obj is not None
+    return attributes.old is not None and evaluator.minds_update(attributes.subresource, attributes.old, attributes.obj)
+
+
+def _hard(quota: JSONObject) -> dict[str, str]:
+    found: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
+    return found
+
+
+def _counts(quota: JSONObject, obj: JSONObject, evaluator: Evaluator) -> bool:
+    return bool(evaluator.names(_hard(quota))) and evaluator.counts(quota, obj)
+
+
+def _check_known(attributes: Attributes, evaluator: Evaluator, quota: JSONObject) -> None:
+    assert attributes.obj is not None
+    name, names = quota["metadata"]["name"], evaluator.names(_hard(quota))
+    unsaid = evaluator.unsaid(names, attributes.obj)
+    if unsaid:
+        raise refused(attributes, f"failed quota: {name}: {unsaid}")
+    used = quota["status"].get("used") or {}
+    if any(one not in used for one in names):
+        raise refused(attributes, f"status unknown for quota: {name}, resources: {','.join(names)}")
+
+
+def _used_after(attributes: Attributes, quota: JSONObject, change: Amounts) -> Amounts | None:
+    hard, used = amounts_of(_hard(quota)), amounts_of(quota["status"].get("used"))
+    requested = masked(change, hard)
+    after = plus(used, requested)
+    exceeded = sorted(name for name in requested if after[name] > hard[name])
+    if exceeded and attributes.subresource != "status":
+        shown = [",".join(f"{name}={amounts[name]}" for name in exceeded if name in amounts) for amounts in (requested, used, hard)]
+        why = f"exceeded quota: {quota['metadata']['name']}, requested: {shown[0]}, used: {shown[1]}, limited: {shown[2]}"
+        raise refused(attributes, why)
+    return after if after != used else None

@@ -1,0 +1,18 @@
+"""Resource quotas: what an object uses of them, by resource. For who enforces quotas and for who counts what is used."""
+
+from kubeloop.quota.amounts import Amounts, amounts_of, masked, plus, texts_of
+from kubeloop.quota.evaluators import EVALUATED, Evaluator, count_name, evaluator_of
+from kubeloop.quota.scopes import scopes_of
+
+__all__ = [
+    "EVALUATED",
+    "Amounts",
+    "Evaluator",
+    "amounts_of",
+    "count_name",
+    "evaluator_of",
+    "masked",
+    "plus",
+    "scopes_of",
+    "texts_of",
+]
