@@ -63,13 +63,13 @@ def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
     found = policy(tmp_path, rules)
     assert found.of(ALICE, PODS).level == 0
     other = found.of(User("bob"), PODS)
-    assert (LEVELS[other.level], other.omit_stages, other.omit_managed_fields) == ("RequestResponse", {"RequestReceived"}, True)
+    assert (LEVELS[other.level], other.omit_stages, other.omit_managed_fields) == ("RequestResponse", frozenset({"RequestReceived"}), True)
 
 
 def test_a_rule_adds_stages_and_overrides_managed_fields(tmp_path: Path) -> None:
     rule = "{level: Metadata, omitStages: [Panic], omitManagedFields: false}"
     logged = policy(tmp_path, f"omitManagedFields: true\nomitStages: [RequestReceived]\nrules: [{rule}]").of(ALICE, PODS)
-    assert (logged.omit_stages, logged.omit_managed_fields) == ({"RequestReceived", "Panic"}, False)
+    assert (logged.omit_stages, logged.omit_managed_fields) == (frozenset({"RequestReceived", "Panic"}), False)
 
 
 @pytest.mark.parametrize(

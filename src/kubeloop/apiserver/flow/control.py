@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +72,7 @@ class Waits:
     """How long requests waited, by level and schema."""
 
     count: Counter[tuple[str, str]] = field(default_factory=Counter)
-    seconds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: defaultdict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
 
 class FlowControl:
@@ -203,7 +203,7 @@ class FlowControl:
         level = flow.level
         if level.exempt:
             return
-        seats_for_all = level.executing + level.queues.length < level.nominal
+        seats_for_all = level.executing + level.queues.length < max(1, level.nominal)
         if seats_for_all or (not level.reject and len(queue.waiting) < level.queue_length):
             return
         if level.reject and not level.queues.length and level.has_seat(self.levels.values()):

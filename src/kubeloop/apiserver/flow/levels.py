@@ -67,7 +67,7 @@ class Level:
 
     def has_seat(self, levels: Iterable[Level]) -> bool:
         """One of its own, or one that another level lends and does not use."""
-        if self.exempt or self.executing < self.nominal:
+        if self.exempt or self.executing < max(1, self.nominal):  # one at a time, however small its share
             return True
         if self.executing >= self.most:
             return False
