@@ -1,9 +1,10 @@
-"""An extension API server that does what a test says: HTTPS on loopback, one kind (Widget), and a record of what it was asked, and by whom."""
+"""An extension API server that does what a test says: HTTPS on loopback, one kind (Widget), and a record of what it was asked."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -68,7 +69,7 @@ class Extension:
         if request.path in ("/apis", self.path) and not self.healthy:
             return web.Response(status=500, text="unwell")
         if request.path == "/apis" and not self.legacy and "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
-            return web.json_response(self.aggregated(), headers={"Content-Type": _AGGREGATED})
+            return web.Response(body=json.dumps(self.aggregated()).encode(), headers={"Content-Type": _AGGREGATED})
         if request.path == self.path:
             return web.json_response(self.resources())
         if request.path == "/openapi/v3":
@@ -127,13 +128,13 @@ def _asked(request: web.BaseRequest) -> Asked:
     secured = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
     shown = secured.getpeercert() if secured is not None else None
     subject = next((value for part in (shown or {}).get("subject", ()) for name, value in part if name == "commonName"), "")
-    return Asked(request.method, request.path, request.query_string, headers, subject)
+    return Asked(request.method, request.path, request.raw_path.partition("?")[2], headers, subject)
 
 
 @asynccontextmanager
 async def extension_server(group: str, *names: str, clients: bytes = b"", **rest: Any) -> AsyncIterator[Extension]:
     """Listens until the block ends. ``names`` stand in its certificate; ``clients`` is the authority whose certificates it asks for."""
-    authority = CertificateAuthority.create("extension")
+    authority = CertificateAuthority.create("extension-ca")
     own = authority.issue("extension", dns_names=names, server=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if clients:

@@ -48,7 +48,7 @@ class Reader:
         if self._table.discovered.get(service.name) != version:
             self._table.discovered[service.name] = version
             self._table.changed()
-        current = version["freshness"] == "Current"
+        current = bool(version["freshness"] == "Current")
         if current:
             await self._read_openapi(service)
         return current

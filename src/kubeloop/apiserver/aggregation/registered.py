@@ -18,6 +18,7 @@ OWN_GROUP: Final = "apiregistration.k8s.io"
 #: What the label of APIServices that the server keeps by itself says: until it starts anew, or always.
 MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 _HTTPS: Final = 443
+_OPENAPI: Final = "/openapi/v3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,10 @@ class Table:
         return self.services.get(f"{version}.{group}")
 
     def behind(self, path: str) -> Registered | None:
-        """Whose service a path leads to; None: this server answers it."""
+        """Whose service a path leads to, that of an OpenAPI document included; None: this server answers it."""
+        if path.startswith(_OPENAPI):
+            found = self.behind(path.removeprefix(_OPENAPI))
+            return found if found is not None and found.name in self.openapi and path == _OPENAPI + found.path else None
         parts = path.split("/", 4)
         if len(parts) >= 4 and parts[1] == "apis":
             found = self.services.get(f"{parts[3]}.{parts[2]}")

@@ -60,7 +60,7 @@ class Links:
         if path.endswith("/") and not suffix.endswith("/"):
             suffix += "/"
         prefix = path.removesuffix(suffix)
-        uri = posixpath.normpath(f"{prefix}/{place.path}")
+        uri = "/" + posixpath.normpath(f"{prefix}/{place.path}").lstrip("/")  # two slashes would stay two
         return cls(prefix, f"{uri}/" if place.path.endswith("/") and uri != "/" else uri, place.authority)
 
     def rewritten(self, link: str, host: str) -> str:
@@ -75,7 +75,7 @@ class Links:
         path = unquote(parts.path)
         if not path.startswith(self.prefix):
             slash = path.endswith("/")
-            path = posixpath.normpath(f"{self.prefix}/{path}")
+            path = "/" + posixpath.normpath(f"{self.prefix}/{path}").lstrip("/")
             path += "/" if slash and not path.endswith("/") else ""
         return urlunsplit(("", "", quote(path, safe=SAFE, errors="surrogateescape"), parts.query, parts.fragment))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.apiserver.registry import Registry
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class OpenAPI:
-    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now."""
+    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now, and ``table``, which holds what other servers serve."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(self, registry: Registry, clock: Clock, table: Table | None = None) -> None:
         self._registry = registry
+        self._table = table or Table()
         self._clock = clock
 
     def answer(self, request: Request) -> Answer | None:
@@ -32,4 +34,4 @@ class OpenAPI:
     def _handler(self) -> Handler:
         from kubeloop.apiserver.openapi.handler import Handler
 
-        return Handler(self._registry, self._clock)
+        return Handler(self._registry, self._clock, self._table)

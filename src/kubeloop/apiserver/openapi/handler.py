@@ -7,6 +7,7 @@ Source: kube-openapi handler and handler3.
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import format_datetime
@@ -14,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.apiserver.openapi import gnostic, gnostic_v3
 from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
@@ -23,6 +25,8 @@ from kubeloop.serving.answer import Answer
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
+
+_LOG = logging.getLogger(__name__)
 
 _JSON: Final = "application/json"
 #: Spellings of a media type in Accept headers, and what stands in the answer. Every wildcard means JSON.
@@ -41,7 +45,7 @@ _VARY: Final = ("Vary", "Accept")
 class _Kept:
     """A document as it goes out; ``packed`` is made when it is first asked for."""
 
-    revision: int
+    revision: tuple[int, int]
     body: bytes
     made: datetime
     packed: bytes = b""
@@ -50,8 +54,9 @@ class _Kept:
 class Handler:
     """See ``OpenAPI``."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(self, registry: Registry, clock: Clock, table: Table) -> None:
         self._registry = registry
+        self._table = table
         self._clock = clock
         self._documents = Documents(registry, clock)
         self._v2: dict[str, _Kept] = {}
@@ -70,6 +75,11 @@ class Handler:
     def _index(self) -> Answer:
         hashes = self._documents.hashes()
         paths = {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"} for name, digest in hashes.items()}
+        others = {
+            one.path.removeprefix("/"): self._table.openapi[one.name] for one in self._table.remote() if one.name in self._table.openapi
+        }
+        if others:
+            paths = dict(sorted({**paths, **others}.items()))
         return Answer(body=msgspec.json.encode({"paths": paths}), content_type="text/plain; charset=utf-8", verbatim=True)
 
     def _document(self, request: Request, name: str) -> Answer:
@@ -109,11 +119,26 @@ class Handler:
 
     def _kept(self, kind: str) -> _Kept:
         kept = self._v2.get(kind)
-        if kept is None or kept.revision != self._registry.revision:
-            document = swagger(self._registry)
-            body = msgspec.json.encode(document) if kind == _JSON else gnostic.encode(document)
-            kept = self._v2[kind] = _Kept(self._registry.revision, body, self._clock.wall())
+        revision = (self._registry.revision, self._table.revision)
+        if kept is None or kept.revision != revision:
+            body = self._encoded(kind)
+            same = kept is not None and kept.body == body
+            made = kept.made if kept is not None and same else self._clock.wall()
+            kept = self._v2[kind] = _Kept(revision, body, made, kept.packed if kept is not None and same else b"")
         return kept
+
+    def _encoded(self, kind: str) -> bytes:
+        encode = msgspec.json.encode if kind == _JSON else gnostic.encode
+        own = swagger(self._registry)
+        if not self._table.swagger:
+            return encode(own)
+        from kubeloop.apiserver.openapi.merging import with_others
+
+        try:
+            return encode(with_others(own, self._table))
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+            _LOG.exception("OpenAPI v2 of other servers cannot be told as %s, and is left out", kind)
+            return encode(own)
 
 
 def _preferred(header: str, offered: dict[str, str]) -> str | None:
