@@ -15,9 +15,10 @@ from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.covering import lacking, quoted_list, told
 from kubeloop.apiserver.authorization.rbac.index import GROUP
 from kubeloop.apiserver.authorization.refusing import require
+from kubeloop.apiserver.authorization.union import joined
 from kubeloop.apiserver.writing import Call
 from kubeloop.meta.go_quote import go_quoted
-from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.names import path_segment
 
 JSONObject = dict[str, Any]
 
@@ -58,10 +59,10 @@ class Grants:
         access = Access(call.user, "escalate", gvr.group, "*", gvr.resource, "", call.namespace, call.name_in_path)
         if self._authorizer.authorize(access).allowed:
             return
-        self._check_held(call, obj, obj.get("rules") or [])
+        self._check_held(call, obj.get("rules") or [])
         if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(call, _EVERYTHING):
             why = "must have cluster-admin privileges to use the aggregationRule"
-            raise refusals.forbidden(gvr.group_resource, _name(obj), why)
+            raise refusals.forbidden(gvr.group_resource, call.name, why)
 
     def _check_binding(self, call: Call, obj: JSONObject) -> None:
         role = obj.get("roleRef") or {}
@@ -71,25 +72,36 @@ class Grants:
         access = Access(call.user, "bind", role.get("apiGroup", ""), "*", _ROLES[kind], "", call.namespace, name)
         if self._authorizer.authorize(access).allowed:
             return
-        rules = self._roles.index.role(kind, name, call.namespace)
-        if rules is None or (kind == "Role" and not call.namespace):
-            raise refusals.not_found(GroupResource(GROUP, kind.lower()), name)
-        self._check_held(call, obj, rules.source)
+        self._check_held(call, self._rules(call, kind, name))
 
-    def _check_held(self, call: Call, obj: JSONObject, rules: list[JSONObject]) -> None:
+    def _rules(self, call: Call, kind: str, name: str) -> list[JSONObject]:
+        """Of the role that a binding names. Upstream looks for it as if the request were about it, and says so."""
+        if kind == "Role" and not call.namespace:
+            raise refusals.bad_request("Namespace parameter required.")
+        if not name:
+            raise refusals.bad_request("Name parameter required.")
+        if faults := path_segment(name):
+            raise refusals.bad_request(f"Name parameter invalid: {go_quoted(name)}: {';'.join(faults)}")
+        role = self._roles.index.role(kind, name, call.namespace)
+        if role is None:
+            raise refusals.not_found(call.resource.gvr.group_resource, name)
+        return role.source
+
+    def _check_held(self, call: Call, rules: list[JSONObject]) -> None:
         why = self._lacks(call, rules)
         if why:
-            raise refusals.forbidden(call.resource.gvr.group_resource, _name(obj), why)
+            raise refusals.forbidden(call.resource.gvr.group_resource, call.name, why)
 
     def _lacks(self, call: Call, rules: list[JSONObject]) -> str:
         """What to say of rights among ``rules`` that the user does not have where he writes; empty: he has them all."""
-        held, error = self._roles.held(call.user, call.namespace)
+        held, lost = self._roles.held(call.user, call.namespace)
         lacks = lacking(held, rules)
         if not lacks:
             return ""
         who = f"user {go_quoted(call.user.name)} (groups={quoted_list(call.user.groups)})"
         text = f"{who} is attempting to grant RBAC permissions not currently held:\n{told(lacks)}"
-        return f"{text}; resolution errors: [{error}]" if error else text
+        errors = joined([f"{call.resource.gvr.group_resource} {go_quoted(one.role_name)} not found" for one in lost])
+        return f"{text}; resolution errors: [{errors}]" if errors else text
 
 
 def _is_tidied(obj: JSONObject, old: JSONObject) -> bool:
@@ -102,7 +114,3 @@ def _is_tidied(obj: JSONObject, old: JSONObject) -> bool:
 
 def _aggregates(role: JSONObject) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
-
-
-def _name(obj: JSONObject) -> str:
-    return str(obj["metadata"].get("name") or "")

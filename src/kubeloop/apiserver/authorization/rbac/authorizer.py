@@ -30,8 +30,8 @@ class RoleAuthorizer:
         return Decision(False, reason=f"RBAC: {joined(faults)}") if faults else NO_OPINION
 
     def rules(self, user: User, namespace: str) -> Rules:
-        rules, error = self.held(user, namespace)
-        found = Rules(error=error)
+        rules, lost = self.held(user, namespace)
+        found = Rules(error=joined([missing(one.role_kind, one.role_name) for one in lost]))
         for rule in rules:
             if rule.get("resources"):
                 names = ("verbs", "apiGroups", "resources", "resourceNames")
@@ -40,18 +40,19 @@ class RoleAuthorizer:
                 found.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
         return found
 
-    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], str]:
-        """The rules of all roles that ``user`` has in ``namespace``, in order of the bindings' names, and what could not be found."""
+    def held(self, user: User, namespace: str) -> tuple[list[JSONObject], list[Binding]]:
+        """The rules of all roles that ``user`` has in ``namespace``, in order of the bindings' names; and bindings of roles that are not
+        there."""
         rules: list[JSONObject] = []
-        faults: list[str] = []
+        lost: list[Binding] = []
         different: dict[int, Binding] = {id(one): one for one in self.index.bindings(user, namespace)}
         for binding in sorted(different.values(), key=lambda one: (bool(one.namespace), one.name)):
             role = self.index.role(binding.role_kind, binding.role_name, binding.namespace)
             if role is None:
-                faults.append(missing(binding.role_kind, binding.role_name))
+                lost.append(binding)
             else:
                 rules += role.source
-        return rules, joined(faults)
+        return rules, lost
 
     async def prepare(self, user: User) -> None:
         """Everything is in memory."""
