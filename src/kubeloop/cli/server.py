@@ -93,6 +93,13 @@ _SWITCH_INTERVAL = 0.0005
     show_default=True,
     help="Seconds that a watch lasts at least unless it says for how long; at most twice that.",
 )
+@click.option(
+    "--authorization-mode",
+    default="Node,RBAC",
+    show_default=True,
+    metavar="MODES",
+    help="Who decides what a user may do, in order: of Node, RBAC, AlwaysAllow, AlwaysDeny.",
+)
 @admission_options
 @operation_options
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
@@ -112,6 +119,7 @@ def server(
     history_revisions: int,
     event_ttl: float,
     min_request_timeout: float,
+    authorization_mode: str,
     kubelet_client_certificate: Path | None,
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
@@ -153,6 +161,7 @@ def server(
             history_revisions=history_revisions,
             event_ttl=event_ttl,
             min_request_timeout=min_request_timeout,
+            authorization_mode=authorization_mode,
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
             operation=operation,
@@ -198,6 +207,7 @@ class _Settings:
     history_revisions: int
     event_ttl: float
     min_request_timeout: float
+    authorization_mode: str
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
     operation: OperationSettings
@@ -231,6 +241,7 @@ async def _run(settings: _Settings) -> int:
         history_revisions=settings.history_revisions,
         event_ttl=settings.event_ttl,
         min_request_timeout=settings.min_request_timeout,
+        authorization=tuple(one.strip() for one in settings.authorization_mode.split(",") if one.strip()),
         authority=authority,
         resume=storage is not None,
         services=services,
