@@ -3,6 +3,6 @@
 They know the API server only through its API; any conforming server will do.
 """
 
-from kubeloop.controlplane.run import controllers, run
+from kubeloop.controlplane.run import ClusterKeys, controllers, run
 
-__all__ = ["controllers", "run"]
+__all__ = ["ClusterKeys", "controllers", "run"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.api.apps.v1 import Deployment, ReplicaSet
@@ -10,31 +11,55 @@ from kubeloop.api.core.v1 import ConfigMap, Namespace, Node, Pod, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.controller import ControllerBase, Manager, Runnable
+from kubeloop.controlplane.certificates import CertificateApprover, CertificateCleaner, CertificateSigner
 from kubeloop.controlplane.deployment import DeploymentController
+from kubeloop.controlplane.disruption import DisruptionController
 from kubeloop.controlplane.garbage_collector import GarbageCollector
 from kubeloop.controlplane.namespace import NamespaceController
 from kubeloop.controlplane.node import Delay, SimulatedNodes
 from kubeloop.controlplane.replicaset import ReplicaSetController
+from kubeloop.controlplane.role_aggregation import ClusterRoleAggregator
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.service_account import RootCertificatePublisher, ServiceAccountController
+from kubeloop.controlplane.token_secrets import TokenSecretController
+from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.transport import Transport
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class ClusterKeys:
+    """What a control plane signs with: certificates, and tokens of service accounts. They never leave the process that keeps them."""
+
+    authority: CertificateAuthority
+    tokens: SigningKey
+
+
 def controllers(
-    *, authority: str = "", nodes: Iterable[str] = ("kubeloop-node",), pod_delay: Delay | float = 0.0
+    *,
+    authority: str = "",
+    keys: ClusterKeys | None = None,
+    nodes: Iterable[str] = ("kubeloop-node",),
+    pod_delay: Delay | float = 0.0,
 ) -> list[ControllerBase[Any] | Runnable]:
-    """One of each. Without ``authority`` (PEM) none is published; without ``nodes`` pods wait for real ones."""
+    """One of each. Without ``authority`` (PEM) none is published, without ``keys`` nothing is signed, without ``nodes`` pods wait for
+    real ones."""
     names = tuple(nodes)
     found: list[ControllerBase[Any] | Runnable] = [
         ServiceAccountController(),
         NamespaceController(),
         ReplicaSetController(),
         DeploymentController(),
+        DisruptionController(),
+        ClusterRoleAggregator(),
+        CertificateApprover(),
+        CertificateCleaner(),
         Scheduler(),
         GarbageCollector([ConfigMap, Deployment, Namespace, Node, Pod, ReplicaSet, ServiceAccount]),
     ]
     if authority:
         found.insert(1, RootCertificatePublisher(authority))
+    if keys is not None:
+        found += [CertificateSigner(keys.authority), TokenSecretController(authority, keys.tokens)]
     if names:
         found.append(SimulatedNodes(names, pod_delay))
     return found
@@ -43,6 +68,7 @@ def controllers(
 async def run(
     config: ClusterConfig,
     *,
+    keys: ClusterKeys | None = None,
     nodes: Iterable[str] = ("kubeloop-node",),
     pod_delay: Delay | float = 0.0,
     grace: float | None = 5.0,
@@ -50,14 +76,16 @@ async def run(
 ) -> None:
     """Run all built-in controllers until cancelled; then stop them gracefully, in ``grace`` seconds at most.
 
-    ``ready`` is called once, when all caches are synced and all controllers work. Signals are the caller's.
+    ``keys``: the cluster's; without them nothing is signed. ``ready`` is called once, when all caches are synced and all controllers work.
+    Signals are the caller's.
 
     Raises:
         KubeloopError: the server does not let a controller work: credentials, certificate, permissions.
     """
     async with Client(Transport(config)) as client:
         authority = config.ca.read().decode("ascii") if config.ca is not None else ""
-        async with Manager(client, controllers(authority=authority, nodes=nodes, pod_delay=pod_delay), grace=grace) as manager:
+        chosen = controllers(authority=authority, keys=keys, nodes=nodes, pod_delay=pod_delay)
+        async with Manager(client, chosen, grace=grace) as manager:
             if ready is not None:
                 ready(manager)
             await manager.wait()

@@ -70,6 +70,18 @@ class CertificateAuthority:
         """PEM, unencrypted: keep it in files of mode 0600 only."""
         return _pem(self._key)
 
+    @property
+    def expires(self) -> datetime:
+        """Nothing that it issues is valid any longer than this."""
+        return self._certificate.not_valid_after_utc
+
+    def certify(self, builder: x509.CertificateBuilder) -> bytes:
+        """What ``builder`` describes, issued and signed (PEM). All but the issuer is the caller's to say."""
+        builder = builder.issuer_name(self._certificate.subject)
+        key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        certificate = builder.add_extension(key_id, critical=False).sign(self._key, hashes.SHA256())
+        return certificate.public_bytes(serialization.Encoding.PEM)
+
     def issue(
         self,
         common_name: str,

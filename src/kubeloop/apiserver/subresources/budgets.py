@@ -64,7 +64,7 @@ def may_lose_unready(budget: JSONObject) -> bool:
         return True
     status = budget.get("status") or {}
     wanted = status.get("desiredHealthy", 0)
-    return wanted > 0 and status.get("currentHealthy", 0) >= wanted
+    return bool(wanted > 0 and status.get("currentHealthy", 0) >= wanted)
 
 
 async def take_from_budget(exchange: Exchange, budget: StoredObject, pod: str, *, dry_run: bool) -> None:
@@ -121,7 +121,7 @@ def _disrupt(budget: JSONObject, pod: str, now: str) -> None:
 
 def _why_none(name: str, status: JSONObject) -> str:
     conditions = status.get("conditions") or ()
-    said = next((one for one in conditions if one.get("type") == "DisruptionAllowed" and one.get("status") == "False"), {})
+    said: JSONObject = next((one for one in conditions if one.get("type") == "DisruptionAllowed" and one.get("status") == "False"), {})
     message, reason = said.get("message", ""), said.get("reason", "")
     if message and reason == "SyncFailed":
         # The numbers are not to be trusted then.

@@ -1,0 +1,143 @@
+"""Certificate signing requests of Kubernetes' own signers: approved where a kubelet asks for itself, signed once approved, cleaned away.
+
+Source: Kubernetes pkg/controller/certificates (approver, signer, cleaner).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime, timedelta
+
+from cryptography import x509
+
+from kubeloop.api.authorization.v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
+from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestCondition
+from kubeloop.controller import Controller, Result
+from kubeloop.controlplane.certificate_rules import CHECKS, KUBELET_CLIENT, check_kubelet_client, common_name
+from kubeloop.meta import NotFound
+from kubeloop.pki import CertificateAuthority
+from kubeloop.pki.signing_requests import SigningRefused, read_request, sign
+
+#: What a certificate lives at most, unless the program says otherwise, and at least (kube-controller-manager --cluster-signing-duration).
+LIFETIME = timedelta(days=365)
+_SHORTEST = timedelta(minutes=10)
+
+#: How long requests are kept when nothing comes of them any more, and when something may.
+_DONE, _WAITING = timedelta(hours=1), timedelta(hours=24)
+
+
+def _has(request: CertificateSigningRequest, kind: str) -> bool:
+    return any(one.type == kind and one.status != "False" for one in request.status.conditions)
+
+
+class CertificateSigner(Controller[CertificateSigningRequest], name="csr-signer"):
+    """Signs approved requests with the cluster's authority, for three signers: API clients, kubelets as clients, kubelets as servers.
+
+    A request that its signer does not sign gets the condition Failed, and why.
+    """
+
+    def __init__(self, authority: CertificateAuthority, *, lifetime: timedelta = LIFETIME) -> None:
+        self._authority = authority
+        self._lifetime = lifetime
+
+    async def reconcile(self, request: CertificateSigningRequest) -> None:
+        check = CHECKS.get(request.spec.signer_name)
+        if check is None or request.status.certificate or not _has(request, "Approved") or _has(request, "Failed"):
+            return
+        now = self.clock.wall().replace(microsecond=0)
+        try:
+            asked = read_request(request.spec.request)
+            check(asked, request.spec.usages)
+            request.status.certificate = sign(self._authority, asked, request.spec.usages, self._lasts(request), now)
+        except SigningRefused as why:
+            failed = CertificateSigningRequestCondition(
+                type="Failed", status="True", reason="SignerValidationFailure", message=str(why), last_update_time=now
+            )
+            request.status.conditions.append(failed)
+        with contextlib.suppress(NotFound):
+            await self.client.update_status(request)
+
+    def _lasts(self, request: CertificateSigningRequest) -> timedelta:
+        asked = request.spec.expiration_seconds
+        return self._lifetime if asked is None else min(max(timedelta(seconds=asked), _SHORTEST), self._lifetime)
+
+
+class CertificateApprover(Controller[CertificateSigningRequest], name="csr-approver"):
+    """Approves client certificates of kubelets, where the one who asks may have them: for himself, or for any node.
+
+    Who may is said by RBAC: ``create`` on ``certificatesigningrequests/selfnodeclient`` or ``/nodeclient``.
+    """
+
+    async def reconcile(self, request: CertificateSigningRequest) -> None:
+        decided = _has(request, "Approved") or _has(request, "Denied")
+        if request.spec.signer_name != KUBELET_CLIENT or request.status.certificate or decided:
+            return
+        try:
+            asked = read_request(request.spec.request)
+            check_kubelet_client(asked, request.spec.usages)
+        except SigningRefused:
+            return  # somebody else may decide
+        kinds = [("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")]
+        if request.spec.username == common_name(asked):
+            kinds.insert(0, ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."))
+        for subresource, message in kinds:
+            if await self._may(request, subresource):
+                with contextlib.suppress(NotFound):
+                    await self.client.approve(request.metadata.name, reason="AutoApproved", message=message)
+                return
+
+    async def _may(self, request: CertificateSigningRequest, subresource: str) -> bool:
+        what = ResourceAttributes(
+            group="certificates.k8s.io", version="*", resource="certificatesigningrequests", subresource=subresource, verb="create"
+        )
+        spec = SubjectAccessReviewSpec(
+            user=request.spec.username or "",
+            groups=request.spec.groups,
+            uid=request.spec.uid,
+            extra=request.spec.extra,
+            resource_attributes=what,
+        )
+        review = await self.client.create(SubjectAccessReview(spec=spec))
+        return bool(review.status.allowed)
+
+
+class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleaner"):
+    """Deletes requests an hour after they were decided, a day after they were made or approved without a certificate, and with their
+    certificate's end."""
+
+    async def reconcile(self, request: CertificateSigningRequest) -> Result | None:
+        end = kept_until(request)
+        if end is None:
+            return None
+        left = (end - self.clock.wall()).total_seconds()
+        if left > 0:
+            return Result(requeue_after=left)
+        with contextlib.suppress(NotFound):
+            await self.client.delete(request)
+        return None
+
+
+def kept_until(request: CertificateSigningRequest) -> datetime | None:
+    """None: for good."""
+    ends: list[datetime] = []
+    made = request.metadata.creation_timestamp
+    if not request.status.conditions and made is not None:
+        ends.append(made + _WAITING)
+    for condition in request.status.conditions:
+        since = condition.last_update_time
+        if condition.type == "Approved" and request.status.certificate:
+            ends += _end_of(request.status.certificate)
+        if since is None:
+            continue
+        if condition.type in ("Denied", "Failed"):
+            ends.append(since + _DONE)
+        elif condition.type == "Approved":
+            ends.append(since + (_DONE if request.status.certificate else _WAITING))
+    return min(ends, default=None)
+
+
+def _end_of(certificate: bytes) -> list[datetime]:
+    try:
+        return [x509.load_pem_x509_certificate(certificate).not_valid_after_utc]
+    except ValueError:
+        return []  # what another signer wrote; the time of its approval counts

@@ -1,0 +1,142 @@
+"""Disruption controller: how many of a budget's pods are healthy, and how many may be evicted now.
+
+Source: Kubernetes pkg/controller/disruption; documentation, "Specifying a Disruption Budget for your Application".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kubeloop.api.core.v1 import Pod
+from kubeloop.api.meta.v1 import Condition
+from kubeloop.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetStatus
+from kubeloop.cache import Head
+from kubeloop.controller import Controller, Result, Watch
+from kubeloop.controlplane.budget_size import Expected, SizeUnknown, expected_pods
+from kubeloop.controlplane.pod_ranking import is_ready
+from kubeloop.meta import NotFound, ObjectKey, selector_from
+
+ALLOWED = "DisruptionAllowed"
+#: An evicted pod that is still there after so long is taken to stay.
+DELETION_TIMEOUT = timedelta(minutes=2)
+
+
+class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, to="budgets_of")], name="disruption-controller"):
+    """Writes the status of disruption budgets, which evictions take from.
+
+    Where it cannot tell how many pods there should be, it allows no disruption, and the condition says why.
+    """
+
+    def budgets_of(self, pod: Head) -> list[ObjectKey]:
+        """A pod counts for all budgets that match its labels."""
+        return [
+            ObjectKey("", budget.metadata.namespace, budget.metadata.name)
+            for budget in self.lister(PodDisruptionBudget).each(pod.namespace)
+            if selector_from(budget.spec.selector).matches(pod.labels)
+        ]
+
+    async def reconcile(self, budget: PodDisruptionBudget) -> Result | None:
+        pods = self.lister(Pod).list(budget.metadata.namespace, labels=selector_from(budget.spec.selector))
+        if not pods:
+            self.events.normal(budget, "NoPods", "No matching pods found")
+        now = self.clock.wall().replace(microsecond=0)
+        try:
+            expected = await expected_pods(self.client, budget, pods)
+        except SizeUnknown as why:
+            self.events.warning(budget, "CalculateExpectedPodCountFailed", f"Failed to calculate the number of expected pods: {why}")
+            await self._write(budget, _failed(budget.status, str(why), now))
+            raise
+        if expected.unmanaged:
+            self.events.warning(budget, "UnmanagedPods", _UNMANAGED)
+        counted = count(budget.status, pods, expected, now)
+        for pod in counted.stayed:
+            what = f"Pod was expected by PDB {budget.metadata.namespace}/{budget.metadata.name} to be deleted but it wasn't"
+            self.events.warning(pod, "NotDeleted", what)
+        await self._write(budget, status_of(budget, counted, now))
+        return None if counted.recheck is None else Result(requeue_after=max((counted.recheck - now).total_seconds(), 1.0))
+
+    async def _write(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
+        if status == budget.status:
+            return
+        try:
+            await self.client.update_status(msgspec.structs.replace(budget, status=status))
+        except NotFound:
+            return
+
+
+_UNMANAGED = (
+    "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot be calculated "
+    'correctly, which may result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an '
+    "integer value."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """``disrupted``: evicted lately and not gone yet, and when; ``stayed``: evicted long ago. ``recheck``: when that changes."""
+
+    healthy: int
+    expected: Expected
+    disrupted: dict[str, datetime]
+    stayed: list[Pod]
+    recheck: datetime | None
+
+
+def count(status: PodDisruptionBudgetStatus, pods: Iterable[Pod], expected: Expected, now: datetime) -> Counted:
+    """A pod is healthy that is ready, and neither going nor about to go."""
+    healthy = 0
+    disrupted: dict[str, datetime] = {}
+    stayed = []
+    for pod in pods:
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        since = status.disrupted_pods.get(pod.metadata.name)
+        if since is not None and since + DELETION_TIMEOUT >= now:
+            disrupted[pod.metadata.name] = since
+            continue
+        if since is not None:
+            stayed.append(pod)
+        healthy += is_ready(pod)
+    recheck = min(disrupted.values()) + DELETION_TIMEOUT if disrupted else None
+    return Counted(healthy, expected, disrupted, stayed, recheck)
+
+
+def status_of(budget: PodDisruptionBudget, counted: Counted, now: datetime) -> PodDisruptionBudgetStatus:
+    """None may go as long as none are expected: the first pods of a new budget may just have come."""
+    spare = counted.healthy - counted.expected.healthy
+    allowed = max(spare, 0) if counted.expected.pods > 0 else 0
+    state, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+    generation = budget.metadata.generation or 0
+    condition = Condition(type=ALLOWED, status=state, reason=reason, observed_generation=generation, last_transition_time=now)
+    return msgspec.structs.replace(
+        budget.status,
+        current_healthy=counted.healthy,
+        desired_healthy=counted.expected.healthy,
+        expected_pods=counted.expected.pods,
+        disruptions_allowed=allowed,
+        disrupted_pods=counted.disrupted,
+        observed_generation=generation,
+        conditions=_with(budget.status.conditions, condition),
+    )
+
+
+def _failed(status: PodDisruptionBudgetStatus, why: str, now: datetime) -> PodDisruptionBudgetStatus:
+    generation = status.observed_generation or 0
+    condition = Condition(
+        type=ALLOWED, status="False", reason="SyncFailed", message=why, observed_generation=generation, last_transition_time=now
+    )
+    return msgspec.structs.replace(status, disruptions_allowed=0, conditions=_with(status.conditions, condition))
+
+
+def _with(conditions: list[Condition], new: Condition) -> list[Condition]:
+    """``new`` in its place; its time is the old one as long as the status is."""
+    before = next((one for one in conditions if one.type == new.type), None)
+    if before is None:
+        return [*conditions, new]
+    if before.status == new.status:
+        new = msgspec.structs.replace(new, last_transition_time=before.last_transition_time)
+    return [new if one is before else one for one in conditions]

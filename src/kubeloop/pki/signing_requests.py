@@ -1,0 +1,133 @@
+"""Certificate signing requests (PKCS #10): read, and answered with a certificate.
+
+Source: Kubernetes pkg/controller/certificates/authority (PermissiveSigningPolicy); RFC 2986, RFC 5280.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+
+from kubeloop.pki.authority import CertificateAuthority
+
+#: Certificates begin so much before now, for clocks that lag behind.
+_BACKDATE = timedelta(minutes=5)
+#: Those that live shorter than this do not end so much earlier.
+_SHORT = timedelta(hours=8)
+
+_KEY_USAGES: Final = {
+    "signing": "digital_signature",
+    "digital signature": "digital_signature",
+    "content commitment": "content_commitment",
+    "key encipherment": "key_encipherment",
+    "key agreement": "key_agreement",
+    "data encipherment": "data_encipherment",
+    "cert sign": "key_cert_sign",
+    "crl sign": "crl_sign",
+    "encipher only": "encipher_only",
+    "decipher only": "decipher_only",
+}
+_EXTENDED: Final = {
+    "any": ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+    "server auth": ExtendedKeyUsageOID.SERVER_AUTH,
+    "client auth": ExtendedKeyUsageOID.CLIENT_AUTH,
+    "code signing": ExtendedKeyUsageOID.CODE_SIGNING,
+    "email protection": ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    "s/mime": ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    "ipsec end system": ObjectIdentifier("1.3.6.1.5.5.7.3.5"),
+    "ipsec tunnel": ObjectIdentifier("1.3.6.1.5.5.7.3.6"),
+    "ipsec user": ObjectIdentifier("1.3.6.1.5.5.7.3.7"),
+    "timestamping": ExtendedKeyUsageOID.TIME_STAMPING,
+    "ocsp signing": ExtendedKeyUsageOID.OCSP_SIGNING,
+    "microsoft sgc": ObjectIdentifier("1.3.6.1.4.1.311.10.3.3"),
+    "netscape sgc": ObjectIdentifier("2.16.840.1.113730.4.1"),
+}
+
+
+class SigningRefused(ValueError):
+    """A request that no certificate is made of; the text says why."""
+
+
+def read_request(pem: bytes) -> x509.CertificateSigningRequest:
+    """Raises SigningRefused: not PEM of a request, or its signature is not by its own key."""
+    try:
+        request = x509.load_pem_x509_csr(pem)
+        signed = request.is_signature_valid
+    except ValueError as error:
+        raise SigningRefused(f"unable to parse certificate request: {error}") from None
+    if not signed:
+        raise SigningRefused("unable to verify certificate request signature")
+    return request
+
+
+def alternative_names(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName:
+    """Of the request; empty where it has none."""
+    try:
+        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return x509.SubjectAlternativeName([])
+    except ValueError as error:
+        raise SigningRefused(f"unable to parse certificate request: {error}") from None
+
+
+def sign(
+    authority: CertificateAuthority, request: x509.CertificateSigningRequest, usages: Iterable[str], lifetime: timedelta, now: datetime
+) -> bytes:
+    """A certificate (PEM) with the request's subject, key and names, for ``usages`` (Kubernetes' words); never one of an authority.
+
+    It ends with the authority's own at the latest. Other extensions that the request asks for are left out.
+
+    Raises:
+        SigningRefused: a usage that there is not, a key of another kind than RSA, EC and Ed25519, or the authority has expired.
+    """
+    key = request.public_key()
+    if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
+        raise SigningRefused("the request's key is neither RSA nor EC nor Ed25519")
+    if now >= authority.expires:
+        raise SigningRefused(f"the signer has expired: NotAfter={authority.expires:%Y-%m-%dT%H:%M:%SZ}")
+    flags, extended = _usages(usages)
+    end = now + lifetime - (_BACKDATE if lifetime >= _SHORT else timedelta())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(request.subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(min(end, authority.expires))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    )
+    if flags:
+        every = {name: name in flags for name in _KEY_USAGES.values()}
+        builder = builder.add_extension(x509.KeyUsage(**every), critical=True)
+    if extended:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
+    names = alternative_names(request)
+    if list(names):
+        # Without a subject the names are all that there is, and must not be overlooked (RFC 5280, 4.2.1.6).
+        builder = builder.add_extension(names, critical=not list(request.subject))
+    return authority.certify(builder)
+
+
+def _usages(wanted: Iterable[str]) -> tuple[set[str], list[ObjectIdentifier]]:
+    flags: set[str] = set()
+    extended: list[ObjectIdentifier] = []
+    unknown = []
+    for usage in wanted:
+        if usage in _KEY_USAGES:
+            flags.add(_KEY_USAGES[usage])
+        elif usage in _EXTENDED:
+            if _EXTENDED[usage] not in extended:
+                extended.append(_EXTENDED[usage])
+        else:
+            unknown.append(usage)
+    if unknown:
+        shown = " ".join(f'"{one}"' for one in unknown)
+        raise SigningRefused(f"unrecognized usage values: [{shown}]")
+    if flags & {"encipher_only", "decipher_only"} and "key_agreement" not in flags:
+        raise SigningRefused('"encipher only" and "decipher only" say how a "key agreement" is used, which is not asked for')
+    return flags, extended
