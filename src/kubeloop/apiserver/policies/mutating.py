@@ -24,7 +24,7 @@ from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
 from kubeloop.apiserver.policies.params import Misconfigured, Params, said
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.webhooks.matching import Match, Matcher
-from kubeloop.apiserver.webhooks.new_objects import replace_object, unfinished
+from kubeloop.apiserver.webhooks.new_objects import check_metadata, replace_object, unfinished
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause
@@ -221,6 +221,7 @@ class MutatingPolicies:
         if match.resource is not attributes.resource and attributes.kind is None:
             obj = await self._objects.convert(match.resource, obj, attributes.gvk)
             attributes.resource.strategy.default(obj)
+        check_metadata(attributes, obj)
         replace_object(attributes.obj, obj)
 
 

@@ -15,7 +15,7 @@ from kubeloop.apiserver.decoding import conform, kind_of
 from kubeloop.apiserver.webhooks.asking import Asker
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.matching import Invocation
-from kubeloop.apiserver.webhooks.new_objects import replace_object, unfinished
+from kubeloop.apiserver.webhooks.new_objects import check_metadata, replace_object, unfinished
 from kubeloop.apiserver.webhooks.review import JSON_PATCH, Verdict
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.meta.errors import ApiError, DecodeError
@@ -92,7 +92,7 @@ class MutatingWebhooks:
         if invocation.resource is not attributes.resource and attributes.kind is None:
             patched = await self._asker.objects.convert(invocation.resource, patched, attributes.gvk)
             attributes.resource.strategy.default(patched)
-        _check_metadata(attributes, patched)
+        check_metadata(attributes, patched)
         replace_object(attributes.obj, patched)
         return True
 
@@ -139,17 +139,3 @@ def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, op
     if attributes.kind is None:
         invocation.resource.strategy.default(patched)
     return patched
-
-
-def _check_metadata(attributes: Attributes, patched: JSONObject) -> None:
-    """What a webhook may not change; other metadata is checked as a client's is."""
-    assert attributes.obj is not None
-    before, after = attributes.obj.get("metadata") or {}, patched.setdefault("metadata", {})
-    if attributes.kind is None and (after.get("namespace") or "") not in ("", attributes.namespace):
-        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if attributes.operation == "UPDATE" and (before.get("resourceVersion") or "") != (after.get("resourceVersion") or ""):
-        if after.get("resourceVersion"):
-            raise refusals.conflict(attributes.resource.gvr.group_resource, attributes.name, refusals.STALE)
-        after["resourceVersion"] = before["resourceVersion"]
-    if attributes.namespace:
-        after["namespace"] = attributes.namespace

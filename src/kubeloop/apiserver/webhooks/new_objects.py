@@ -1,4 +1,4 @@
-"""New objects as they are while admission mutates them: what the server gives them is not there yet.
+"""Objects as they are while admission mutates them, and after: what the server gives a new one is not there yet.
 
 Upstream gives it afterwards; here it is given before, and hidden meanwhile.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Attributes
 
 JSONObject = dict[str, Any]
@@ -42,6 +43,24 @@ def _show(attributes: Attributes, hidden: JSONObject) -> None:
     for name, value in hidden.items():
         if name != "name" or not metadata.get("name"):
             metadata[name] = value
+
+
+def check_metadata(attributes: Attributes, patched: JSONObject) -> None:
+    """See to what admission may not change in an object; other metadata is checked as a client's is.
+
+    Raises:
+        BadRequest: another namespace. Conflict: another resourceVersion.
+    """
+    assert attributes.obj is not None
+    before, after = attributes.obj.get("metadata") or {}, patched.setdefault("metadata", {})
+    if attributes.kind is None and (after.get("namespace") or "") not in ("", attributes.namespace):
+        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if attributes.operation == "UPDATE" and (before.get("resourceVersion") or "") != (after.get("resourceVersion") or ""):
+        if after.get("resourceVersion"):
+            raise refusals.conflict(attributes.resource.gvr.group_resource, attributes.name, refusals.STALE)
+        after["resourceVersion"] = before["resourceVersion"]
+    if attributes.namespace:
+        after["namespace"] = attributes.namespace
 
 
 def replace_object(obj: JSONObject, patched: JSONObject) -> None:
