@@ -6,9 +6,10 @@ Source: Kubernetes documentation, "Authenticating" (X.509 client certificates); 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -65,6 +66,13 @@ def presented(der: bytes) -> Presented:
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     fingerprint = hashlib.sha256(der).hexdigest()
     return Presented(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, fault)
+
+
+def named(certificate: Mapping[str, Any]) -> User:
+    """Of a certificate as ``ssl`` shows it, where there is no connection that it could be read from: requests of the same process."""
+    parts = [part for relative in certificate.get("subject", ()) for part in relative]
+    groups = tuple(value for kind, value in parts if kind == "organizationName")
+    return User(next((value for kind, value in parts if kind == "commonName"), ""), groups)
 
 
 class Bundle:

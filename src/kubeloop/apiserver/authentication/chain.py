@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.authentication.authorities import ClientAuthorities
-from kubeloop.apiserver.authentication.certificates import presented
+from kubeloop.apiserver.authentication.certificates import named, presented
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
 from kubeloop.apiserver.authentication.users import ANONYMOUS, Proof, User, authenticated
@@ -104,6 +104,8 @@ class Authenticator:
             user = self._of_certificate(request, faults)
             if user is not None:
                 return Proof(user)
+        elif request.peer_certificate:
+            return Proof(named(request.peer_certificate))
         token = bearer_token(request.header("Authorization"))
         if token is None:
             warnings.append(_EXTRA_SPACE)

@@ -41,11 +41,8 @@ class Proof:
 
 def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]] | None = None) -> User:
     """A service account as a user."""
-    return User(f"system:serviceaccount:{namespace}:{name}", service_account_groups(namespace), uid, extra or {})
-
-
-def service_account_groups(namespace: str) -> tuple[str, ...]:
-    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    groups = "system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED
+    return User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra or {})
 
 
 def authenticated(user: User) -> User:
