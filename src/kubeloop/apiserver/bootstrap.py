@@ -27,9 +27,13 @@ SYSTEM = User("system:apiserver", (MASTERS,))
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 _PRIORITIES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+_CONFIGMAPS = GroupVersionResource("", "v1", "configmaps")
 _SERVICES = GroupVersionResource("", "v1", "services")
 _ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
 _SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
+
+#: Since when it is told when a token of a Secret was last used: without it, upstream's controllers never clean such Secrets up.
+_LEGACY_TOKENS = "kube-apiserver-legacy-service-account-token-tracking"
 
 _MOVABLE = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
 _FIXED = "Used for system critical pods that must not be moved from their current node."
@@ -43,6 +47,8 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
     for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
         await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": why})
+    since = {"metadata": {"name": _LEGACY_TOKENS}, "data": {"since": writer.clock.wall().strftime("%Y-%m-%d")}}
+    await _create(registry, writer, _CONFIGMAPS, "kube-system", since)
     await _create(registry, writer, _SERVICES, "default", _service(ranges.own_address, port))
     await _publish(registry, writer, host, port)
 
