@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.authorization.access import NO_OPINION, Access, Decision, Rules
+from kubeloop.apiserver.authorization.access import Access, Decision, Rules
+from kubeloop.apiserver.authorization.rbac.held import HeldRights
 from kubeloop.apiserver.authorization.rbac.index import Binding, RoleIndex, missing
 from kubeloop.apiserver.authorization.union import joined
 
@@ -17,17 +18,11 @@ class RoleAuthorizer:
 
     def __init__(self, index: RoleIndex) -> None:
         self.index = index
+        self._held = HeldRights(index)
 
     def authorize(self, access: Access) -> Decision:
-        faults: list[str] | None = None
-        for binding in self.index.bindings(access.user, access.namespace):
-            role = self.index.role(binding.role_kind, binding.role_name, binding.namespace)
-            if role is None:
-                faults = faults or []
-                faults.append(missing(binding.role_kind, binding.role_name))
-            elif role.allow(access):
-                return binding.allows(access.user)
-        return Decision(False, reason=f"RBAC: {joined(faults)}") if faults else NO_OPINION
+        decision, faults = self._held.decide(access)
+        return Decision(False, reason=f"RBAC: {joined(faults)}") if faults else decision
 
     def rules(self, user: User, namespace: str) -> Rules:
         rules, lost = self.held(user, namespace)

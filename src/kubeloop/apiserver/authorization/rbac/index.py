@@ -97,27 +97,39 @@ class RoleIndex:
     """Guarantees: a question costs what the bindings of its user cost, however many others there are."""
 
     def __init__(self) -> None:
+        #: Grows with every change.
+        self.revision = 0
         self._bindings: dict[str, _Bindings] = {"": _Bindings()}
         self._roles: dict[tuple[str, str], RoleRules] = {}
 
     def put_role(self, namespace: str, name: str, obj: JSONObject | None) -> None:
         """A Role, or, with no ``namespace``, a ClusterRole; ``obj`` None: it is gone."""
+        self.revision += 1
         if obj is None:
             self._roles.pop((namespace, name), None)
         else:
             self._roles[namespace, name] = RoleRules(obj.get("rules") or [])
 
     def put_binding(self, namespace: str, name: str, obj: JSONObject | None) -> None:
+        self.revision += 1
         bindings = self._bindings.setdefault(namespace, _Bindings())
         bindings.put(name, None if obj is None else Binding(namespace, obj))
         if namespace and not bindings.named:
             del self._bindings[namespace]
 
+    def has_bindings(self, namespace: str) -> bool:
+        return namespace in self._bindings
+
+    def bindings_in(self, user: User, namespace: str) -> Iterator[Binding]:
+        """Those about ``user`` of one namespace, or, if it is empty, those that count everywhere; some of them twice."""
+        if namespace in self._bindings:
+            yield from self._bindings[namespace].about(user)
+
     def bindings(self, user: User, namespace: str) -> Iterator[Binding]:
         """Those about ``user`` that count in ``namespace``, some of them twice."""
-        yield from self._bindings[""].about(user)
-        if namespace and namespace in self._bindings:
-            yield from self._bindings[namespace].about(user)
+        yield from self.bindings_in(user, "")
+        if namespace:
+            yield from self.bindings_in(user, namespace)
 
     def role(self, kind: str, name: str, namespace: str) -> RoleRules | None:
         return self._roles.get(("" if kind == "ClusterRole" else namespace, name))
