@@ -228,7 +228,6 @@ def test_what_cannot_be_asked_is_said(kubeconfig: Path, arguments: list[str], wo
 
 
 @pytest.mark.server
-@pytest.mark.real_only
 def test_missing_permissions_are_named_and_the_roles_that_are_printed_grant_them(kubeconfig: Path, tmp_path: Path) -> None:
     """SelfSubjectAccessReview for another user, whom the administrator impersonates."""
     install(kubeconfig, definition())
