@@ -85,8 +85,10 @@ class ReadingRights:
                 f"unable to get policy {spec.get('policyName')} to determine minimum required permissions and {_EVERYTHING.format(lacks)}"
             )
         if kind is not None and where[2] == "*":
-            shown = f"&ParamKind{{APIVersion:{kind.api_version},Kind:{kind.kind},}}"
-            return f"unable to resolve paramKind {shown} to determine minimum required permissions and {_EVERYTHING.format(lacks)}"
+            return f"unable to resolve paramKind &{{{kind.api_version} {kind.kind}}} to determine minimum required permissions and {_EVERYTHING.format(lacks)}"
+        if policies == _POLICIES[1]:
+            # Upstream's two words stand in each other's place.
+            lacks = f'user {verb} does not have "{_shown(user)}" permission'
         return f"{lacks} on the object referenced by paramRef"
 
     async def _policy(self, policies: GroupResource, name: str) -> JSONObject | None:
