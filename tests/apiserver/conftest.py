@@ -62,6 +62,10 @@ class Api:
         self.server = server
         self.session = session
 
+    @property
+    def context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.server.api.authority.decode())
+
     async def __call__(
         self, method: str, path: str, body: Any = None, *, content: str = "", accept: str = "", token: str = "admin-token", **headers: str
     ) -> Reply:

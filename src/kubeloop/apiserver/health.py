@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kubeloop.apiserver import refusals
@@ -20,15 +20,24 @@ KUBERNETES: Final = (1, 36, 3)
 
 
 class Health:
-    """Named checks, each true while all is well. All endpoints run the same ones; ``/healthz/NAME`` runs one."""
+    """Named checks, each true while all is well; ``/healthz/NAME`` runs one."""
 
     ENDPOINTS = ("healthz", "livez", "readyz")
 
     def __init__(self) -> None:
-        self._checks: dict[str, Callable[[], bool]] = {"ping": lambda: True}
+        self._checks: dict[str, dict[str, Callable[[], bool]]] = {one: {} for one in self.ENDPOINTS}
+        self.add("ping", lambda: True)
 
-    def add(self, name: str, check: Callable[[], bool]) -> None:
-        self._checks[name] = check
+    def add(self, name: str, check: Callable[[], bool], *endpoints: str) -> None:
+        """``endpoints`` that run it; none: all."""
+        for one in endpoints or self.ENDPOINTS:
+            self._checks[one][name] = check
+
+    def results(self) -> Iterator[tuple[str, str, bool]]:
+        """Endpoint, name and state of each check."""
+        for endpoint, checks in self._checks.items():
+            for name, check in checks.items():
+                yield endpoint, name, check()
 
     def answer(self, request: Request) -> Answer | None:
         """``?verbose`` lists the checks, ``?exclude=NAME`` leaves one out. None for other paths."""
@@ -36,14 +45,14 @@ class Health:
         if endpoint not in self.ENDPOINTS:
             return None
         if slash:
-            check = self._checks.get(name)
+            check = self._checks[endpoint].get(name)
             if check is None:
                 return not_found_page()
             # Upstream's way of saying that it is no page is missing here.
             return Answer(body=b"ok", content_type=_TEXT) if check() else text(f"internal server error: {name} failed\n", 500)
         excluded = set(request.query.get("exclude", ()))
         lines, failed = [], []
-        for one, check in self._checks.items():
+        for one, check in self._checks[endpoint].items():
             if one in excluded:
                 lines.append(f"[+]{one} excluded: ok")
             elif check():

@@ -36,10 +36,17 @@ class Auditing:
 
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
-    """``auditing`` None: no audit log. ``flow``: how many requests at a time."""
+    """``auditing`` None: no audit log. ``flow``: how many requests at a time. Seconds: ``request_timeout`` for a request that is no
+    stream; ``shutdown_delay`` from the signal to the end of listening, ``shutdown_grace`` for answers under way then, and
+    ``watch_grace`` over which watches are ended, 0: all at once.
+    """
 
     auditing: Auditing | None = None
     flow: FlowLimits = field(default_factory=FlowLimits)
+    request_timeout: float = 60.0
+    shutdown_delay: float = 0.0
+    shutdown_grace: float = 2.0
+    watch_grace: float = 0.0
 
 
 class Operation:

@@ -18,6 +18,7 @@ from kubeloop.apiserver.answers import NO_SNIFFING, Answer, Reply, Takeovers, no
 from kubeloop.apiserver.authentication import User, impersonated
 from kubeloop.apiserver.authorization import access_of, forbidden
 from kubeloop.apiserver.authorization.impersonation import Impersonation
+from kubeloop.apiserver.deadline import allotted, timed_out
 from kubeloop.apiserver.exchange import Exchange, Parts
 from kubeloop.apiserver.flow.control import TooMany
 from kubeloop.apiserver.kubelet.connecting import connecting
@@ -93,7 +94,7 @@ class Pipeline:
         request = passage.request
         warnings: list[str] = []
         try:
-            answer = await self._stages(passage, warnings)
+            answer = await self._in_time(passage, warnings)
         except PlainNotFound:
             answer = not_found_page()
         except TooMany as refusal:
@@ -125,6 +126,21 @@ class Pipeline:
             self._operation.formed(passage, answer)
             finish(request, answer)
         return answer
+
+    async def _in_time(self, passage: Passage, warnings: list[str]) -> Reply:
+        if passage.long_running:
+            return await self._stages(passage, warnings)
+        clock, end = self._parts.clock, passage.started + allotted(passage.request, self._operation.options.request_timeout)
+        left = end - clock.now()
+        if left <= 0:
+            return timed_out()
+        try:
+            async with asyncio.timeout(left) as limit:
+                return await self._stages(passage, warnings)
+        except TimeoutError:
+            if limit.expired():
+                return timed_out()
+            raise
 
     async def _stages(self, passage: Passage, warnings: list[str]) -> Reply:
         request, info = passage.request, passage.info

@@ -156,8 +156,10 @@ class ApiServer:
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         reach = Reach(anywhere=self.options.remote_backends)
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
+        self._stopping = False
         self._health = Health()
         self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
+        self._health.add("shutdown", lambda: not self._stopping, "readyz")
         own = self._authority.certificate
         self.authentication = Authentication(self.options.authentication, self.registry, self.writer, clock, own, self.options.tokens)
         parts = Parts(
@@ -206,8 +208,12 @@ class ApiServer:
             _LOG.info("serving at %s", self.url)
 
     async def stop(self) -> None:
+        self._stopping = True
+        how = self.options.operation
+        if how.shutdown_delay:  # whoever balances load learns from /readyz meanwhile that there is nothing more to come
+            await self.options.clock.sleep(how.shutdown_delay)
         if self._listener is not None:
-            await self._listener.close()
+            await self._listener.close(grace=how.shutdown_grace, spread=how.watch_grace)
         await self.authentication.stop()
         await self._aggregator.stop()
         await self._definitions.stop()

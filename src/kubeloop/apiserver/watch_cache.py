@@ -22,8 +22,11 @@ T = TypeVar("T")
 
 ROOT = "/registry/"
 
-#: Changes that may wait for one watcher. Beyond it, it is cut off; its client resumes from the last version it saw.
+#: Changes, and bytes of them, that may wait for one watcher. Beyond it, it is cut off; its client resumes from the last version it saw.
 MOST_WAITING = 16384
+MOST_BYTES = 64 << 20
+#: Bytes that it is given at once: frames of so many are made and wait for the client to read.
+_BYTES_AT_ONCE = 1 << 20
 
 #: Encoded frames are kept for this many of the newest changes; older ones are encoded again for whoever asks.
 _MOST_FRAMES = 1024
@@ -39,12 +42,13 @@ class WindowPassed(KubeloopError):
 
 
 class WatchEvent:
-    """One change, shared by all watchers. ``memo`` keeps what was made of it (trees and frames), by form."""
+    """One change, shared by all watchers, of ``size`` bytes. ``memo`` keeps what was made of it (trees and frames), by form."""
 
-    __slots__ = ("_memo", "event")
+    __slots__ = ("_memo", "event", "size")
 
     def __init__(self, event: Event) -> None:
         self.event = event
+        self.size = 0 if event.value is None else len(event.value)
         self._memo: dict[Hashable, Any] | None = {}
 
     @property
@@ -84,6 +88,7 @@ class Subscription:
     def __init__(self, cache: WatchCache, prefix: str, resource_prefix: str) -> None:
         self._cache = cache
         self._waiting: deque[WatchEvent] = deque()
+        self._bytes = 0
         self._ready = asyncio.Event()
         self.prefix = prefix
         self.resource_prefix = resource_prefix
@@ -94,12 +99,13 @@ class Subscription:
     def offer(self, event: WatchEvent) -> None:
         if self.ended:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES:
             self.cut = True
             self._waiting.clear()
             self.end()
             return
         self._waiting.append(event)
+        self._bytes += event.size
         self._ready.set()
 
     def end(self) -> None:
@@ -118,15 +124,23 @@ class Subscription:
         return bool(self._waiting)
 
     async def take(self) -> list[WatchEvent]:
-        """Wait for changes and take all of them; an empty list: it ended, or was nudged."""
+        """Wait for changes and take them, some MiB at most; an empty list: it ended, or was nudged."""
         while not self._waiting:
             if self.ended or self._nudged:
                 self._nudged = False
                 return []
             self._ready.clear()
             await self._ready.wait()
-        taken = list(self._waiting)
-        self._waiting.clear()
+        if self._bytes <= _BYTES_AT_ONCE:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            self._bytes = 0
+            return taken
+        taken, size = [], 0
+        while self._waiting and size < _BYTES_AT_ONCE:
+            taken.append(self._waiting.popleft())
+            size += taken[-1].size
+        self._bytes -= size
         return taken
 
     def close(self) -> None:

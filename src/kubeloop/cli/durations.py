@@ -12,13 +12,19 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, more than none: ``300``, ``0.5``, ``5m``, ``1h30m``. Source: Go's time.ParseDuration, and a number without a unit."""
+    """Seconds, more than none unless ``zero``: ``300``, ``0.5``, ``5m``, ``1h30m``.
+
+    Source: Go's time.ParseDuration, and a number without a unit.
+    """
 
     name = "duration"
 
+    def __init__(self, *, zero: bool = False) -> None:
+        self._zero = zero
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = value if isinstance(value, int | float) else seconds(str(value))
-        if found is None or not 0 < found < math.inf:
+        if found is None or not (0 < found < math.inf or (found == 0 and self._zero)):
             self.fail(f"{value!r} is no duration; write seconds, or one like 5m or 1h30m", param, ctx)
         return float(found)
 

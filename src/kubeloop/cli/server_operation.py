@@ -1,4 +1,4 @@
-"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit."""
+"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit, limits, shutdown."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kubeloop.cli.durations import Duration
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,12 +29,28 @@ class OperationSettings:
     audit_log_maxsize: int
     audit_log_maxbackup: int
     audit_log_maxage: int
+    enable_priority_and_fairness: bool
+    max_requests_inflight: int
+    max_mutating_requests_inflight: int
+    request_timeout: float
+    shutdown_delay_duration: float
+    shutdown_watch_termination_grace_period: float
 
     def options(self) -> OperationOptions:
         """Raises ConfigError for flags that do not go together, and for files that cannot be read."""
+        from kubeloop.apiserver.flow.control import FlowLimits
         from kubeloop.apiserver.operation import OperationOptions
 
-        return OperationOptions(auditing=self._auditing())
+        wait = min(self.request_timeout / 4, _LONGEST_WAIT)
+        fair = self.enable_priority_and_fairness
+        return OperationOptions(
+            auditing=self._auditing(),
+            flow=FlowLimits(self.max_requests_inflight, self.max_mutating_requests_inflight, wait, fair),
+            request_timeout=self.request_timeout,
+            shutdown_delay=self.shutdown_delay_duration,
+            shutdown_grace=min(self.request_timeout, _LONGEST_GRACE),
+            watch_grace=self.shutdown_watch_termination_grace_period,
+        )
 
     def _auditing(self) -> Auditing | None:
         """None: no audit log is asked for.
@@ -57,12 +74,59 @@ class OperationSettings:
         return Auditing(Policy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
 
 
+#: Seconds that a request may wait for its turn at most, as upstream.
+_LONGEST_WAIT = 60.0
+#: Seconds for answers under way when the server ends.
+_LONGEST_GRACE = 10.0
+
 _OPTIONS = (
     click.option("--audit-policy-file", type=_FILE, help="What the audit log is to hold: an audit.k8s.io/v1 Policy, YAML."),
     click.option("--audit-log-path", default="", metavar="FILE", help="Where to write it (mode 0600), an event a line; - is stdout."),
     click.option("--audit-log-maxsize", type=click.IntRange(min=0), default=0, help="MiB after which that file is put aside; 0: never."),
     click.option("--audit-log-maxbackup", type=click.IntRange(min=0), default=0, help="Files put aside that are kept; 0: all."),
     click.option("--audit-log-maxage", type=click.IntRange(min=0), default=0, help="Days for which they are kept; 0: for ever."),
+    click.option(
+        "--enable-priority-and-fairness",
+        type=click.BOOL,
+        default=True,
+        show_default=True,
+        help="Let requests in by FlowSchemas and priority levels, fairly; false: only limit how many there are.",
+    ),
+    click.option(
+        "--max-requests-inflight",
+        type=click.IntRange(min=0),
+        default=400,
+        show_default=True,
+        help="Requests that read, carried out at a time; with fairness, priority levels share this and the next together.",
+    ),
+    click.option(
+        "--max-mutating-requests-inflight",
+        type=click.IntRange(min=0),
+        default=200,
+        show_default=True,
+        help="Requests that write, carried out at a time.",
+    ),
+    click.option(
+        "--request-timeout",
+        type=Duration(),
+        default=60.0,
+        show_default=True,
+        help="Seconds (or as in 1m) that a request may take, watches and other streams apart; then it is answered with 504.",
+    ),
+    click.option(
+        "--shutdown-delay-duration",
+        type=Duration(zero=True),
+        default=0.0,
+        show_default=True,
+        help="Seconds for which the server goes on serving after the signal, while /readyz fails.",
+    ),
+    click.option(
+        "--shutdown-watch-termination-grace-period",
+        type=Duration(zero=True),
+        default=0.0,
+        show_default=True,
+        help="Seconds over which watches are ended then; 0: all at once.",
+    ),
 )
 
 

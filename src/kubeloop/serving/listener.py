@@ -80,16 +80,25 @@ class Listener:
         for connection in list(self._connections):
             connection.abort()
 
-    async def close(self) -> None:
-        """Stop listening, end streams, finish answers."""
+    async def close(self, *, grace: float = _GRACE, spread: float = 0.0) -> None:
+        """Stop listening, end streams, finish answers.
+
+        ``grace``: seconds for answers under way; then they are broken off. ``spread``: seconds over which streams are ended, so that not
+        all of their clients come back at once; 0: at once.
+        """
         self._ending = True
         if self._server is not None:
             await close_listening(self._server)
+        if spread and self._streams:
+            pause = spread / len(self._streams)
+            for task in list(self._streams):
+                task.cancel()
+                await asyncio.sleep(pause)
         for task in list(self._streams):
             task.cancel()
         for connection in list(self._connections):
             connection.finish()
-        await self._over(_GRACE)
+        await self._over(grace)
         for connection in list(self._connections):
             connection.abort()
             if connection.task is not None:

@@ -12,6 +12,11 @@ _LOG = logging.getLogger(__name__)
 _ENOUGH = 256 * 1024
 
 
+#: A peer is to read this many bytes a second at least, after as many seconds in which it need not read at all.
+_SLOWEST = 64 * 1024
+_STALL = 30.0
+
+
 class ConnectionEnded(ConnectionError):
     """The peer has gone."""
 
@@ -102,9 +107,21 @@ class Wire(asyncio.Protocol):
         else:
             self.transport.write(b"".join(parts))
         if self._writable is not None:
-            await self._writable
+            await self._read_by_peer(self._writable)
             if self._over:
                 raise ConnectionEnded
+
+    async def _read_by_peer(self, writable: asyncio.Future[None]) -> None:
+        """Returns when the peer has read. One that takes too long over it is cut off: what it does not read is kept in memory."""
+        assert self.transport is not None
+        patience = _STALL + self.transport.get_write_buffer_size() / _SLOWEST
+        try:
+            async with asyncio.timeout(patience):
+                await writable
+        except TimeoutError:
+            _LOG.info("cut off a client that did not read what it asked for within %.0f s", patience)
+            self.transport.abort()
+            raise ConnectionEnded from None
 
     def told(self, name: str) -> Any:
         """What the transport knows of the connection."""
