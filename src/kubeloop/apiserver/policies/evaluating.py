@@ -81,6 +81,8 @@ def evaluate(
     Raises:
         OutOfBudget
     """
+    if not expressions:
+        return [], budget
     scope = dict(values)
     declared = _Variables(variables or {}, scope)
     scope["variables"] = declared

@@ -80,12 +80,11 @@ class ReadingRights:
         if await self._may(user, verb, where, namespace, name):
             return ""
         lacks = f'user {_shown(user)} does not have "{verb}" permission'
+        everything = f"to determine minimum required permissions and {lacks} for all groups, versions and resources"
         if policy is None:
-            return (
-                f"unable to get policy {spec.get('policyName')} to determine minimum required permissions and {_EVERYTHING.format(lacks)}"
-            )
+            return f"unable to get policy {spec.get('policyName')} {everything}"
         if kind is not None and where[2] == "*":
-            return f"unable to resolve paramKind &{{{kind.api_version} {kind.kind}}} to determine minimum required permissions and {_EVERYTHING.format(lacks)}"
+            return f"unable to resolve paramKind &{{{kind.api_version} {kind.kind}}} {everything}"
         if policies == _POLICIES[1]:
             # Upstream's two words stand in each other's place.
             lacks = f'user {verb} does not have "{_shown(user)}" permission'
@@ -104,9 +103,6 @@ class ReadingRights:
     async def _may(self, user: User, verb: str, where: tuple[str, str, str], namespace: str, name: str) -> bool:
         await self._authorizer.prepare(user)
         return self._authorizer.authorize(Access(user, verb, *where, "", namespace, name)).allowed
-
-
-_EVERYTHING: Final = "{} for all groups, versions and resources"
 
 
 def _same(spec: JSONObject, before: JSONObject, *names: str) -> bool:

@@ -41,7 +41,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What a validating policy has of its own; expressions and messages are in the order of ``validations``."""
+    """What a validating policy has of its own; expressions are in the order of ``validations``, messages too if there are any."""
 
     validations: tuple[Validation, ...]
     expressions: tuple[Compiled, ...]
@@ -60,7 +60,7 @@ def checks_of(spec: JSONObject, compiler: Compiler) -> Checks:
     return Checks(
         tuple(Validation(one["expression"], (one.get("message") or "").strip(), one.get("reason") or "Invalid") for one in validations),
         tuple(compiler.expression(one["expression"], CONDITION) for one in validations),
-        tuple(map(message, validations)),
+        tuple(map(message, validations)) if any(one.get("messageExpression") for one in validations) else (),
         tuple(one["key"] for one in annotations),
         tuple(compiler.expression(one["valueExpression"], ANNOTATION) for one in annotations),
     )
@@ -216,7 +216,11 @@ def _denials(policy: Policy[Checks], results: list[Result | None], messages: lis
                 found.append(Denial(result.fault or fault, index=index))
         elif result.value is not True:
             validation = policy.own.validations[index]
-            message = _usable(messages[index]) or validation.message or f"failed expression: {validation.expression.strip()}"
+            message = (
+                _usable(messages[index] if messages else None)
+                or validation.message
+                or f"failed expression: {validation.expression.strip()}"
+            )
             found.append(Denial(message, validation.reason, index))
     return found
 
