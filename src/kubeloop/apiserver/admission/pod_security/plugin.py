@@ -14,6 +14,7 @@ from kubeloop.apiserver.admission.pod_security.evaluation import findings
 from kubeloop.apiserver.admission.pod_security.existing import warnings_about
 from kubeloop.apiserver.admission.pod_security.findings import JSONObject, Pod
 from kubeloop.apiserver.admission.pod_security.levels import PREFIX, PRIVILEGED, Level, Policy, policy_of
+from kubeloop.apiserver.admission.refusing import aggregated, refused
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.storage import prefix_end
@@ -124,21 +125,16 @@ class PodSecurity:
 
         notes = attributes.audit_annotations
         if faults:
-            notes[f"{PREFIX}error"] = f"Failed to parse policy: {_aggregate(faults)}"
+            notes[f"{PREFIX}error"] = f"Failed to parse policy: {aggregated(str(one) for one in faults)}"
         if enforce:
             notes[f"{PREFIX}enforce-policy"] = str(policy.enforce)
         if judged(policy.audit):
             notes[f"{PREFIX}audit-violations"] = f'would violate PodSecurity "{policy.audit}": {judged(policy.audit)}'
         if enforce and judged(policy.enforce):
             why = f'violates PodSecurity "{policy.enforce}": {judged(policy.enforce)}'
-            raise refusals.forbidden(attributes.resource.gvr.group_resource, attributes.name, why)
+            raise refused(attributes, why)
         if judged(policy.warn):
             attributes.warnings.append(f'would violate PodSecurity "{policy.warn}": {judged(policy.warn)}')
-
-
-def _aggregate(faults: list[FieldError]) -> str:
-    texts = list(dict.fromkeys(str(one) for one in faults))
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _is_significant(spec: JSONObject, old: JSONObject) -> bool:
