@@ -9,10 +9,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.answers import Answer, Frames, Reply
+from kubeloop.apiserver.audit.stages import COMPLETE, LEVELS, RECEIVED, STARTED
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization.keeping import keep
 from kubeloop.apiserver.flow.control import FlowControl, FlowLimits
 from kubeloop.apiserver.flow.in_flight import InFlight
+from kubeloop.apiserver.metrics.requests import RequestMetrics
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.passage import Passage
 from kubeloop.apiserver.provisioning.flow_control import GROUP
@@ -57,6 +59,7 @@ class Operation:
         self.options = options or OperationOptions()
         self._auditing = self.options.auditing
         self.in_flight = InFlight(self.options.flow)
+        self.metrics = RequestMetrics()
         self.flow = FlowControl(self.options.flow, clock)
 
     def start(self) -> None:
@@ -78,8 +81,6 @@ class Operation:
     def identified(self, passage: Passage) -> None:
         """It is known who asks (``passage.user``)."""
         if self._auditing is not None:
-            from kubeloop.apiserver.audit.policy import RECEIVED
-
             self._audit(passage, self._auditing)
             if passage.audit is not None:
                 passage.audit.event(RECEIVED)
@@ -114,10 +115,9 @@ class Operation:
         if passage.in_flight:
             # When what there is of it has been written, which is work too.
             asyncio.get_running_loop().call_soon(self._leave, passage)
+        self._count(passage, reply)
         if passage.audit is None:
             return
-        from kubeloop.apiserver.audit.policy import COMPLETE, STARTED
-
         record, long = passage.audit, passage.long_running
         if isinstance(reply, Answer):
             # Who was not authenticated is logged once, as what goes on for long begins.
@@ -136,11 +136,25 @@ class Operation:
         if passage.in_flight:
             self._leave(passage)
         if passage.audit is not None:
-            from kubeloop.apiserver.audit.policy import COMPLETE, STARTED
-
             if passage.long_running:
                 passage.audit.event(STARTED, self._clock.wall(), code=200, message="Connection closed early")
             passage.audit.event(COMPLETE, self._clock.wall(), code=200, message="Connection closed early")
+
+    def _count(self, passage: Passage, reply: Reply) -> None:
+        metrics = self.metrics
+        metrics.attempts["success" if passage.user is not None else "error"] += 1
+        series = metrics.of(passage)
+        if isinstance(reply, Answer):
+            metrics.ended(series, reply.status, self._clock.now() - passage.started, len(reply.body or b""))
+            return
+        series.running = (series.running or 0) + 1
+        status = reply.status if isinstance(reply, Frames) else _SWITCHED
+
+        def over() -> None:
+            series.running = (series.running or 1) - 1
+            metrics.ended(series, status, self._clock.now() - passage.started, None)
+
+        reply.close = _both(reply.close, over)
 
     def _leave(self, passage: Passage) -> None:
         self.in_flight.leave(passage.info.verb)
@@ -149,10 +163,16 @@ class Operation:
 
     def _audit(self, passage: Passage, auditing: Auditing) -> None:
         logged = auditing.policy.of(passage.user, passage.info)
+        self.metrics.audit_levels[LEVELS[logged.level]] += 1
         if logged.level:
             from kubeloop.apiserver.audit.record import AuditRecord
 
-            passage.audit = AuditRecord(passage, logged, auditing.log.add, self._arrival(passage))
+            passage.audit = AuditRecord(passage, logged, self._log, self._arrival(passage))
+
+    def _log(self, event: bytes) -> None:
+        assert self._auditing is not None
+        self.metrics.audit_events += 1
+        self._auditing.log.add(event)
 
     def _arrival(self, passage: Passage) -> datetime:
         return self._clock.wall() - timedelta(seconds=self._clock.now() - passage.started)

@@ -37,6 +37,8 @@ class Passage:
     #: The constraint under which it may do so; empty: none.
     impersonated_by: str = ""
     annotations: dict[str, str] = field(default_factory=dict)
+    #: Whether the path is of a resource that is served.
+    known: bool = False
     #: Headers of the answer that stages before the handler decide on.
     headers: list[tuple[str, str]] = field(default_factory=list)
     #: None: nothing about this request goes into the audit log.

@@ -157,6 +157,7 @@ class Pipeline:
         if not info.is_resource:
             return await self._path(request)
         resource = find_resource(self._parts.registry, info)
+        passage.known = True
         if resource.deprecation_warning and resource.custom:
             warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
@@ -175,6 +176,7 @@ class Pipeline:
             return answer
         finally:
             warnings += exchange.context.warnings
+            passage.annotations |= exchange.context.audit_annotations
 
     async def _authorize(self, passage: Passage, user: User) -> User:
         """As whom the request is served."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver.audit.policy import LEVELS, Policy
+from kubeloop.apiserver.audit.policy import Policy
+from kubeloop.apiserver.audit.stages import LEVELS
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.meta.errors import ConfigError

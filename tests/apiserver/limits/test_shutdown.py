@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
-
 from kubeloop.apiserver.operation import OperationOptions
 from tests.apiserver.conftest import CONFIGMAPS, running_api
 
@@ -33,9 +31,8 @@ async def test_only_readiness_has_the_check() -> None:
 
 async def test_watches_end_properly_also_one_after_the_other() -> None:
     async with running_api(operation=OperationOptions(watch_grace=0.05)) as api:
-        async with aiohttp.ClientSession(api.server.url, connector=aiohttp.TCPConnector(ssl=api.context)) as session:
-            headers = {"Authorization": "Bearer admin-token"}
-            answers = [await session.get(f"{CONFIGMAPS}?watch=1", headers=headers) for _ in range(3)]
-            await api.server.api.stop()
-            # A stream that broke off instead would raise here.
-            assert [await answer.content.read() for answer in answers] == [b"", b"", b""]
+        headers = {"Authorization": "Bearer admin-token"}
+        answers = [await api.session.get(f"{CONFIGMAPS}?watch=1", headers=headers) for _ in range(3)]
+        await api.server.api.stop()
+        # A stream that broke off instead would raise here.
+        assert [await answer.content.read() for answer in answers] == [b"", b"", b""]

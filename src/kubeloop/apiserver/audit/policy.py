@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from kubeloop.apiserver.audit.stages import LEVELS, NONE, STAGES
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.codec import read_yaml
@@ -14,19 +15,6 @@ from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.meta.names import dns1123_subdomain
 
 _LOG = logging.getLogger(__name__)
-
-NONE: Final = "None"
-METADATA: Final = "Metadata"
-REQUEST: Final = "Request"
-REQUEST_RESPONSE: Final = "RequestResponse"
-#: From the one that logs least.
-LEVELS: Final = (NONE, METADATA, REQUEST, REQUEST_RESPONSE)
-
-RECEIVED: Final = "RequestReceived"
-STARTED: Final = "ResponseStarted"
-COMPLETE: Final = "ResponseComplete"
-PANIC: Final = "Panic"
-STAGES: Final = (RECEIVED, STARTED, COMPLETE, PANIC)
 
 _POLICY_FIELDS = frozenset({"apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"})
 _RULE_FIELDS = frozenset(

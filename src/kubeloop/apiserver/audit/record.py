@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from kubeloop.apiserver.audit.policy import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE, Logged
+from kubeloop.apiserver.audit.policy import Logged
 from kubeloop.apiserver.audit.redaction import HIDDEN, redact
+from kubeloop.apiserver.audit.stages import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML
 from kubeloop.apiserver.passage import Passage

@@ -1,0 +1,1 @@
+"""Prometheus metrics under Kubernetes' names. Source: Kubernetes documentation, "Kubernetes Metrics Reference"."""
