@@ -62,7 +62,8 @@ class Reach:
             OSError: its name is unknown.
         """
         try:
-            found = [str(ipaddress.ip_address(host.strip("[]")))]
+            ipaddress.ip_address(host)
+            found = [host]
         except ValueError:
             known = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
             found = sorted({str(address[0]) for *_, address in known}, key=lambda one: (":" in one, one))
