@@ -17,6 +17,7 @@ from kubeloop.controlplane.disruption import DisruptionController
 from kubeloop.controlplane.garbage_collector import GarbageCollector
 from kubeloop.controlplane.namespace import NamespaceController
 from kubeloop.controlplane.node import Delay, SimulatedNodes
+from kubeloop.controlplane.quota import QuotaController
 from kubeloop.controlplane.replicaset import ReplicaSetController
 from kubeloop.controlplane.role_aggregation import ClusterRoleAggregator
 from kubeloop.controlplane.scheduler import Scheduler
@@ -51,6 +52,7 @@ def controllers(
         DeploymentController(),
         DisruptionController(),
         ClusterRoleAggregator(),
+        QuotaController(),
         CertificateApprover(),
         CertificateCleaner(),
         Scheduler(),

@@ -1,0 +1,133 @@
+"""ResourceQuota controller: counts what a namespace uses, and frees what went. Admission adds what comes.
+
+Source: Kubernetes pkg/controller/resourcequota; documentation, "Resource Quotas".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubeloop.api.apps.v1 import Deployment, ReplicaSet
+from kubeloop.api.core.v1 import ConfigMap, PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Secret, Service
+from kubeloop.cache import EventType, Head
+from kubeloop.codec import to_dict
+from kubeloop.controller import Controller, Predicate, Result, Watch, path_changed
+from kubeloop.meta import Conflict, NotFound, ObjectKey
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.quantity import Quantity
+from kubeloop.quota import EVALUATED, Amounts, count_name, evaluator_of, masked, plus
+
+JSONObject = dict[str, Any]
+
+#: Seconds after which a quota is counted again whatever happens, as upstream; less for kinds whose deletions nobody tells.
+RESYNC, UNWATCHED = 300.0, 30.0
+_ENDED = frozenset({"Succeeded", "Failed"})
+_WATCHED = frozenset(
+    {
+        GroupResource("", "pods"),
+        GroupResource("", "services"),
+        GroupResource("", "persistentvolumeclaims"),
+        GroupResource("", "configmaps"),
+        GroupResource("", "secrets"),
+        GroupResource("apps", "deployments"),
+        GroupResource("apps", "replicasets"),
+    }
+)
+
+_gone = Predicate(lambda event: event.type is EventType.DELETED)
+_ended = Predicate(
+    lambda event: event.old is not None and event.head.value("status.phase") in _ENDED and event.old.value("status.phase") not in _ENDED,
+    ("status.phase",),
+)
+_retyped = Predicate(lambda event: event.old is not None and event.head.value("spec.type") != event.old.value("spec.type"), ("spec.type",))
+
+
+class QuotaController(
+    Controller[ResourceQuota],
+    predicates=[path_changed("spec") | path_changed("status.hard")],
+    watches=[
+        Watch(Pod, to="quotas_of", predicates=(_gone | _ended,)),
+        Watch(Service, to="quotas_of", predicates=(_gone | _retyped,)),
+        Watch(PersistentVolumeClaim, to="quotas_of", predicates=(_gone,)),
+        Watch(ConfigMap, to="quotas_of", predicates=(_gone,)),
+        Watch(Secret, to="quotas_of", predicates=(_gone,)),
+        Watch(Deployment, to="quotas_of", predicates=(_gone,)),
+        Watch(ReplicaSet, to="quotas_of", predicates=(_gone,)),
+    ],
+    name="resourcequota-controller",
+):
+    """Writes ``status.hard`` and ``status.used``.
+
+    Guarantees
+        It never overwrites usage that admission noted after this controller read the quota.
+
+    Not guaranteed
+        That what admission let in, and storage does not show yet, is counted: the next count corrects it, in five minutes at the latest.
+        Deletions of kinds that are not watched are seen within half a minute.
+    """
+
+    def quotas_of(self, obj: Head) -> list[ObjectKey]:
+        return [ObjectKey("", obj.namespace, head.name) for head in self.lister(ResourceQuota).heads(obj.namespace)]
+
+    async def reconcile(self, quota: ResourceQuota) -> Result | None:
+        try:
+            # The newest, so that what is counted now is not older than what admission noted.
+            quota = await self.client.get(ResourceQuota, quota.metadata.name, namespace=quota.metadata.namespace)
+            unwatched = await self._count(quota)
+        except (Conflict, NotFound):
+            return Result(requeue_after=1.0)  # admission was faster, or the quota went, and then nobody asks again
+        return Result(requeue_after=UNWATCHED if unwatched else RESYNC)
+
+    async def _count(self, quota: ResourceQuota) -> bool:
+        """Whether something was counted whose deletions are not told."""
+        hard = quota.spec.hard
+        kinds = _kinds(hard)
+        found: Amounts = {}
+        for kind in kinds:
+            found = plus(found, await self._used(kind, to_dict(quota)))
+        used = masked({**quota.status.used, **found}, hard)
+        status = ResourceQuotaStatus(hard=dict(hard), used=used)
+        if status != quota.status:
+            await self.client.update_status(msgspec.structs.replace(quota, status=status))
+        return any(kind not in _WATCHED for kind in kinds)
+
+    async def _used(self, kind: GroupResource, quota: JSONObject) -> Amounts:
+        """Of the quota's resources that objects of ``kind`` use; nothing if the server does not know the kind."""
+        evaluator = evaluator_of(kind)
+        names = evaluator.names(quota["spec"]["hard"])
+        path = await self._path(kind, quota["metadata"]["namespace"])
+        if path is None:
+            return {}
+        used: Amounts = dict.fromkeys(names, Quantity(0))
+        if kind not in EVALUATED or set(names) == {count_name(kind)}:
+            answer = await self._get(f"{path}?limit=1")
+            number = len(answer.get("items") or ()) + (answer["metadata"].get("remainingItemCount") or 0)
+            return dict.fromkeys(names, Quantity(number))
+        now = self.clock.wall()
+        for obj in (await self._get(path)).get("items") or ():
+            if evaluator.counts(quota, obj):
+                used = plus(used, masked(evaluator.usage(obj, now), names))
+        return used
+
+    async def _get(self, path: str) -> JSONObject:
+        answer = await self.client.transport.request("GET", path)
+        found: JSONObject = msgspec.json.decode(answer.body)
+        return found
+
+    async def _path(self, kind: GroupResource, namespace: str) -> str | None:
+        for resource in await self.client.mapper.resources():
+            if resource.namespaced and resource.gvr.group_resource == kind and "list" in resource.verbs:
+                return f"{resource.gvr.group_version.path}/namespaces/{namespace}/{kind.resource}"
+        return None
+
+
+def _kinds(hard: Amounts) -> list[GroupResource]:
+    """Kinds that use one of the resources."""
+    found = {kind: None for kind, evaluator in EVALUATED.items() if evaluator.names(hard)}
+    for name in hard:
+        if name.startswith("count/"):
+            resource, _, group = name.removeprefix("count/").partition(".")
+            found[GroupResource(group, resource)] = None
+    return list(found)
