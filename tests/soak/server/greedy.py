@@ -1,0 +1,46 @@
+"""Clients of one user who ask without a pause, in a process of their own; prints how they were answered.
+
+python -m tests.soak.server.greedy JSON, where JSON is {"port", "authority", "seconds", "token", "namespace", "clients"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import json
+import sys
+from typing import Any
+
+from tests.soak.server.wire import Target, Wire
+
+
+async def _ask(wire: Wire, path: str, statuses: collections.Counter[str]) -> None:
+    while True:
+        try:
+            status, _ = await wire.ask("GET", path)
+            statuses[str(status)] += 1
+        except (ConnectionError, TimeoutError) as error:
+            statuses[type(error).__name__] += 1
+            wire.close()
+            await asyncio.sleep(0.1)
+
+
+async def run(told: dict[str, Any]) -> dict[str, int]:
+    target = Target(told["port"], told["authority"])
+    tls = target.tls()
+    statuses: collections.Counter[str] = collections.Counter()
+    path = f"/api/v1/namespaces/{told['namespace']}/configmaps"
+    tasks = [asyncio.create_task(_ask(Wire(target, tls, told["token"]), path, statuses)) for _ in range(told["clients"])]
+    await asyncio.wait(tasks, timeout=told["seconds"])
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return dict(statuses)
+
+
+def main() -> None:
+    print(json.dumps(asyncio.run(run(json.loads(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    main()
