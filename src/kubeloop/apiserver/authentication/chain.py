@@ -73,6 +73,8 @@ class Authenticator:
             if not self._anonymous:
                 raise refusals.unauthorized()
             return ANONYMOUS
+        if self._proxies is not CONVENTIONAL:  # those are dropped where requests are passed on
+            self._proxies.forget(request)
         warnings += proof.warnings
         if annotations is not None:
             annotations.update(proof.annotations)

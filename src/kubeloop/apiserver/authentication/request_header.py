@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from multidict import CIMultiDict
+
 from kubeloop.apiserver.authentication.users import User
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.request import Request
@@ -51,6 +53,17 @@ class RequestHeaders:
                     key = unescaped(header[len(prefix) :].lower())
                     extra[key] = (*extra.get(key, ()), value)
         return User(name, tuple(groups), _first(request, self.uids), extra)
+
+    def forget(self, request: Request) -> None:
+        """Nobody behind authentication sees the headers, whoever sent them."""
+        whole = {one.lower() for one in (*self.names, *self.uids, *self.groups)}
+        begin = tuple(one.lower() for one in self.extra_prefixes)
+
+        def is_own(name: str) -> bool:
+            return name.lower() in whole or (bool(begin) and name.lower().startswith(begin))
+
+        if any(is_own(name) for name in request.headers):
+            request.headers = CIMultiDict((name, value) for name, value in request.headers.items() if not is_own(name))
 
 
 #: What proxies say by convention, kube-apiserver's own among them.

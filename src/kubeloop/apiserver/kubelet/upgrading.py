@@ -20,7 +20,10 @@ from kubeloop.transport.http1 import Wire
 _REFUSAL_TIME = 10.0
 _REFUSAL_SIZE = 1 << 20
 #: Headers that this server has read for itself: they are nobody else's business.
-_OWN = frozenset({"authorization", "impersonate-user", "impersonate-uid", "impersonate-group"})
+_OWN = frozenset(
+    {"authorization", "impersonate-user", "impersonate-uid", "impersonate-group", "x-remote-user", "x-remote-uid", "x-remote-group"}
+)
+_OWN_PREFIXES = "impersonate-extra-", "x-remote-extra-"
 
 
 #: Makes headers for a backend of those that are passed on.
@@ -50,7 +53,7 @@ def forwarded_headers(request: Request, *, without: Iterable[str] = ()) -> list[
     passed = [
         (name, value)
         for name, value in request.headers.items()
-        if name.lower() not in left_out and not name.lower().startswith("impersonate-extra-")
+        if name.lower() not in left_out and not name.lower().startswith(_OWN_PREFIXES)
     ]
     before = [value for name, value in request.headers.items() if name.lower() == "x-forwarded-for"]
     return [("Host", request.header("Host")), *passed, ("X-Forwarded-For", ", ".join([*before, request.remote]))]
