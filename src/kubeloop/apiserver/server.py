@@ -31,6 +31,7 @@ from kubeloop.apiserver.exchange import Parts
 from kubeloop.apiserver.health import Health, Version
 from kubeloop.apiserver.issuer import IssuerDocuments
 from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+from kubeloop.apiserver.metrics.exposition import Metrics
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.operation import Operation, OperationOptions
@@ -129,7 +130,8 @@ class ApiServer:
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
         self.authorization = Authorization(self.objects, self.cache, self.options.authorization)
-        self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization)
+        reach = Reach(anywhere=self.options.remote_backends)
+        self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization, reach)
         self._policies = Policies(self.registry, self.objects, self.cache, self.authorization)
         mutating, validating = self._webhooks.plugins
         means = Means(
@@ -154,7 +156,6 @@ class ApiServer:
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
-        reach = Reach(anywhere=self.options.remote_backends)
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._stopping = False
         self._health = Health()
@@ -179,7 +180,14 @@ class ApiServer:
             kubelets=self.options.kubelets,
         )
         self.operation = Operation(clock, self.options.operation)
-        self._pipeline = Pipeline(parts, {COMPACTION_PATH: self.compactor.answer}, self.operation)
+        counted = self.operation.metrics, self.operation.flow, self.operation.in_flight
+        self.metrics = Metrics(counted[0], self.admission.metrics, *counted[1:], self._health, self.registry, self.objects, self.cache)
+        actions = {
+            COMPACTION_PATH: self.compactor.answer,
+            "/metrics": self.metrics.answer,
+            "/metrics/slis": self.metrics.levels_of_service,
+        }
+        self._pipeline = Pipeline(parts, actions, self.operation)
         self._pipeline.elsewhere = self._aggregator.behind
         wrap = self.options.wrap
         self.handler: Handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle

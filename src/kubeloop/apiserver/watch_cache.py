@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from kubeloop.apiserver.storage import Event, KeyValue, Storage
 from kubeloop.meta.errors import KubeloopError
+from kubeloop.meta.kinds import GroupVersionResource
 
 JSONObject = dict[str, Any]
 T = TypeVar("T")
@@ -160,6 +161,8 @@ class WatchCache:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        #: How many events have gone out, by resource.
+        self.events_sent: Counter[GroupVersionResource] = Counter()
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._observers: dict[str, list[Callable[[Event], None]]] = {}
         self._windows: dict[str, list[WatchEvent]] = {}

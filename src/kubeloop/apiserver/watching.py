@@ -122,6 +122,7 @@ class Watcher:
         for kv in await self._parts.objects.presented(self._resource, found.items):
             if self._selection.everything or self._selection.matches(self._parts.objects.tree(self._resource, kv)):
                 first, self._first = self._first, False
+                self._parts.cache.events_sent[self._resource.gvr] += 1
                 yield self._frame("ADDED", kv, first=first)
 
     async def _live(self, subscription: Subscription) -> AsyncIterator[bytes]:
@@ -184,6 +185,8 @@ class Watcher:
             if frame is not None:
                 self._told = event.revision
                 frames.append(frame)
+        if frames:
+            self._parts.cache.events_sent[self._resource.gvr] += len(frames)
         return b"".join(frames)
 
     def _frame_of(self, event: WatchEvent) -> bytes | None:

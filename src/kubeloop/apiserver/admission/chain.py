@@ -7,11 +7,14 @@ Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admi
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.metrics.admission import AdmissionMetrics
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
@@ -32,7 +35,8 @@ class Reinvocation:
 class Attributes:
     """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed in place by who mutates.
 
-    A plug-in adds to ``after`` what is to be called once the write is stored or refused, and to ``warnings`` what the client is told.
+    A plug-in adds to ``after`` what is to be called once the write is stored or refused, to ``settling`` what is to be awaited then,
+    before the answer, and to ``warnings`` what the client is told.
     What it finds wrong with the object while it mutates goes to ``findings``, and is told before what validation finds.
     ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` that of ``obj`` where it is not the
     resource's own (Scale, Binding).
@@ -52,6 +56,7 @@ class Attributes:
     kind: GroupVersionKind | None = None
     warnings: list[str] = field(default_factory=list)
     findings: list[FieldError] = field(default_factory=list)
+    settling: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
     #: What the audit log is to say of the request, by key.
     audit_annotations: dict[str, str] = field(default_factory=dict)
@@ -101,9 +106,14 @@ class Admission:
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
+        self.metrics = AdmissionMetrics()
         self._concerned: dict[GroupVersionResource, list[Plugin]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
+        with self._measured(attributes, "admit"):
+            await self._mutate(attributes)
+
+    async def _mutate(self, attributes: Attributes) -> None:
         plugins = self._asked(attributes)
         for plugin in plugins:
             await plugin.mutate(attributes)
@@ -124,8 +134,18 @@ class Admission:
     async def validate(self, attributes: Attributes, view: View | None = None) -> None:
         """``view``: as in ``mutate_view``."""
         shown = attributes if view is None else _viewed(attributes, view)
-        for plugin in self._asked(attributes):
-            await plugin.validate(shown)
+        with self._measured(attributes, "validate"):
+            for plugin in self._asked(attributes):
+                await plugin.validate(shown)
+
+    @contextmanager
+    def _measured(self, attributes: Attributes, step: str) -> Iterator[None]:
+        began, rejected = time.perf_counter(), True
+        try:
+            yield
+            rejected = False
+        finally:
+            self.metrics.step(attributes.operation, step, time.perf_counter() - began, rejected=rejected)
 
     def _asked(self, attributes: Attributes) -> list[Plugin]:
         gvr = attributes.resource.gvr
