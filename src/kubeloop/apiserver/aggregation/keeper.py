@@ -65,6 +65,8 @@ class Keeper:
         self._backends = backends
         self._revisions: dict[str, int] = {}
         self._probes: dict[str, Probe] = {}
+        #: Labels and annotations, by name.
+        self._said: dict[str, tuple[Any, Any]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._follows_services = False
 
@@ -123,8 +125,13 @@ class Keeper:
             return
         self._follow_services()
         probe = self._probes.get(found.name)
+        said = (obj["metadata"].get("labels"), obj["metadata"].get("annotations"))
         if probe is not None and _same(probe.service, found):
+            if self._said.get(found.name) != said:  # whoever touches it wants it looked at
+                self._said[found.name] = said
+                probe.read_anew()
             return
+        self._said[found.name] = said
         await self._end_probe(found.name)
         probe = self._probes[found.name] = self._probe(found)
         probe.start()
@@ -141,6 +148,7 @@ class Keeper:
 
     async def _gone(self, name: str) -> None:
         self._revisions.pop(name, None)
+        self._said.pop(name, None)
         await self._end_probe(name)
         if self._table.services.pop(name, None) is not None:
             self._table.changed()

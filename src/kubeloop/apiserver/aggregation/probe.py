@@ -39,12 +39,18 @@ class Probe:
         self._read = read
         self._clock = clock
         self._due = asyncio.Event()
+        self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"probe of APIService {self.service.name}")
 
     def look(self) -> None:
+        self._due.set()
+
+    def read_anew(self) -> None:
+        """Look at once, and read what is served however lately it was read."""
+        self._read_at = float("-inf")
         self._due.set()
 
     async def stop(self) -> None:
@@ -55,16 +61,17 @@ class Probe:
 
     async def _run(self) -> None:
         retries = Backoff(initial=0.1, cap=INTERVAL, jitter=0.1, reset_after=None, clock=self._clock)
-        passed, read_at = False, float("-inf")
+        passed = False
         while True:
             self._due.clear()
             pause = INTERVAL
             try:
                 finding = await self._checks.check(self.service)
                 await self._tell(self.service, finding)
-                stale = self._clock.now() - read_at >= REFRESH
-                if finding.passed != passed or stale:
-                    read_at = self._clock.now() if await self._read(self.service, finding) else float("-inf")
+                if finding.passed != passed or self._clock.now() - self._read_at >= REFRESH:
+                    self._read_at = self._clock.now()  # before it is read: who wants it read anew meanwhile is heard
+                    if not await self._read(self.service, finding):
+                        self._read_at = float("-inf")
                 passed = finding.passed
                 if finding.again:
                     pause = retries.next()
