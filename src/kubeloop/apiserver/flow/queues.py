@@ -88,8 +88,9 @@ class FairQueues:
     def charge(self, queue: Queue, seconds: float) -> None:
         """What a request of it has really taken."""
         queue.start += seconds - ESTIMATE
-        if not queue.waiting and queue.start <= self._virtual:
-            self._queues.pop(queue.key, None)  # as good as one that was never there
+        # Under its key another may have begun since: one that was dropped is charged by whoever was let in from it.
+        if not queue.waiting and queue.start <= self._virtual and self._queues.get(queue.key) is queue:
+            del self._queues[queue.key]  # as good as one that was never there
 
     def _queue(self, key: int | str) -> Queue:
         return self._queues.get(key) or Queue(key)
