@@ -30,4 +30,4 @@ async def ask_admission(
                 attributes.options = None
             await step(attributes)
     finally:
-        call.finish()
+        await call.finish()

@@ -55,8 +55,14 @@ class Deleter:
         Raises:
             NotFound, Conflict (preconditions), Invalid; whatever admission raises.
         """
-        objects = self._writer.objects
         call.options = options.tree()
+        try:
+            return await self._delete(call, options, admit=admit)
+        finally:
+            await call.finish()
+
+    async def _delete(self, call: Call, options: DeleteOptions, *, admit: bool) -> Deleted:
+        objects = self._writer.objects
         while True:
             current = await objects.get(call.resource, call.namespace, call.name)
             if current is None:

@@ -53,6 +53,8 @@ class Call:
     manager: str = ""
     #: What admission plug-ins want called when the write is stored or refused.
     after: list[Callable[[], None]] = field(default_factory=list)
+    #: The same, awaited before the request is answered.
+    settling: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     #: Options of the request, without kind, as admission webhooks are shown them.
     options: JSONObject = field(default_factory=dict)
     #: What admission sees of an update, where that is not the object itself.
@@ -81,11 +83,15 @@ class Call:
             warnings=self.context.warnings,
             findings=self.findings,
             audit_annotations=self.context.audit_annotations,
+            settling=self.settling,
         )
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
+        """The write is stored or refused."""
         while self.after:
             self.after.pop()()
+        while self.settling:
+            await self.settling.pop()()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ class Writer:
         try:
             return await self._create(call, obj)
         finally:
-            call.finish()
+            await call.finish()
 
     async def _create(self, call: Call, obj: JSONObject) -> Outcome:
         resource, strategy = call.resource, call.resource.strategy
@@ -221,7 +227,7 @@ class Writer:
                 if not (unconditional or retry):
                     raise refusals.conflict(resource.gvr.group_resource, call.name, refusals.STALE) from None
             finally:
-                call.finish()
+                await call.finish()
 
     async def _insert(self, call: Call, obj: JSONObject, generated: bool) -> Outcome:
         resource, metadata = call.resource, obj["metadata"]

@@ -73,7 +73,7 @@ def plugins(means: Means, options: AdmissionOptions | None = None) -> list[Plugi
     makers = _makers(means)
     made = [makers[name]() for name in ORDER if name in names and name in makers]
     where = means.registry, means.objects
-    return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.ranges)]
+    return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.ranges, means.clock)]
 
 
 def _makers(means: Means) -> dict[str, Callable[[], Plugin]]:

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import itertools
 import random
+from functools import partial
 from typing import Any
 
 from kubeloop.apiserver import refusals
@@ -22,6 +23,7 @@ from kubeloop.apiserver.builtin.services.facts import (
     node_ports,
 )
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
+from kubeloop.apiserver.builtin.services.ip_objects import AddressObjects
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
@@ -29,6 +31,7 @@ from kubeloop.apiserver.storage.protocol import prefix_end
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
+from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
 
@@ -52,9 +55,10 @@ class ServiceAddresses:
 
     resources = frozenset({SERVICES})
 
-    def __init__(self, registry: Registry, objects: Objects, ranges: ServiceRanges) -> None:
+    def __init__(self, registry: Registry, objects: Objects, ranges: ServiceRanges, clock: Clock) -> None:
         self._registry = registry
         self._objects = objects
+        self._address_objects = AddressObjects(registry, objects, clock)
         self._network = ranges.cluster_ips
         self._ports = ranges.node_ports
         #: Of services on their way through the server, which storage does not show yet.
@@ -63,8 +67,11 @@ class ServiceAddresses:
 
     async def mutate(self, attributes: Attributes) -> None:
         obj = attributes.obj
-        is_service = attributes.resource.gvr.group_resource == SERVICES and not attributes.subresource
-        if obj is None or not is_service or attributes.operation not in ("CREATE", "UPDATE"):
+        if attributes.resource.gvr.group_resource != SERVICES or attributes.operation not in ("CREATE", "UPDATE", "DELETE"):
+            return
+        if attributes.old is not None and not attributes.dry_run:
+            self._settle_later(attributes, attributes.old)
+        if obj is None or attributes.subresource:
             return
         if attributes.reinvocation.wanted and not attributes.reinvocation.again:
             return  # webhooks are asked once more, and are not to see what is given
@@ -75,17 +82,30 @@ class ServiceAddresses:
         if faults := settle_families(obj, old):
             raise _refused(obj, faults)
         async with self._giving:
-            taken = {} if attributes.dry_run else await self._taken()
-            request = _Request(taken, obj, old, self, dry_run=attributes.dry_run)
+            request = _Request(await self._taken(), obj, old, self, dry_run=attributes.dry_run)
             attributes.after.append(lambda: self._release(request))
             request.give()
+        if not attributes.dry_run:
+            self._settle_later(attributes, obj)
+
+    def _settle_later(self, attributes: Attributes, service: JSONObject) -> None:
+        for address in service["spec"].get("clusterIPs") or ():
+            if address != "None":
+                attributes.settling.append(partial(self._settle, address, service))
+
+    async def _settle(self, address: str, service: JSONObject) -> None:
+        # By now a generated name may be another one.
+        metadata = service["metadata"]
+        await self._address_objects.settle(address, metadata.get("namespace", ""), metadata.get("name", ""))
 
     async def validate(self, attributes: Attributes) -> None:
         """Nothing is left to check."""
 
     async def _taken(self) -> dict[str | int, str]:
         """Addresses and ports with namespace and name of who has them: stored services, and those on their way."""
-        taken = {key: request.name for key, request in self._held.items()}
+        taken: dict[str | int, str] = {}
+        taken.update(await self._address_objects.taken())
+        taken.update((key, request.name) for key, request in self._held.items())
         resource = self._registry.get(GroupVersionResource("", "v1", "services"))
         if resource is None:
             return taken
@@ -248,8 +268,8 @@ class _Request:
         taken.add(number)
 
     def _port_fault(self, port: int) -> str:
-        if self.dry_run:
-            return ""
+        if port not in self.owner.ports and self.dry_run:
+            return ""  # upstream only looks whether it is taken then
         if port not in self.owner.ports:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"

@@ -91,6 +91,8 @@ def _drop_of_other_kinds(obj: JSONObject, old: JSONObject) -> None:
         if (new.get("clusterIP"), new.get("clusterIPs")) == (before.get("clusterIP"), before.get("clusterIPs")):
             drop("clusterIP", "clusterIPs")
         drop("ipFamilies", "ipFamilyPolicy")
+        if new.get("internalTrafficPolicy") in ("Cluster", "Local"):
+            del new["internalTrafficPolicy"]  # upstream shows it of no service of that type
     if needs_node_port(old) and not needs_node_port(obj):
         ports, ports_before = new.get("ports") or [], before.get("ports") or []
         if sorted(port.get("nodePort", 0) for port in ports) == sorted(port.get("nodePort", 0) for port in ports_before):
