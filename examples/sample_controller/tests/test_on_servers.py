@@ -193,7 +193,6 @@ async def test_a_controller_that_is_killed_and_started_again_while_foos_change_m
     )
 
 
-@pytest.mark.real_only  # the embedded server lets everybody do everything
 @pytest.mark.parametrize("variant", ["plain", "apply", "finalizer"])
 async def test_the_rights_of_its_manifest_are_enough(
     at: Client, kubectl: Kubectl, start_controller: Starter, tmp_path: Path, variant: str

@@ -171,7 +171,6 @@ async def client_of_server(server, namespace: str) -> AsyncIterator[Client]:  # 
 
 
 @pytest.mark.server
-@pytest.mark.real_only
 async def test_the_clusters_rbac_says_who_may_see_the_metrics(client_of_server: Client, namespace: str) -> None:
     client, name = client_of_server, f"{namespace}-metrics-reader"
     subjects = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from kubeloop.apiserver.authentication import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.apiserver.authorization.refusing import forbidden, require
@@ -80,8 +82,7 @@ class Impersonation:
             requester = replace(requester, extra={_EXTRA_KEYS: tuple(sorted(requester.extra))})
             node_name = "*"  # his token says which node: what is asked for is the right to be any that it says
         if mode.name:
-            on = Access(requester, f"impersonate-on:{mode.name}:{access.verb}", *_asked(access))
-            require(self._authorizer, on)
+            require(self._authorizer, structs.replace(access, user=requester, verb=f"impersonate-on:{mode.name}:{access.verb}"))
         for question in _questions(mode, requester, wanted, node_name):
             if isinstance(question, tuple):
                 many, single = question
@@ -92,11 +93,6 @@ class Impersonation:
             else:
                 require(self._authorizer, question)
         return _completed(mode, wanted)
-
-
-def _asked(access: Access) -> tuple[object, ...]:
-    where = access.group, access.version, access.resource, access.subresource, access.namespace, access.name
-    return (*where, access.path, access.is_resource, access.fields)
 
 
 #: A right that is needed; or one that, if somebody has it, spares him the others.

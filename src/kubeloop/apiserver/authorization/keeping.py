@@ -32,22 +32,21 @@ async def keep(prefix: str, put: Put, objects: Objects, cache: WatchCache, *, wa
 
     ``wait``: writes of them are answered when ``put`` has got them. The cache has been started.
     """
-    waiting: list[Event] | None = []
-    revision = 0
+    waiting: list[Event] = []
+    revision = -1
 
     def changed(event: Event) -> None:
-        if waiting is not None:
+        if revision < 0:
             waiting.append(event)
         elif event.revision > revision:
             put(*place(prefix, event.key), None if event.value is None else decode(event.value))
 
     cache.observe(prefix, changed)
     start = await objects.storage.range(prefix, prefix_end(prefix))
-    revision = start.revision
     for kv in start.items:
         put(*place(prefix, kv.key), decode(kv.value))
-    met, waiting = waiting, None
-    for event in met:
+    revision = start.revision
+    for event in waiting:
         changed(event)
     if wait:
         objects.follow(prefix, cache.reached)

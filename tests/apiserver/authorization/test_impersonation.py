@@ -1,0 +1,123 @@
+"""Who may act as whom: by a mode of constrained impersonation, or the old way."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.apiserver.authentication import AUTHENTICATED, User
+from kubeloop.apiserver.authorization import Access, Decision, Rules
+from kubeloop.apiserver.authorization.impersonation import Impersonation
+from kubeloop.meta.errors import ApiError
+
+ROBOT = "system:serviceaccount:shop:robot"
+AUTHENTICATION = "authentication.k8s.io"
+
+
+class Some:
+    """Allows what is listed, as ``VERB RESOURCE.GROUP NAME``; remembers what it was asked."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = set(allowed)
+        self.asked: list[str] = []
+
+    def authorize(self, access: Access) -> Decision:
+        resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
+        self.asked.append(f"{access.verb} {resource}.{access.group} {access.name}".strip())
+        return Decision(self.asked[-1] in self.allowed)
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return Rules()
+
+    async def prepare(self, user: User) -> None:
+        """Nothing is needed."""
+
+
+def judged(some: Some, wanted: User, requester: User | None = None) -> tuple[User, str]:
+    access = Access(requester or User("eve"), "list", "", "v1", "pods", "", "shop")
+    return Impersonation(some).judge(access, wanted)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "groups", "mode"),
+    [
+        pytest.param(
+            ["impersonate-on:user-info:list pods.", f"impersonate:user-info users.{AUTHENTICATION} bob"],
+            User("bob"),
+            (AUTHENTICATED,),
+            "impersonate:user-info",
+            id="a user, for this verb",
+        ),
+        pytest.param(["impersonate users. bob"], User("bob"), (AUTHENTICATED,), "", id="a user the old way, for whatever verb"),
+        pytest.param(
+            ["impersonate-on:serviceaccount:list pods.", f"impersonate:serviceaccount serviceaccounts.{AUTHENTICATION} robot"],
+            User(ROBOT),
+            ("system:serviceaccounts", "system:serviceaccounts:shop", AUTHENTICATED),
+            "impersonate:serviceaccount",
+            id="a service account, with its groups",
+        ),
+        pytest.param(
+            ["impersonate-on:arbitrary-node:list pods.", f"impersonate:arbitrary-node nodes.{AUTHENTICATION} n1"],
+            User("system:node:n1"),
+            ("system:nodes", AUTHENTICATED),
+            "impersonate:arbitrary-node",
+            id="a node, with its group",
+        ),
+        pytest.param(
+            [
+                "impersonate-on:user-info:list pods.",
+                f"impersonate:user-info users.{AUTHENTICATION} bob",
+                f"impersonate:user-info groups.{AUTHENTICATION} *",
+            ],
+            User("bob", ("a", "b", "c", "d")),
+            ("a", "b", "c", "d", AUTHENTICATED),
+            "impersonate:user-info",
+            id="many groups by the right to all",
+        ),
+        pytest.param(
+            ["impersonate users. system:anonymous"],
+            User("system:anonymous"),
+            ("system:unauthenticated",),
+            "",
+            id="nobody is not authenticated",
+        ),
+    ],
+)
+def test_somebody_is_then(allowed: list[str], wanted: User, groups: tuple[str, ...], mode: str) -> None:
+    user, by = judged(Some(*allowed), wanted)
+    assert (user.name, user.groups, by) == (wanted.name, groups, mode)
+
+
+def test_a_service_account_may_be_the_node_that_its_token_names_and_no_other() -> None:
+    allowed = "impersonate-on:associated-node:list pods.", f"impersonate:associated-node nodes.{AUTHENTICATION} *"
+    robot = User(ROBOT, extra={"authentication.kubernetes.io/node-name": ("n1",)})
+    assert judged(Some(*allowed), User("system:node:n1"), robot)[1] == "impersonate:associated-node"
+    with pytest.raises(ApiError, match="impersonate-on:arbitrary-node:list"):
+        judged(Some(*allowed), User("system:node:n2"), robot)
+
+
+def test_a_refusal_is_that_of_the_first_mode_that_fits_and_of_the_last_that_worked() -> None:
+    some = Some("impersonate users. bob")
+    impersonation, access = Impersonation(some), Access(User("eve"), "list", "", "v1", "pods", "", "shop")
+    with pytest.raises(ApiError, match="cannot impersonate-on:user-info:list resource"):
+        impersonation.judge(access, User("carol"))
+    impersonation.judge(access, User("bob"))
+    with pytest.raises(ApiError, match='users "carol" is forbidden: User "eve" cannot impersonate resource "users"'):
+        impersonation.judge(access, User("carol"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        pytest.param(User("bob", ("system:masters",)), "impersonating the system:masters group is not allowed", id="a superuser"),
+        pytest.param(User("bob", ("",)), "impersonating the empty string group is not allowed", id="a group without name"),
+        pytest.param(
+            User("bob", extra={"nodomain": ("v",)}), 'extra.key: Invalid value: "nodomain": must be a domain-prefixed path', id="a key"
+        ),
+        pytest.param(User("bob", extra={"example.com/k": ("",)}), "impersonating the empty string value in extra", id="an empty value"),
+    ],
+)
+def test_by_constrained_modes_nobody_becomes(wanted: User, why: str) -> None:
+    some = Some("impersonate-on:user-info:list pods.", f"impersonate:user-info users.{AUTHENTICATION} bob")
+    with pytest.raises(ApiError) as refused:
+        judged(some, wanted)
+    assert why in refused.value.status.message
