@@ -18,6 +18,7 @@ from kubeloop.apiserver.metrics.requests import RequestMetrics
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.passage import Passage
 from kubeloop.apiserver.provisioning.flow_control import GROUP
+from kubeloop.apiserver.request_log import log_request
 from kubeloop.apiserver.watch_cache import ROOT, WatchCache
 from kubeloop.timing import Clock
 
@@ -145,6 +146,7 @@ class Operation:
         metrics.attempts["success" if passage.user is not None else "error"] += 1
         series = metrics.of(passage)
         if isinstance(reply, Answer):
+            log_request(passage, reply.status, self._clock.now() - passage.started)
             metrics.ended(series, reply.status, self._clock.now() - passage.started, len(reply.body or b""))
             return
         series.running = (series.running or 0) + 1
@@ -152,6 +154,7 @@ class Operation:
 
         def over() -> None:
             series.running = (series.running or 1) - 1
+            log_request(passage, status, self._clock.now() - passage.started)
             metrics.ended(series, status, self._clock.now() - passage.started, None)
 
         reply.close = _both(reply.close, over)

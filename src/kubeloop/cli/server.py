@@ -22,6 +22,7 @@ from kubeloop.cli.durations import Duration
 from kubeloop.cli.server_admission import AdmissionSettings, admission_options
 from kubeloop.cli.server_authentication import AuthenticationFlags, authentication_flags
 from kubeloop.cli.server_compact import compact
+from kubeloop.cli.server_logging import EVERYTHING, configure
 from kubeloop.cli.server_operation import OperationSettings, operation_options
 from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
@@ -34,10 +35,6 @@ _LOG = logging.getLogger("kubeloop.server")
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
-
-#: Least level of what the built-in controllers' own machinery says without --verbose: that sixty caches are synced, that the server finds a
-#: kind deprecated which they watch, or that one of a thousand events was dropped, is no news to whoever runs a server.
-_LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logging.ERROR, "kubeloop.transport": logging.ERROR}
 
 #: Bytes that asyncio allocates for each end of a TLS connection, to read into; its own 256 KiB make 30 MiB of the built-in controllers'
 #: 60 watches. A TLS record has 16 KiB at most (RFC 8446, section 5.1), so that two fit; larger bodies take more reads.
@@ -102,6 +99,11 @@ _SWITCH_INTERVAL = 0.0005
 )
 @admission_options
 @operation_options
+@click.option(
+    "--allow-remote-backends",
+    is_flag=True,
+    help="Webhooks and servers behind APIServices may be anywhere. Default: on loopback, and requests to others fail.",
+)
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
 @click.pass_context
@@ -123,6 +125,7 @@ def server(
     kubelet_client_certificate: Path | None,
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
+    allow_remote_backends: bool,
     verbose: bool,
     exit_with_stdin: bool,
     operation: OperationSettings,
@@ -135,13 +138,7 @@ def server(
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-    if not verbose:
-        for name, level in _LEVELS.items():
-            logging.getLogger(name).setLevel(level)
+    configure(operation.logging_format, EVERYTHING if verbose else operation.v)
     asyncio.sslproto.SSLProtocol.max_size = _TLS_READ_SIZE
     folder = None
     if kubeconfig is None:
@@ -164,6 +161,7 @@ def server(
             authorization_mode=authorization_mode,
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
+            remote_backends=allow_remote_backends,
             operation=operation,
             admission=admission,
         )
@@ -210,6 +208,7 @@ class _Settings:
     authorization_mode: str
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
+    remote_backends: bool
     operation: OperationSettings
     admission: AdmissionSettings
 
@@ -244,6 +243,7 @@ async def _run(settings: _Settings) -> int:
         authorization=tuple(one.strip() for one in settings.authorization_mode.split(",") if one.strip()),
         authority=authority,
         resume=storage is not None,
+        remote_backends=settings.remote_backends,
         services=services,
         kubelets=KubeletCredentials(*settings.kubelets),
         authentication=settings.authentication.options(certificates),

@@ -1,4 +1,4 @@
-"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit, limits, shutdown."""
+"""Flags of ``kubeloop server`` for its operation, named as kube-apiserver's: audit, limits, shutdown, logs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubeloop.cli.durations import Duration
+from kubeloop.cli.server_logging import FORMATS
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class OperationSettings:
     request_timeout: float
     shutdown_delay_duration: float
     shutdown_watch_termination_grace_period: float
+    logging_format: str
+    v: int
 
     def options(self) -> OperationOptions:
         """Raises ConfigError for flags that do not go together, and for files that cannot be read."""
@@ -72,6 +75,14 @@ class OperationSettings:
         path = None if self.audit_log_path == "-" else Path(self.audit_log_path)
         rotation = Rotation(self.audit_log_maxsize, self.audit_log_maxbackup, self.audit_log_maxage)
         return Auditing(Policy.read(self.audit_policy_file), AuditLog(path, SystemClock(), rotation))
+
+
+class _Verbosity(click.IntRange):
+    """``-v=3`` as Kubernetes' programs take it, besides ``-v3`` and ``-v 3``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        given: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return super().convert(given, param, ctx)
 
 
 #: Seconds that a request may wait for its turn at most, as upstream.
@@ -126,6 +137,15 @@ _OPTIONS = (
         default=0.0,
         show_default=True,
         help="Seconds over which watches are ended then; 0: all at once.",
+    ),
+    click.option("--logging-format", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the log on stderr."),
+    click.option(
+        "-v",
+        "--v",
+        type=_Verbosity(min=0),
+        default=0,
+        show_default=True,
+        help="How much is logged: from 3 on a line for each request, from 4 on everything, as by --verbose.",
     ),
 )
 

@@ -1,0 +1,61 @@
+"""How ``kubeloop server`` logs, to stderr: text or JSON, and how much. Source: Kubernetes documentation, "System Logs"."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+FORMATS: Final = ("text", "json")
+#: --v from which on each request has a line, and everything is logged.
+REQUESTS: Final = 3
+EVERYTHING: Final = 4
+
+#: Least level of what the built-in controllers' own machinery says without --verbose: that sixty caches are synced, that the server finds a
+#: kind deprecated which they watch, or that one of a thousand events was dropped, is no news to whoever runs a server.
+_LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logging.ERROR, "kubeloop.transport": logging.ERROR}
+
+_REQUEST_LOG = "kubeloop.apiserver.request_log"
+
+
+def configure(form: str, verbosity: int) -> None:
+    """From now on, for the whole process."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else Text("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    everything = verbosity >= EVERYTHING
+    logging.basicConfig(level=logging.DEBUG if everything else logging.INFO, handlers=[handler])
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    logging.getLogger(_REQUEST_LOG).setLevel(logging.INFO if verbosity >= REQUESTS else logging.WARNING)
+    if not everything:
+        for name, level in _LEVELS.items():
+            logging.getLogger(name).setLevel(level)
+
+
+class Text(logging.Formatter):
+    """As klog writes fields: ``name="text" other=5`` after the message."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
+        line = super().formatMessage(record)
+        fields = getattr(record, "fields", None)
+        if not fields:
+            return line
+        shown = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
+        return f"{line} {' '.join(shown)}"
+
+
+class JsonLines(logging.Formatter):
+    """An object a line: ``ts`` (RFC 3339), ``level``, ``logger``, ``msg``, what is told besides, and ``err`` with a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        shown: dict[str, object] = {
+            "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            shown["err"] = self.formatException(record.exc_info)
+        return json.dumps(shown, ensure_ascii=False, default=str)
