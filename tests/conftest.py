@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,8 @@ from kubeloop.api.core.v1 import Namespace, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.meta import AlreadyExists, ObjectMeta
 from kubeloop.testing import InLoopServer, LocalCluster
+from tests.foreign.building import left_out_programs
+from tests.realserver.controller_manager import upstream_is_wanted
 from tests.servers import ServerUnderTest, real_is_wanted, server_under_test
 from tests.storages import choose_storage
 
@@ -30,13 +33,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Not skipped: on the embedded server nobody could turn them on."""
-    if real_is_wanted():
-        return
-    left_out = [item for item in items if item.get_closest_marker("real_only")]
+    """Not skipped: on the embedded server, or beside our own controllers, nobody could turn them on."""
+    unwanted = {"real_only": not real_is_wanted(), "upstream": not upstream_is_wanted()}
+    left_out = [item for item in items if any(unwanted[name] and item.get_closest_marker(name) for name in unwanted)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("real_only")]
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which foreign programs were left out and why, where their tests were to run: also with --quiet, and with workers."""
+    folder = Path(__file__).parent / "foreign"
+    if not any(folder.is_relative_to((config.invocation_params.dir / text.split("::")[0]).absolute()) for text in config.args):
+        return
+    for line in left_out_programs():
+        terminalreporter.write_line(f"not tested: {line}")
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,18 @@ class ServerUnderTest:
         return self.cluster is None
 
     @property
+    def keys(self) -> Path:
+        """The folder of its certificate authority and of the key of service accounts' tokens: ``ca.crt``, ``ca.key``, ``sa.key``."""
+        return self.kubeconfig.parent / ("" if self.is_real else "authority")
+
+    @property
+    def authority(self) -> str:
+        """The certificate to trust, PEM."""
+        found = self.config.ca
+        assert found is not None
+        return found.read().decode("ascii")
+
+    @property
     def config(self) -> ClusterConfig:
         return load_config(self.kubeconfig)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubeloop.api.authentication.v1 import SelfSubjectReview
 from kubeloop.api.certificates.v1 import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
@@ -17,10 +19,13 @@ from kubeloop.api.certificates.v1 import (
     CertificateSigningRequestStatus,
 )
 from kubeloop.client import Client
+from kubeloop.config import Credentials, Pem
 from kubeloop.controlplane.certificate_rules import CHECKS, CLIENT, KUBELET_CLIENT, KUBELET_SERVING
 from kubeloop.controlplane.certificates import kept_until
 from kubeloop.meta import ObjectMeta
 from kubeloop.pki.signing_requests import SigningRefused, read_request
+from kubeloop.transport import Transport
+from tests.servers import ServerUnderTest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FOR_CLIENTS = ["digital signature", "key encipherment", "client auth"]
@@ -196,3 +201,25 @@ def _decided(kind: str, *, certificate: bytes | None = None) -> CertificateSigni
 )
 def test_requests_are_kept(one: CertificateSigningRequest, kept: timedelta) -> None:
     assert kept_until(one) == NOW + kept
+
+
+@pytest.mark.embedded
+async def test_the_servers_own_control_plane_signs_what_the_server_believes(server: ServerUnderTest) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "developers"), x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
+    pem = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    async with Client.from_config(server.kubeconfig) as admin:
+        made = request("jane-of-the-server", pem.public_bytes(serialization.Encoding.PEM), CLIENT, FOR_CLIENTS)
+        await admin.create(made)
+        try:
+            await admin.approve(made.metadata.name, reason="Known")
+            signed = await admin.wait_for(CertificateSigningRequest, made.metadata.name, is_decided, timeout=60)
+        finally:
+            await admin.delete(CertificateSigningRequest, made.metadata.name)
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    credentials = Credentials(client_certificate=Pem(data=signed.status.certificate or b""), client_key=Pem(data=private), owner="jane")
+    config = msgspec.structs.replace(server.config, credentials=credentials)
+    async with Client(Transport(config)) as jane:
+        review = await jane.create(SelfSubjectReview())
+    assert review.status.user_info.username == "jane"
+    assert "developers" in review.status.user_info.groups

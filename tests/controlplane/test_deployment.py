@@ -9,11 +9,11 @@ from kubeloop.controlplane.revisions import DESIRED, HISTORY, MOST, REVISION
 from kubeloop.controlplane.template import HASH_LABEL
 from tests.controlplane.workloads import deployment, is_rolled_out
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
 async def rolled_out(client: Client, name: str = "d") -> Deployment:
-    return await client.wait_for(Deployment, name, is_rolled_out, timeout=20)
+    return await client.wait_for(Deployment, name, is_rolled_out, timeout=60)
 
 
 async def sets_by_revision(client: Client) -> dict[str, ReplicaSet]:
@@ -89,7 +89,7 @@ async def test_old_replica_sets_beyond_the_history_limit_are_deleted(client: Cli
         await rolled_out(client)
     for one in await client.list(ReplicaSet, namespace=client.namespace):
         if one.metadata.annotations[REVISION] not in ("3", "4"):
-            await client.wait_gone(ReplicaSet, one.metadata.name, timeout=10)
+            await client.wait_gone(ReplicaSet, one.metadata.name, timeout=60)
     assert sorted(await sets_by_revision(client)) == ["3", "4"]
 
 
@@ -103,7 +103,7 @@ async def test_scaling_changes_the_replica_set_and_what_it_remembers_of_the_size
     assert found.metadata.annotations == {DESIRED: "5", MOST: "7", REVISION: "1"}
     await client.set_scale(Deployment, "d", 1)
     await rolled_out(client)
-    await client.wait_for(ReplicaSet, found.metadata.name, lambda one: one.status.replicas == 1, timeout=10)
+    await client.wait_for(ReplicaSet, found.metadata.name, lambda one: one.status.replicas == 1, timeout=60)
 
 
 async def test_recreate_ends_all_old_pods_before_it_starts_a_new_one(client: Client) -> None:
@@ -130,7 +130,7 @@ async def test_a_paused_deployment_is_scaled_but_not_rolled_out(client: Client) 
     await client.patch(Deployment, "d", {"spec": {"paused": True}})
     await set_image(client, "x:2")
     await client.set_scale(Deployment, "d", 3)
-    paused = await client.wait_for(Deployment, "d", lambda one: one.status.available_replicas == 3, timeout=10)
+    paused = await client.wait_for(Deployment, "d", lambda one: one.status.available_replicas == 3, timeout=60)
     assert {one.type: one.reason for one in paused.status.conditions}["Progressing"] == "DeploymentPaused"
     (only,) = await client.list(ReplicaSet, namespace=client.namespace)
     assert only.spec.template.spec.containers[0].image == "x:1"
@@ -156,4 +156,4 @@ async def test_a_deleted_deployment_takes_replica_sets_and_pods_with_it(client: 
     pods = await client.list(Pod, namespace=client.namespace)
     await client.delete(Deployment, "d")
     for one in [*sets, *pods]:
-        await client.wait_gone(type(one), one.metadata.name, timeout=10)
+        await client.wait_gone(type(one), one.metadata.name, timeout=60)

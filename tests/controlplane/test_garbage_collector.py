@@ -11,7 +11,7 @@ from kubeloop.controller import set_owner_reference
 from kubeloop.meta import ObjectMeta, OwnerReference, Resource, Unstructured
 from tests.controlplane.workloads import replica_set
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
 
@@ -25,7 +25,7 @@ def config(name: str, *owners: Resource, **metadata: object) -> ConfigMap:
 
 
 async def gone(client: Client, name: str) -> None:
-    await client.wait_gone(ConfigMap, name, timeout=10)
+    await client.wait_gone(ConfigMap, name, timeout=60)
 
 
 async def test_an_object_whose_owner_never_was_is_deleted(client: Client) -> None:
@@ -58,20 +58,20 @@ async def test_an_object_with_another_owner_left_stays_and_loses_the_reference_t
     first, second = await client.create(config("first")), await client.create(config("second"))
     await client.create(config("child", first, second))
     await client.delete(first)
-    child = await client.wait_for(ConfigMap, "child", lambda one: len(one.metadata.owner_references) == 1, timeout=10)
+    child = await client.wait_for(ConfigMap, "child", lambda one: len(one.metadata.owner_references) == 1, timeout=60)
     assert child.metadata.owner_references[0].uid == second.metadata.uid
 
 
 async def test_orphaned_dependents_stay_without_owner_and_may_be_adopted(client: Client) -> None:
     await client.create(replica_set("r", 1))
-    await client.wait_for(ReplicaSet, "r", lambda one: one.status.ready_replicas == 1, timeout=10)
+    await client.wait_for(ReplicaSet, "r", lambda one: one.status.ready_replicas == 1, timeout=60)
     (pod,) = await client.list(Pod, namespace=client.namespace)
     await client.delete(ReplicaSet, "r", propagation="Orphan")
-    await client.wait_gone(ReplicaSet, "r", timeout=10)
+    await client.wait_gone(ReplicaSet, "r", timeout=60)
     assert (await client.get(Pod, pod.metadata.name)).metadata.owner_references == []
     again = await client.create(replica_set("again", 1))
     await client.patch(Pod, pod.metadata.name, {"metadata": {"labels": {"app": "again"}}})
-    adopted = await client.wait_for(Pod, pod.metadata.name, lambda one: one.metadata.owner_references, timeout=10)
+    adopted = await client.wait_for(Pod, pod.metadata.name, lambda one: one.metadata.owner_references, timeout=60)
     assert adopted.metadata.owner_references[0].uid == again.metadata.uid
 
 
@@ -81,7 +81,7 @@ async def test_an_owner_deleted_in_the_foreground_waits_for_the_dependents_that_
     child.metadata.owner_references[0].block_owner_deletion = True
     await client.create(child)
     await client.delete(ConfigMap, "owner", propagation="Foreground")
-    await client.wait_for(ConfigMap, "child", lambda one: one.metadata.deletion_timestamp, timeout=10)
+    await client.wait_for(ConfigMap, "child", lambda one: one.metadata.deletion_timestamp, timeout=60)
     waiting = await client.get(ConfigMap, "owner")
     assert waiting.metadata.finalizers == ["foregroundDeletion"]
     await client.patch(ConfigMap, "child", {"metadata": {"finalizers": None}})
@@ -169,7 +169,7 @@ async def define(client: Client) -> Unstructured:
         },
     }
     made = await client.create(Definition.from_dict(definition))
-    return await client.wait_for(Definition, made.metadata.name, _established, timeout=10)
+    return await client.wait_for(Definition, made.metadata.name, _established, timeout=60)
 
 
 async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_ran_go_with_their_owner(client: Client) -> None:
@@ -182,7 +182,7 @@ async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_
         await client.delete(gadget)
         await gone(client, name)
         await client.delete(Definition, definition.metadata.name)
-        await client.wait_gone(Definition, definition.metadata.name, timeout=10)
+        await client.wait_gone(Definition, definition.metadata.name, timeout=60)
 
 
 async def test_dependents_go_with_the_definition_of_their_owners_kind(client: Client) -> None:
@@ -191,7 +191,7 @@ async def test_dependents_go_with_the_definition_of_their_owners_kind(client: Cl
     gadget = await client.create(gadget_kind.from_dict({"metadata": {"name": "g"}}))
     await client.create(config("child", gadget))
     await client.delete(Definition, definition.metadata.name)
-    await client.wait_gone(Definition, definition.metadata.name, timeout=10)
+    await client.wait_gone(Definition, definition.metadata.name, timeout=60)
     await gone(client, "child")
 
 

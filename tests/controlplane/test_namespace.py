@@ -6,24 +6,25 @@ from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from tests.controlplane.workloads import deployment, is_rolled_out
+from tests.servers import ServerUnderTest
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
-async def test_it_gets_a_default_service_account_and_the_certificate_authority(client: Client) -> None:
-    await client.wait_for(ServiceAccount, "default", bool, timeout=10)
-    found = await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=10)
-    assert found.data == {"ca.crt": "PEM"}
+async def test_it_gets_a_default_service_account_and_the_certificate_authority(client: Client, bare_server: ServerUnderTest) -> None:
+    await client.wait_for(ServiceAccount, "default", bool, timeout=60)
+    found = await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=60)
+    assert found.data == {"ca.crt": bare_server.authority}
     assert "verify the kube-apiserver" in found.metadata.annotations["kubernetes.io/description"]
 
 
-async def test_what_it_gets_comes_back_when_somebody_deletes_or_changes_it(client: Client) -> None:
-    account = await client.wait_for(ServiceAccount, "default", bool, timeout=10)
-    await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=10)
+async def test_what_it_gets_comes_back_when_somebody_deletes_or_changes_it(client: Client, bare_server: ServerUnderTest) -> None:
+    account = await client.wait_for(ServiceAccount, "default", bool, timeout=60)
+    await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=60)
     await client.delete(ServiceAccount, "default")
-    await client.wait_for(ServiceAccount, "default", lambda one: one.metadata.uid != account.metadata.uid, timeout=10)
+    await client.wait_for(ServiceAccount, "default", lambda one: one.metadata.uid != account.metadata.uid, timeout=60)
     await client.patch(ConfigMap, "kube-root-ca.crt", {"data": {"ca.crt": "forged"}})
-    await client.wait_for(ConfigMap, "kube-root-ca.crt", lambda one: one.data == {"ca.crt": "PEM"}, timeout=10)
+    await client.wait_for(ConfigMap, "kube-root-ca.crt", lambda one: one.data == {"ca.crt": bare_server.authority}, timeout=60)
 
 
 async def test_a_deleted_namespace_is_emptied_and_goes(client: Client) -> None:
@@ -33,19 +34,19 @@ async def test_a_deleted_namespace_is_emptied_and_goes(client: Client) -> None:
     await client.create(deployment("d", 2), namespace=name)
     from kubeloop.api.apps.v1 import Deployment
 
-    await client.wait_for(Deployment, "d", is_rolled_out, timeout=20, namespace=name)
+    await client.wait_for(Deployment, "d", is_rolled_out, timeout=60, namespace=name)
     await client.delete(Namespace, name)
-    await client.wait_gone(Namespace, name, timeout=20)
+    await client.wait_gone(Namespace, name, timeout=60)
     assert await client.list(Secret, namespace=name) == []
 
 
 async def test_one_whose_content_has_a_finalizer_stays_and_says_why_until_it_is_taken_off(client: Client) -> None:
     name = f"{client.namespace}-held"
     await client.create(Namespace(metadata=ObjectMeta(name=name)))
-    await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=10, namespace=name)
+    await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=60, namespace=name)
     await client.create(ConfigMap(metadata=ObjectMeta(name="held", namespace=name, finalizers=["example.com/hold"])))
     await client.delete(Namespace, name)
-    held = await client.wait_for(Namespace, name, lambda one: len(one.status.conditions) == 5, timeout=10)
+    held = await client.wait_for(Namespace, name, lambda one: len(one.status.conditions) == 5, timeout=60)
     assert [(one.type, one.status, one.reason, one.message) for one in held.status.conditions] == [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
         ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
@@ -59,4 +60,4 @@ async def test_one_whose_content_has_a_finalizer_stays_and_says_why_until_it_is_
         ),
     ]
     await client.patch(ConfigMap, "held", {"metadata": {"finalizers": None}}, namespace=name)
-    await client.wait_gone(Namespace, name, timeout=20)
+    await client.wait_gone(Namespace, name, timeout=60)

@@ -12,12 +12,12 @@ from kubeloop.testing import InLoopServer
 from kubeloop.transport import Transport
 from tests.controlplane.workloads import pod, replica_set
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 
 async def ready(client: Client, replicas: int, name: str = "r") -> ReplicaSet:
     return await client.wait_for(
-        ReplicaSet, name, lambda one: (one.status.replicas, one.status.ready_replicas or 0) == (replicas, replicas), timeout=20
+        ReplicaSet, name, lambda one: (one.status.replicas, one.status.ready_replicas or 0) == (replicas, replicas), timeout=60
     )
 
 
@@ -34,7 +34,7 @@ async def test_it_replaces_a_pod_that_was_deleted(client: Client) -> None:
     await ready(client, 2)
     gone = (await client.list(Pod, namespace=client.namespace))[0]
     await client.delete(gone)
-    await client.wait_gone(Pod, gone.metadata.name, timeout=10)
+    await client.wait_gone(Pod, gone.metadata.name, timeout=60)
     await ready(client, 2)
     names = {one.metadata.name for one in await client.list(Pod, namespace=client.namespace)}
     assert len(names) == 2
@@ -61,7 +61,7 @@ async def test_it_never_creates_more_pods_than_asked_for_however_often_it_is_tol
 async def test_it_adopts_a_pod_without_a_controller_that_matches(client: Client) -> None:
     await client.create(pod("lonely", {"app": "r"}))
     owner = await client.create(replica_set("r", 1))
-    adopted = await client.wait_for(Pod, "lonely", controller_of, timeout=10)
+    adopted = await client.wait_for(Pod, "lonely", controller_of, timeout=60)
     (reference,) = adopted.metadata.owner_references
     assert (reference.uid, reference.controller, reference.block_owner_deletion) == (owner.metadata.uid, True, True)
     assert len(await client.list(Pod, namespace=client.namespace)) == 1
@@ -72,16 +72,17 @@ async def test_it_releases_a_pod_that_no_longer_matches_and_makes_another(client
     await ready(client, 1)
     (mine,) = await client.list(Pod, namespace=client.namespace)
     await client.patch(Pod, mine.metadata.name, {"metadata": {"labels": {"app": "other"}}})
-    await client.wait_for(Pod, mine.metadata.name, lambda one: not one.metadata.owner_references, timeout=10)
+    await client.wait_for(Pod, mine.metadata.name, lambda one: not one.metadata.owner_references, timeout=60)
     await ready(client, 1)
     pods = await client.list(Pod, namespace=client.namespace, labels="app=r")
     assert [one.metadata.name != mine.metadata.name for one in pods] == [True]
 
 
 async def test_a_ready_pod_is_available_only_after_min_ready_seconds(client: Client) -> None:
-    await client.create(replica_set("r", 1, min_ready_seconds=1))
+    await client.create(replica_set("r", 1, min_ready_seconds=3600))
     assert (await ready(client, 1)).status.available_replicas is None
-    await client.wait_for(ReplicaSet, "r", lambda one: one.status.available_replicas == 1, timeout=10)
+    await client.patch(ReplicaSet, "r", {"spec": {"minReadySeconds": 0}})
+    await client.wait_for(ReplicaSet, "r", lambda one: one.status.available_replicas == 1, timeout=60)
 
 
 @pytest.mark.embedded
@@ -90,8 +91,8 @@ async def test_it_says_so_while_pods_are_refused_and_goes_on_trying(in_loop_serv
     in_loop_server.faults.refuse(quota, times=2, matching=lambda request: request.method == "POST" and request.path.endswith("/pods"))
     async with Client(Transport(in_loop_server.config)) as client, Manager(client, [ReplicaSetController()]):
         await client.create(replica_set("r", 1))
-        failed = await client.wait_for(ReplicaSet, "r", lambda one: one.status.conditions, timeout=10)
+        failed = await client.wait_for(ReplicaSet, "r", lambda one: one.status.conditions, timeout=60)
         (condition,) = failed.status.conditions
         assert (condition.type, condition.status, condition.reason) == ("ReplicaFailure", "True", "FailedCreate")
         assert condition.message == "exceeded quota: pods"
-        await client.wait_for(ReplicaSet, "r", lambda one: one.status.replicas == 1 and not one.status.conditions, timeout=10)
+        await client.wait_for(ReplicaSet, "r", lambda one: one.status.replicas == 1 and not one.status.conditions, timeout=60)

@@ -104,7 +104,7 @@ async def test_a_pod_with_a_readiness_gate_is_ready_when_somebody_opens_it(clien
 
 
 async def test_a_deleted_pod_goes_without_waiting_for_its_grace_period(client: Client) -> None:
-    await client.create(pod("p"))
+    await client.create(pod("p", termination_grace_period_seconds=30))
     await client.wait_for(Pod, "p", is_ready, timeout=10)
     answer = await client.delete(Pod, "p")
     assert isinstance(answer, Pod)

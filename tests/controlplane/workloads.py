@@ -14,7 +14,8 @@ def template(app: str, image: str = "x:1") -> PodTemplateSpec:
 
 
 def pod_spec(image: str = "x:1", **fields: Any) -> PodSpec:
-    return PodSpec(containers=[Container(name="c", image=image)], **fields)
+    """With a short grace: upstream's namespace controller waits for half the longest before it looks again."""
+    return PodSpec(containers=[Container(name="c", image=image)], **({"termination_grace_period_seconds": 1} | fields))
 
 
 def deployment(name: str, replicas: int = 2, strategy: DeploymentStrategy | None = None, **spec: Any) -> Deployment:

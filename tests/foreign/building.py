@@ -1,4 +1,4 @@
-"""Builds the Go and the Rust program, once per version of their sources, outside of the source tree."""
+"""Builds the Go and the Rust program, and Helm, once per version of their sources, outside of the source tree."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ import subprocess
 from pathlib import Path
 
 from tests.realserver.building import directory
+from tests.realserver.controller_manager import upstream_is_wanted
 
 HERE = Path(__file__).parent
 
 #: The tool that builds each program. Where a tool is not installed, its program is not tested.
 TOOLS = {"go": "go", "rust": "cargo"}
+_HELM = "helm.sh/helm/v4/cmd/helm"
 
 
 def is_installed(language: str) -> bool:
     return shutil.which(TOOLS[language]) is not None
+
+
+def left_out_programs() -> list[str]:
+    """What is not tested in this run, in words."""
+    found = [f"the foreign program in {language}: {tool} is not installed" for language, tool in TOOLS.items() if not shutil.which(tool)]
+    if not upstream_is_wanted():
+        found.append("kube-controller-manager and Helm on the embedded server: make test-real does that (Go builds both, in some minutes)")
+    return found
 
 
 def program(language: str) -> Path:
@@ -30,7 +40,7 @@ def program(language: str) -> Path:
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_suffix(".part")
-        (_build_go if language == "go" else _build_rust)(unfinished)
+        _BUILDERS[language](unfinished)
         unfinished.replace(target)
     return target
 
@@ -49,6 +59,14 @@ def _build_rust(target: Path) -> None:
         copy.write_bytes(file.read_bytes())
     _run(["cargo", "build", "--quiet"], work, {**os.environ, "CARGO_TARGET_DIR": str(work / "target")})
     shutil.copy(work / "target" / "debug" / "foreign", target)
+
+
+def _build_helm(target: Path) -> None:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
+    _run(["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(target), _HELM], HERE / "helm", environment)
+
+
+_BUILDERS = {"go": _build_go, "rust": _build_rust, "helm": _build_helm}
 
 
 def _run(command: list[str], where: Path, environment: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What is tested follows what is installed: a program whose compiler is missing is left out, and the report's header says so."""
+"""What is tested follows what is installed: a program whose compiler is missing is left out, and the report's end says so."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from tests.servers import ServerUnderTest, server_under_test
 
 _MISSING = [language for language in TOOLS if not is_installed(language)]
 collect_ignore = [f"test_{language}.py" for language in _MISSING]
-
-
-def pytest_report_header() -> list[str]:
-    return [f"foreign programs: the one in {language} is not tested, {TOOLS[language]} is not installed" for language in _MISSING]
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """``python -m tests.realserver run [PYTEST ARGUMENTS]``: build, start, run the server suites against it, stop.
 
+Without arguments also what needs Kubernetes' own kube-controller-manager or Helm, on the real server and on the embedded one.
+
 Exit status: pytest's; 3 if there is no server to run against.
 """
 
@@ -20,13 +22,37 @@ _USAGE = "usage: python -m tests.realserver run [PYTEST ARGUMENTS] | build | she
 #: them would keep controllers busy.
 _CONTROLLERS = ["tests/controlplane", "tests/controller"]
 
+#: Suites in which upstream's controllers work, beside our own scheduler and node: what ours do too, what only theirs do, what Helm finds.
+_UPSTREAM = [
+    *(f"tests/controlplane/test_{name}.py" for name in ("deployment", "replicaset", "garbage_collector", "namespace", "upstream")),
+    # Ours only: upstream's collector learns of kinds every 30 seconds, and of one that came and went meanwhile never.
+    "--deselect=tests/controlplane/test_garbage_collector.py::test_dependents_go_with_the_definition_of_their_owners_kind",
+    "tests/foreign/test_helm.py",
+]
 
-def _on_a_server(programs: Path, command: list[str]) -> int:
+
+def _on_a_server(programs: Path, command: list[str], **also: str) -> int:
     """The exit status of a command while a fresh server runs."""
     print("starting kube-apiserver and etcd", flush=True)
     with real_server(programs) as kubeconfig:
         environment = {"KUBELOOP_TEST_SERVER": "real", "KUBELOOP_TEST_KUBECONFIG": str(kubeconfig), "KUBECONFIG": str(kubeconfig)}
-        return subprocess.call(command, env={**os.environ, **environment})
+        return subprocess.call(command, env={**os.environ, **environment, **also})
+
+
+def _pytest(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-m", "server", *arguments]
+
+
+def _all(programs: Path) -> int:
+    """The worst exit status of all suites."""
+    others = [f"--ignore={path}" for path in _CONTROLLERS]
+    found = [_on_a_server(programs, _pytest(*_CONTROLLERS)), _on_a_server(programs, _pytest(*others))]
+    binaries(["kube-controller-manager"])
+    upstream = {"KUBELOOP_TEST_CONTROLLERS": "upstream"}
+    found.append(_on_a_server(programs, _pytest(*_UPSTREAM), **upstream))
+    print("the same controllers on the embedded server", flush=True)
+    found.append(subprocess.call(_pytest(*_UPSTREAM), env={**os.environ, **upstream}))
+    return max(found)
 
 
 def main(arguments: list[str]) -> int:
@@ -41,8 +67,7 @@ def main(arguments: list[str]) -> int:
             return 0
         if verb == "shell":
             return _on_a_server(programs, rest)
-        suites = [rest] if rest else [_CONTROLLERS, [f"--ignore={path}" for path in _CONTROLLERS]]
-        return max(_on_a_server(programs, [sys.executable, "-m", "pytest", "-q", "-m", "server", *suite]) for suite in suites)
+        return _on_a_server(programs, _pytest(*rest)) if rest else _all(programs)
     except CannotBuild as error:
         print(error, file=sys.stderr)
         return 3

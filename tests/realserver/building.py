@@ -1,4 +1,4 @@
-"""Builds the two programs, once per version of the sources. Needs Go and its module proxy; about three minutes on two cores."""
+"""Builds Kubernetes' own programs, once per version of the sources. Needs Go and its module proxy; some minutes on two cores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "go"
-PROGRAMS = {"etcd": "./etcd", "kube-apiserver": "./apiserver"}
+PROGRAMS = {"etcd": "./etcd", "kube-apiserver": "./apiserver", "kube-controller-manager": "./controllermanager"}
+_SERVER = ("etcd", "kube-apiserver")
 VERSION = "v1.36.3"
 
 NO_GO = (
-    "make test-real needs Go 1.26 or newer, to build kube-apiserver and etcd from source: install it from https://go.dev/dl/ "
+    "make test-real needs Go 1.26 or newer, to build Kubernetes' own programs and Helm from source: install it from https://go.dev/dl/ "
     "and see that `go version` works. Everything else is tested without it (make test)."
 )
 
@@ -29,27 +31,26 @@ def directory() -> Path:
     return Path(os.environ.get("KUBELOOP_REALSERVER_DIR") or Path(__file__).parents[2] / ".realserver")
 
 
-def binaries() -> Path:
-    """The directory that holds both programs, built now if they are not there; ``KUBELOOP_REALSERVER_BIN`` names prepared ones.
+def binaries(names: Iterable[str] = _SERVER) -> Path:
+    """The directory that holds these programs, built now if they are not there; ``KUBELOOP_REALSERVER_BIN`` names prepared ones.
 
     Raises:
         CannotBuild: no Go, or the build failed.
     """
     prepared = os.environ.get("KUBELOOP_REALSERVER_BIN")
     if prepared:
-        missing = [name for name in PROGRAMS if not (Path(prepared) / name).is_file()]
+        missing = [name for name in names if not (Path(prepared) / name).is_file()]
         if missing:
             raise CannotBuild(f"KUBELOOP_REALSERVER_BIN: {prepared} holds no {' and no '.join(missing)}")
         return Path(prepared)
     target = directory() / f"bin-{_fingerprint()}"
-    if all((target / name).is_file() for name in PROGRAMS):
-        return target
-    go = shutil.which("go")
+    missing = [name for name in names if not (target / name).is_file()]
+    go = shutil.which("go") if missing else ""
     if go is None:
         raise CannotBuild(NO_GO)
     target.mkdir(parents=True, exist_ok=True)
-    for name, package in PROGRAMS.items():
-        _build(go, package, target / name)
+    for name in missing:
+        _build(go, PROGRAMS[name], target / name)
     return target
 
 

@@ -25,7 +25,7 @@ _PATIENCE = 60.0
 
 @contextlib.contextmanager
 def real_server(binaries: Path) -> Iterator[Path]:
-    """The path of an administrator's kubeconfig, while the server runs.
+    """The path of an administrator's kubeconfig, while the server runs; ``ca.crt``, ``ca.key`` and ``sa.key`` lie beside it.
 
     Raises:
         CannotBuild: a program ended, or was not ready within a minute; its log is in the text.
@@ -34,7 +34,7 @@ def real_server(binaries: Path) -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="run-", dir=directory()))
     running: list[subprocess.Popen[bytes]] = []
     try:
-        port, client_port, peer_port = _free_ports(3)
+        port, client_port, peer_port = free_ports(3)
         _write_certificates(home)
         running.append(_start(_etcd(binaries, home, client_port, peer_port), home / "etcd.log"))
         _await(f"http://127.0.0.1:{client_port}/health", running[-1], home / "etcd.log", None)
@@ -73,8 +73,8 @@ def _apiserver(binaries: Path, home: Path, port: int, client_port: int) -> list[
         "--bind-address=127.0.0.1", f"--secure-port={port}", "--advertise-address=192.0.2.1",
         f"--tls-cert-file={home / 'server.crt'}", f"--tls-private-key-file={home / 'server.key'}", f"--client-ca-file={home / 'ca.crt'}",
         "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged=true",
-        f"--service-account-issuer={issuer}", f"--service-account-key-file={home / 'accounts.crt'}",
-        f"--service-account-signing-key-file={home / 'accounts.key'}",
+        f"--service-account-issuer={issuer}", f"--service-account-key-file={home / 'sa.crt'}",
+        f"--service-account-signing-key-file={home / 'sa.key'}",
     ]  # fmt: skip
 
 
@@ -85,7 +85,8 @@ def _write_certificates(home: Path) -> None:
     admin = authority.issue("kubeloop-admin", ["system:masters"], client=True)
     accounts = authority.issue("service-accounts", client=True)
     write_secret(home / "ca.crt", authority.certificate)
-    for name, issued in (("server", server), ("admin", admin), ("accounts", accounts)):
+    write_secret(home / "ca.key", authority.key)  # as sa.key: for kube-controller-manager, which signs with both
+    for name, issued in (("server", server), ("admin", admin), ("sa", accounts)):
         write_secret(home / f"{name}.crt", issued.certificate)
         write_secret(home / f"{name}.key", issued.key)
 
@@ -105,8 +106,9 @@ def _write_kubeconfig(home: Path, port: int) -> Path:
     return path
 
 
-def _free_ports(count: int) -> list[int]:
-    # Held together, so that they differ; kube-apiserver cannot choose a port by itself.
+def free_ports(count: int) -> list[int]:
+    """For programs that cannot choose a port by themselves."""
+    # Held together, so that they differ.
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -1,0 +1,94 @@
+"""Runs the real kube-controller-manager against a server, with its defaults: all controllers, protobuf, a lease that elects it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.realserver.building import CannotBuild, binaries, directory
+from tests.realserver.serving import free_ports
+from tests.servers import ServerUnderTest
+
+_PROGRAM = "kube-controller-manager"
+_PATIENCE = 120.0
+
+#: Nodes in tests send no heartbeats; and whoever asks often is not to wait for a client's own limit.
+_FOR_TESTS = ["--node-monitor-grace-period=24h", "--node-startup-grace-period=24h", "--kube-api-qps=1000", "--kube-api-burst=1000"]
+
+
+def upstream_is_wanted() -> bool:
+    """Suites of controllers are to test upstream's instead of our own."""
+    return os.environ.get("KUBELOOP_TEST_CONTROLLERS", "kubeloop") == "upstream"
+
+
+@dataclass(frozen=True)
+class ControllerManager:
+    """One that runs. ``port`` serves its health and metrics over TLS."""
+
+    port: int
+    log_file: Path
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    @property
+    def complaints(self) -> list[str]:
+        """What it logged as an error so far, without time and process."""
+        return [re.sub(r"^E\d+ [\d:.]+ +\d+ ", "", line) for line in self.log.splitlines() if re.match(r"E\d{4} ", line)]
+
+
+@contextlib.contextmanager
+def controller_manager(server: ServerUnderTest) -> Iterator[ControllerManager]:
+    """Elected and at work, for as long as the context lasts.
+
+    Raises:
+        CannotBuild: no Go; or it ended, or did not begin within two minutes: the end of its log is in the text.
+    """
+    program = binaries([_PROGRAM]) / _PROGRAM
+    directory().mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix="controllers-", dir=directory()))
+    (port,) = free_ports(1)
+    running = ControllerManager(port, home / "log")
+    keys = server.keys
+    command = [
+        str(program), f"--kubeconfig={server.kubeconfig}", "--use-service-account-credentials", "--v=2",
+        "--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={home}",
+        f"--authentication-kubeconfig={server.kubeconfig}", f"--authorization-kubeconfig={server.kubeconfig}",
+        f"--service-account-private-key-file={keys / 'sa.key'}", f"--root-ca-file={keys / 'ca.crt'}",
+        f"--cluster-signing-cert-file={keys / 'ca.crt'}", f"--cluster-signing-key-file={keys / 'ca.key'}",
+        # Of its own, so that the next one need not wait until this one's lease is over.
+        f"--leader-elect-resource-name=test-{port}", *_FOR_TESTS,
+    ]  # fmt: skip
+    process = None
+    try:
+        with running.log_file.open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=home)
+        _await_work(running, process)
+        yield running
+    finally:
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _await_work(running: ControllerManager, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _PATIENCE
+    while "successfully acquired lease" not in running.log.lower():
+        if process.poll() is not None or time.monotonic() > until:
+            state = f"ended with exit status {process.returncode}" if process.returncode is not None else "was not elected"
+            raise CannotBuild(f"{_PROGRAM} {state}:\n" + "\n".join(running.log.splitlines()[-20:]))
+        time.sleep(0.05)
