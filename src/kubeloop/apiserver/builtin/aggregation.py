@@ -1,6 +1,6 @@
-"""APIServices. Source: kube-aggregator pkg/apis/apiregistration/validation, pkg/registry/apiservice.
+"""APIServices as they are written; what becomes of them is in ``aggregation``.
 
-This server serves no API of another server: an APIService with a service is kept, and nothing becomes of it.
+Source: kube-aggregator pkg/apis/apiregistration/validation, pkg/registry/apiservice.
 """
 
 from __future__ import annotations

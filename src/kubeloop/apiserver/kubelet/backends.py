@@ -9,7 +9,7 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from kubeloop.apiserver.reach import Reach
+from kubeloop.apiserver.reach import OutOfReach, Reach
 from kubeloop.serving.answer import Frames
 from kubeloop.transport.dial import open_wire
 from kubeloop.transport.head import ProtocolError
@@ -92,6 +92,8 @@ class WireBytes:
 def dial_fault(fault: BaseException, place: Place) -> str:
     """Why there is no connection or answer, as Go's net package says it where it has words for it."""
     where = f"dial tcp {place.authority}"
+    if isinstance(fault, OutOfReach):
+        return f"{where}: {fault}"
     if isinstance(fault, ConnectionRefusedError):
         return f"{where}: connect: connection refused"
     if isinstance(fault, ssl.SSLCertVerificationError):

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kubeloop.apiserver.encoding import encode
+from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable, why_no_answer, why_refused
 from kubeloop.apiserver.webhooks.target import ServiceName, Target, target_of, trust
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
-from kubeloop.transport.dial import Dialer, open_wire
+from kubeloop.transport.dial import Dialer
 from kubeloop.transport.failure import TRANSPORT_FAULTS
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
@@ -36,7 +37,7 @@ _MOST_ANSWERED = 64 * 1024 * 1024
 
 
 class Caller:
-    """Calls any webhook. For one event loop.
+    """Calls any webhook within ``reach`` (default: on loopback). For one event loop.
 
     Guarantees
         A call ends within its timeout, with an answer or ``CallFailed``; a cancelled one leaves no connection behind.
@@ -47,8 +48,9 @@ class Caller:
         Redirects: they are failures.
     """
 
-    def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], clock: Clock) -> None:
+    def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], clock: Clock, reach: Reach | None = None) -> None:
         self._resolve = resolve
+        self._reach = reach or Reach()
         self._clock = clock
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
         self._idle: OrderedDict[Target, list[Wire]] = OrderedDict()
@@ -104,10 +106,10 @@ class Caller:
         host, port = target.host, target.port
         try:
             if target.service is None:
-                wire = await Dialer(f"https://{target.authority}", "", target.host).connect(context)
+                wire = await self._straight(target, context)
             else:
                 host, port = await self._resolve(target.service)
-                wire = await open_wire(host, port, context, target.host)
+                wire = await self._reach.open(host, port, context, target.host)
             return await self._ask(wire, target, query, body)
         except CallFailed as fault:
             raise _failed(target, query, str(fault)) from None
@@ -118,6 +120,12 @@ class Caller:
         except TRANSPORT_FAULTS as fault:
             name = target.host if isinstance(fault, ssl.SSLError) else host
             raise _failed(target, query, why_no_answer(fault, name, port)) from fault
+
+    async def _straight(self, target: Target, context: ssl.SSLContext) -> Wire:
+        """To a URL; by a proxy of the environment only where any address may be dialled, since what a proxy dials nobody has looked at."""
+        if self._reach.anywhere:
+            return await Dialer(f"https://{target.authority}", "", target.host).connect(context)
+        return await self._reach.open(target.host, target.port, context, target.host)
 
     async def _ask(self, wire: Wire, target: Target, query: str, body: bytes) -> tuple[int, Headers, bytes]:
         head = request_head("POST", "", f"{target.path}?{query}", [("Host", target.authority), *_HEADERS], len(body))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.configurations import MUTATING, VALIDATING, Configurations
@@ -25,11 +26,14 @@ JSONObject = dict[str, Any]
 class Webhooks:
     """``plugins`` are those of admission, in order; ``post`` asks any webhook. ``stop`` when no request is left."""
 
-    def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, clock: Clock, authorizer: Authorizer) -> None:
+    def __init__(
+        self, registry: Registry, objects: Objects, cache: WatchCache, clock: Clock, authorizer: Authorizer, reach: Reach | None = None
+    ) -> None:
         self.registry = registry
         self.objects = objects
         self.authorizer = authorizer
         self._clock = clock
+        self._reach = reach
         self._caller: Caller | None = None
         self._mutating = Configurations(MUTATING, registry, objects, cache)
         self._validating = Configurations(VALIDATING, registry, objects, cache)
@@ -41,7 +45,7 @@ class Webhooks:
             from kubeloop.apiserver.webhooks.caller import Caller
             from kubeloop.apiserver.webhooks.services import ServiceResolver
 
-            self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self._clock)
+            self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self._clock, self._reach)
         return self._caller
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
