@@ -36,6 +36,8 @@ _SUBRESOURCES = (
     "proxy/x",
     "finalize",
     "ephemeralcontainers",
+    "resize",
+    "approval",
     "x",
 )
 _ON_COLLECTIONS = ("GET", "POST", "POST", "POST", "DELETE")
@@ -141,7 +143,50 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "includeObject": ("None", "Object", "x"),
     "zzz": _WORDS,
 }
+#: Who somebody says that he is: tokens that nobody issued, front proxies that are none, users that may not be.
+_TOKENS = (
+    "",
+    "x",
+    "a.b.c",
+    "eyJhbGciOiJub25lIn0.e30.",
+    "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5sb2NhbCJ9.AAAA",
+    "eyJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJodHRwczovL2t1YmVybmV0ZXMuZGVmYXVsdC5zdmMuY2x1c3Rlci5sb2NhbCIsImV4cCI6MWU5OTl9.AA",
+    "W10.W10.W10",
+    "." * 50,
+    "A" * 20_000,
+    "\u00e4",
+)
+_CLAIMS: dict[str, tuple[str, ...]] = {
+    "Authorization": (*(f"Bearer {token}" for token in _TOKENS), "Bearer", "Basic eDp5", "Bearer  x", "x"),
+    "Impersonate-User": (
+        "fuzz",
+        "system:admin",
+        "system:serviceaccount:default:a",
+        "system:serviceaccount::",
+        "system:node:a",
+        "",
+        "\u00e4",
+    ),
+    "Impersonate-Group": ("system:masters", "g", ""),
+    "Impersonate-Uid": ("1", ""),
+    "Impersonate-Extra-a%2fb": ("v",),
+    "Impersonate-Extra-%zz": ("v",),
+    "X-Remote-User": ("admin",),
+    "X-Remote-Group": ("system:masters",),
+    "Audit-Id": ("x", "a" * 500, "\u00e4"),
+    "X-Forwarded-For": ("1.2.3.4, x", "::"),
+    "User-Agent": ("", "a" * 3000, "kubectl/v1 (\u00e4)"),
+}
 _OTHER_PATHS = (
+    "/metrics/slis",
+    "/readyz?verbose&exclude=x",
+    "/livez/etcd",
+    "/.well-known/openid-configuration",
+    "/openid/v1/jwks",
+    "/apis/fuzzed.example.com",
+    "/apis/fuzzed.example.com/v1",
+    "/apis/fuzzed.example.com/v1/namespaces/default/things/a?watch=1&timeoutSeconds=1",
+    "/debug/compact?revision=x",
     "/",
     "/api",
     "/api/v1",
@@ -207,16 +252,20 @@ VALUES = st.recursive(
 
 @dataclass(frozen=True)
 class Sent:
-    """A request. ``cut``: so many bytes of the body are promised and do not come; the connection is closed instead."""
+    """A request. ``cut``: so many bytes of the body are promised and do not come; the connection is closed instead.
+
+    ``alone``: on a connection without the administrator's certificate, so that what the headers say of the user counts.
+    """
 
     method: str
     path: str
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     cut: int = 0
+    alone: bool = False
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path} {self.headers} {self.body[:600]!r} cut={self.cut}"
+        return f"{self.method} {self.path} {self.headers} {self.body[:600]!r} cut={self.cut} alone={self.alone}"
 
 
 def _places(tree: JSON, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -351,6 +400,12 @@ def requests(draw: st.DrawFn) -> Sent:
         body = zlib.compress(body) if draw(st.booleans()) else body
     if _rarely(draw, 60) and method not in ("GET", "HEAD"):
         body += b" " * (4 << 20)
+    alone = _rarely(draw, 8)
+    if alone or _rarely(draw, 8):
+        for name in draw(st.lists(st.sampled_from(list(_CLAIMS)), min_size=1, max_size=3)):
+            headers[name] = draw(st.sampled_from(_CLAIMS[name]))
     cut = draw(st.integers(1, 5000)) if body and _rarely(draw, 25) else 0
     joined = "&" if "?" in path else "?"
-    return Sent(method, path + (joined + query if query else ""), {name: value for name, value in headers.items() if value}, body, cut)
+    return Sent(
+        method, path + (joined + query if query else ""), {name: value for name, value in headers.items() if value}, body, cut, alone
+    )

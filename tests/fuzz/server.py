@@ -29,7 +29,8 @@ class Fuzzed:
 
     def __init__(self) -> None:
         self._cluster = LocalCluster(controllers=False, history_revisions=200)
-        self._connection: http.client.HTTPSConnection | None = None
+        #: With and without the administrator's certificate.
+        self._connections: dict[bool, http.client.HTTPSConnection] = {}
         self._others = threading.Thread(target=self._ask, name="another client")
         self._ended = threading.Event()
         self.statuses: dict[int, int] = {}
@@ -43,6 +44,8 @@ class Fuzzed:
         assert pair[0] is not None
         assert pair[1] is not None
         self._tls = config.ssl_context((pair[0].read(), pair[1].read()))
+        assert config.ca is not None
+        self._nobody = ssl.create_default_context(cadata=config.ca.read().decode())
         self._port = int(self._cluster.url.rpartition(":")[2])
         self.send(
             Sent(
@@ -60,8 +63,7 @@ class Fuzzed:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
         self._others.join()
-        if self._connection is not None:
-            self._connection.close()
+        self._close()
         self._cluster.__exit__(kind, error, trace)
 
     @property
@@ -100,12 +102,14 @@ class Fuzzed:
         return finding
 
     def _answer(self, sent: Sent) -> tuple[int, bytes]:
-        connection = self._connection
+        connection = self._connections.get(sent.alone)
         if connection is None:
-            connection = self._connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=PATIENCE, context=self._tls)
+            tls = self._nobody if sent.alone else self._tls
+            connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=PATIENCE, context=tls)
+            self._connections[sent.alone] = connection
         connection.putrequest(sent.method, _ascii(sent.path), skip_accept_encoding=True)
         for name, value in sent.headers.items():
-            connection.putheader(name, value)
+            connection.putheader(name, value.encode())
         if sent.body or sent.method not in ("GET", "HEAD"):
             connection.putheader("Content-Length", str(len(sent.body)))
         connection.endheaders(sent.body or None)
@@ -145,9 +149,9 @@ class Fuzzed:
         connection.close()
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     def _memory(self, what: str) -> int:
         lines = Path(f"/proc/{self._cluster.pid}/status").read_text().splitlines()

@@ -13,7 +13,7 @@ from tests.fuzz.server import ALLOWED, Fuzzed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(240)]
 
-#: With 200 examples of 25 requests 5,000 are sent.
+#: With 400 examples of 25 requests 10,000 are sent.
 REQUESTS = 25
 
 
@@ -23,7 +23,7 @@ def fuzzed() -> Iterator[Fuzzed]:
         yield server
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(requests(), min_size=REQUESTS, max_size=REQUESTS))
 def test_each_request_is_answered_as_something_that_was_expected(fuzzed: Fuzzed, sent: list[Sent]) -> None:
     assert [finding for finding in map(fuzzed.send, sent) if finding] == []
