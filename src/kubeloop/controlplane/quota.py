@@ -23,6 +23,8 @@ JSONObject = dict[str, Any]
 
 #: Seconds after which a quota is counted again whatever happens, as upstream; less for kinds whose deletions nobody tells.
 RESYNC, UNWATCHED = 300.0, 30.0
+#: Seconds that a write takes at most, usually, from admission to storage.
+_ON_ITS_WAY = 0.2
 _ENDED = frozenset({"Succeeded", "Failed"})
 _WATCHED = frozenset(
     {
@@ -64,7 +66,8 @@ class QuotaController(
         It never overwrites usage that admission noted after this controller read the quota.
 
     Not guaranteed
-        That what admission let in, and storage does not show yet, is counted: the next count corrects it, in five minutes at the latest.
+        That what admission let in, and storage does not show a moment later, is counted: the next count corrects it, in five minutes at
+        the latest.
         Deletions of kinds that are not watched are seen within half a minute.
     """
 
@@ -82,16 +85,25 @@ class QuotaController(
 
     async def _count(self, quota: ResourceQuota) -> bool:
         """Whether something was counted whose deletions are not told."""
-        hard = quota.spec.hard
+        hard, noted = quota.spec.hard, quota.status.used
         kinds = _kinds(hard)
-        found: Amounts = {}
-        for kind in kinds:
-            found = plus(found, await self._used(kind, to_dict(quota)))
-        used = masked({**quota.status.used, **found}, hard)
+        found = await self._found(kinds, quota)
+        if any(amount < noted.get(name, amount) for name, amount in found.items()):
+            # What admission has just let in may be on its way to storage: what is noted after ``quota`` was read makes the write conflict.
+            await self.clock.sleep(_ON_ITS_WAY)
+            found = await self._found(kinds, quota)
+        used = masked({**noted, **found}, hard)
         status = ResourceQuotaStatus(hard=dict(hard), used=used)
         if status != quota.status:
             await self.client.update_status(msgspec.structs.replace(quota, status=status))
         return any(kind not in _WATCHED for kind in kinds)
+
+    async def _found(self, kinds: list[GroupResource], quota: ResourceQuota) -> Amounts:
+        tree = to_dict(quota)
+        found: Amounts = {}
+        for kind in kinds:
+            found = plus(found, await self._used(kind, tree))
+        return found
 
     async def _used(self, kind: GroupResource, quota: JSONObject) -> Amounts:
         """Of the quota's resources that objects of ``kind`` use; nothing if the server does not know the kind."""

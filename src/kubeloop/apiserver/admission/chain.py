@@ -114,7 +114,7 @@ class Admission:
             await self._mutate(attributes)
 
     async def _mutate(self, attributes: Attributes) -> None:
-        plugins = self._asked(attributes)
+        plugins = self.asked(attributes.resource)
         for plugin in plugins:
             await plugin.mutate(attributes)
         if attributes.reinvocation.wanted:
@@ -135,7 +135,7 @@ class Admission:
         """``view``: as in ``mutate_view``."""
         shown = attributes if view is None else _viewed(attributes, view)
         with self._measured(attributes, "validate"):
-            for plugin in self._asked(attributes):
+            for plugin in self.asked(attributes.resource):
                 await plugin.validate(shown)
 
     @contextmanager
@@ -147,14 +147,15 @@ class Admission:
         finally:
             self.metrics.step(attributes.operation, step, time.perf_counter() - began, rejected=rejected)
 
-    def _asked(self, attributes: Attributes) -> list[Plugin]:
-        gvr = attributes.resource.gvr
+    def asked(self, resource: ServedResource) -> list[Plugin]:
+        """Those that are asked about writes of a resource, in order."""
+        gvr = resource.gvr
         found = self._concerned.get(gvr)
         if found is None:
             if len(self._concerned) >= _MOST_KEPT:
                 self._concerned.clear()
-            resource = gvr.group_resource
-            found = [one for one in self.plugins if not isinstance(one, Selective) or resource in one.resources]
+            name = gvr.group_resource
+            found = [one for one in self.plugins if not isinstance(one, Selective) or name in one.resources]
             self._concerned[gvr] = found
         return found
 

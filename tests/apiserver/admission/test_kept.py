@@ -1,0 +1,53 @@
+"""What admission keeps at hand follows every change, also those of a burst that the watch cache does not keep for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.api.core.v1 import LimitRange, LimitRangeItem, LimitRangeSpec, Namespace
+from kubeloop.apiserver.admission.kept import Kept
+from kubeloop.meta import ObjectMeta
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.meta.quantity import Quantity
+from kubeloop.testing import InProcessServer
+
+RANGES = GroupVersionResource("", "v1", "limitranges")
+
+
+def limit_range(name: str, cpu: str = "1") -> LimitRange:
+    item = LimitRangeItem(type="Container", max={"cpu": Quantity(cpu)})
+    return LimitRange(metadata=ObjectMeta(name=name), spec=LimitRangeSpec(limits=[item]))
+
+
+def shown(objects: list[dict[str, object]]) -> list[str]:
+    return [str(one["metadata"]["name"]) for one in objects]  # type: ignore[index]  # a JSON tree
+
+
+async def test_objects_come_change_and_go_by_namespace() -> None:
+    async with InProcessServer() as server:
+        api, client = server.api, server.client()
+        kept = Kept(RANGES, api.registry, api.objects, api.cache)
+        await client.create(Namespace(metadata=ObjectMeta(name="other")))
+        await client.create(limit_range("before"))
+        assert shown(await kept.of("default")) == ["before"]
+        await client.create(limit_range("after"))
+        await client.create(limit_range("elsewhere"), namespace="other")
+        assert shown(await kept.of("default")) == ["after", "before"]
+        assert shown(await kept.of("other")) == ["elsewhere"]
+        await client.patch(LimitRange, "after", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}})
+        assert (await kept.of("default"))[0]["spec"]["limits"][0]["max"] == {"cpu": "2"}
+        await client.delete(LimitRange, "before")
+        await client.delete(LimitRange, "elsewhere", namespace="other")
+        assert shown(await kept.of("default")) == ["after"]
+        assert await kept.of("other") == []
+
+
+async def test_after_more_changes_than_are_kept_for_it_it_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubeloop.apiserver.watch_cache.MOST_WAITING", 2)
+    async with InProcessServer() as server:
+        api, client = server.api, server.client()
+        kept = Kept(RANGES, api.registry, api.objects, api.cache)
+        assert await kept.of("default") == []
+        for number in range(5):
+            await client.create(limit_range(f"r{number}"))
+        assert shown(await kept.of("default")) == [f"r{number}" for number in range(5)]

@@ -1,0 +1,69 @@
+"""Admission under load and in the order of things, as on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from kubeloop.client import Client
+from kubeloop.meta.errors import AlreadyExists, Conflict, Forbidden
+
+pytestmark = pytest.mark.server
+
+
+async def send(client: Client, method: str, path: str, body: Any = None, content: str = "application/json") -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    answer = await client.transport.request(method, path, body=data, headers={"Content-Type": content} if data else None)
+    found: dict[str, Any] = json.loads(answer.body)
+    return found
+
+
+async def set_quota(client: Client, namespace: str, hard: dict[str, str], used: dict[str, str]) -> None:
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    await send(client, "POST", path, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    status = {"status": {"hard": hard, "used": used}}
+    await send(client, "PATCH", f"{path}/q/status", status, "application/merge-patch+json")
+    # A real server's admission knows it a moment later.
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await send(client, "POST", f"/api/v1/namespaces/{namespace}/secrets?dryRun=All", {"metadata": {"name": "probe"}})
+            except Forbidden:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_writes_at_once_never_use_more_than_a_quota_leaves(client: Client, namespace: str) -> None:
+    hard = {"count/leases.coordination.k8s.io": "5", "secrets": "0"}
+    await set_quota(client, namespace, hard, {"count/leases.coordination.k8s.io": "0", "secrets": "0"})
+
+    async def create(number: int) -> bool:
+        try:
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+            await send(client, "POST", path, {"metadata": {"name": f"l{number}"}})
+        except (Forbidden, Conflict):  # the latter when others write the quota too often for admission's patience
+            return False
+        return True
+
+    made = await asyncio.gather(*(create(number) for number in range(20)))
+    found = await send(client, "GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+    assert sum(made) == len(found["items"]) == 5
+    quota = await send(client, "GET", f"/api/v1/namespaces/{namespace}/resourcequotas/q")
+    assert quota["status"]["used"]["count/leases.coordination.k8s.io"] == "5"
+
+
+async def test_a_pod_waits_for_the_account_that_is_about_to_be_made(client: Client, namespace: str) -> None:
+    name = f"{namespace}-late"
+    await send(client, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    making = asyncio.create_task(send(client, "POST", f"/api/v1/namespaces/{name}/pods", pod))
+    with contextlib.suppress(AlreadyExists):  # where a controller was faster
+        await send(client, "POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+    made = await making
+    assert made["spec"]["serviceAccountName"] == "default"
+    assert [volume["name"].startswith("kube-api-access-") for volume in made["spec"]["volumes"]] == [True]
+    await send(client, "DELETE", f"/api/v1/namespaces/{name}")

@@ -1,0 +1,62 @@
+"""Which plug-ins run: Kubernetes' names and order, and what is said of names that cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.apiserver.admission.table import LACKING, OFF_BY_DEFAULT, ORDER, chosen, split
+from kubeloop.meta.errors import ConfigError
+from kubeloop.testing import InProcessServer
+
+
+def test_every_name_stands_once() -> None:
+    assert len(set(ORDER)) == len(ORDER)
+    assert set(ORDER) >= OFF_BY_DEFAULT
+    assert OFF_BY_DEFAULT >= LACKING
+
+
+def test_who_says_nothing_gets_the_plugins_of_a_default_server() -> None:
+    found = chosen()
+    assert {"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "PodSecurity", "ResourceQuota", "DefaultStorageClass"} <= found
+    assert not {"NodeRestriction", "AlwaysDeny", "OwnerReferencesPermissionEnforcement"} & found
+
+
+def test_plugins_are_turned_on_and_off_by_name() -> None:
+    found = chosen(["NodeRestriction"], ["PodSecurity"])
+    assert "NodeRestriction" in found
+    assert "PodSecurity" not in found
+
+
+@pytest.mark.parametrize(
+    ("enable", "disable", "message"),
+    [
+        pytest.param(["Nothing"], [], 'enable-admission-plugins plugin "Nothing" is unknown; known are ', id="an unknown name"),
+        pytest.param([], ["limitranger"], 'plugin "limitranger" is unknown; its name is LimitRanger', id="a name in another case"),
+        pytest.param(
+            ["PodSecurity"],
+            ["PodSecurity"],
+            r"\[PodSecurity\] in enable-admission-plugins and disable-admission-plugins overlapped",
+            id="a name on both sides",
+        ),
+        pytest.param(["EventRateLimit"], [], "this server does not have the plug-in EventRateLimit", id="a plug-in that is not there"),
+    ],
+)
+def test_is_refused(enable: list[str], disable: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        chosen(enable, disable)
+
+
+def test_a_flag_may_be_repeated_and_hold_lists() -> None:
+    assert split(["A,B", " C ,", ""]) == ("A", "B", "C")
+
+
+async def test_a_plugin_is_not_asked_about_resources_that_it_has_nothing_to_do_with() -> None:
+    async with InProcessServer() as server:
+        by_resource = {}
+        for one in server.api.registry:
+            if one.gvr.resource in ("pods", "configmaps", "persistentvolumeclaims") and not one.gvr.group:
+                by_resource[one.gvr.resource] = [type(plugin).__name__ for plugin in server.api.admission.asked(one)]
+    assert {"PodSecurity", "LimitRanges", "Priority"} <= set(by_resource["pods"])
+    assert {"DefaultStorageClass", "LimitRanges", "ClaimExpansion"} <= set(by_resource["persistentvolumeclaims"])
+    assert not {"PodSecurity", "LimitRanges", "Priority", "DefaultStorageClass"} & set(by_resource["configmaps"])
+    assert "Quotas" in by_resource["configmaps"]
