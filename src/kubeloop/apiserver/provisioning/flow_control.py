@@ -1,4 +1,4 @@
-"""Kubernetes' suggested and mandatory priority levels and flow schemas. This server keeps them and queues nothing.
+"""Kubernetes' suggested and mandatory priority levels and flow schemas. What they do here: ``flow``.
 
 Source: k8s.io/api flowcontrol bootstrap (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap), as a fresh 1.36 server holds them.
 """
