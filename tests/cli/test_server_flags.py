@@ -91,10 +91,12 @@ def test_tokens_are_signed_by_the_key_that_a_flag_names_and_its_issuer_is_told(t
     key = ec.generate_private_key(ec.SECP384R1())
     (tmp_path / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     url = "https://tokens.example.com"
-    with running(tmp_path, "--service-account-issuer", url, "--service-account-signing-key-file", str(tmp_path / "sa.key")) as server:
+    flags = f"--service-account-issuer={url}", f"--service-account-signing-key-file={tmp_path / 'sa.key'}"
+    with running(tmp_path, *flags, "--service-account-max-token-expiration=1h", "--api-audiences=api,us") as server:
         assert json.loads(server("GET", "/.well-known/openid-configuration"))["issuer"] == url
         assert [one["crv"] for one in json.loads(server("GET", "/openid/v1/jwks"))["keys"]] == ["P-384"]
         server("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "builder"}})
         made = json.loads(server("POST", "/api/v1/namespaces/default/serviceaccounts/builder/token", {"spec": {"expirationSeconds": 7200}}))
-        assert made["spec"]["audiences"] == [url]
-        assert jwt.decode(made["status"]["token"], key.public_key(), ["ES384"], audience=url)["iss"] == url
+        assert made["spec"] == {"audiences": ["api", "us"], "expirationSeconds": 3600, "boundObjectRef": None}
+        told = jwt.decode(made["status"]["token"], key.public_key(), ["ES384"], audience="us")
+        assert (told["iss"], told["exp"] - told["iat"]) == (url, 3600)

@@ -60,7 +60,7 @@ def kept_signing_key(folder: Path) -> SigningKey:
     if file.exists():
         try:
             return SigningKey.load(file.read_bytes())
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # TypeError: it needs a password
             raise ConfigError(f"{file} is no key that signs tokens: {error}; remove it, and a new one is made") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = SigningKey.create()

@@ -240,12 +240,14 @@ async def test_without_anonymous_requests_all_are_401_that_show_nothing() -> Non
         assert await is_let_in(api, api.administrator())
 
 
-async def test_a_certificate_counts_before_a_token_and_a_token_where_there_is_no_more_certificate() -> None:
-    async with running(AuthenticationOptions()) as api:
+async def test_a_certificate_counts_before_a_token_and_a_token_where_the_certificate_is_void(tmp_path: Path) -> None:
+    (tmp_path / "tokens.csv").write_text("t1,ben,u1\n")
+    async with running(AuthenticationOptions(token_file=tmp_path / "tokens.csv")) as api:
         assert (await who(api, api.administrator(), Authorization="Bearer wrong"))["username"] == "kubeloop-admin"
         expired = api.client_certificate("ann", days=0)
         with pytest.raises(Unauthorized):
             await who(api, expired)
+        assert (await who(api, expired, Authorization="Bearer t1"))["username"] == "ben"
 
 
 def certificate(*uids: str, name: str = "ann") -> bytes:

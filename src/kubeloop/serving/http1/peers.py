@@ -11,4 +11,5 @@ def peer_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
     if own is None:
         return ()
     verified = getattr(connection, "get_verified_chain", None)
-    return tuple(verified()) if verified is not None else (own,)
+    # Of a session that was resumed, nothing is told but the certificate itself.
+    return (tuple(verified()) if verified is not None else ()) or (own,)

@@ -88,9 +88,9 @@ class AccountTokens:
         if known is not None:
             claims = known.claims
             if not claims.fault(now) and now < known.until and await self._objects.unchanged(known.revisions):
-                self._known.move_to_end(mark)
+                self._remember(mark, known)
                 return self._meant(claims, known.proof, audiences, now)
-            del self._known[mark]
+            self._known.pop(mark, None)
         else:
             if self._issuer(token) not in self._issuers:
                 return None
@@ -105,10 +105,14 @@ class AccountTokens:
         else:
             proof, until = await self._proof(claims, seen, now), float("inf")
         if not seen.ending:
-            self._known[mark] = _Known(claims, proof, tuple(seen.revisions), until)
-            while len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+            self._remember(mark, _Known(claims, proof, tuple(seen.revisions), until))
         return self._meant(claims, proof, audiences, now)
+
+    def _remember(self, mark: bytes, known: _Known) -> None:
+        self._known[mark] = known
+        self._known.move_to_end(mark)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
 
     @staticmethod
     def _issuer(token: str) -> str:
