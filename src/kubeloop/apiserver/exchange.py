@@ -95,6 +95,7 @@ class Exchange:
         self.context.time = format_time(self.parts.clock.wall())
         where = self.resource, self.namespace, name or self.info.name
         call = Call(*where, self.user, self.context, self.info.subresource, dry_run, manager)
+        call.verb = self.info.verb
         call.name_in_path = self.info.name if self.info.name_in_path else ""
         call.options = {"dryRun": ["All"]} if dry_run else {}
         call.options |= {name: value for name in ("fieldManager", "fieldValidation") if (value := self.request.parameter(name))}

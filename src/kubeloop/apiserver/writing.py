@@ -61,6 +61,8 @@ class Call:
     view: View | None = None
     #: One of many that a request deletes: admission is told no name.
     of_collection: bool = False
+    #: That of the request.
+    verb: str = ""
     #: The name that the request's path says, if any.
     name_in_path: str = ""
     #: The request is an update, whatever becomes of it.
@@ -308,7 +310,7 @@ class Writer:
         errors = call.findings + kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
             errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
-            raise refusals.invalid(_said_kind(resource, obj), call.name, errors)
+            raise refusals.invalid(_said_kind(resource, obj), metadata.get("name") or call.name, errors)
         warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
         call.context.warnings += warn(call.context, obj, old)
         await self.admission.validate(call.attributes("UPDATE", obj, old), call.view)

@@ -1,4 +1,4 @@
-"""Nobody grants what he does not hold: checks of writes of roles and bindings, and of updates that create.
+"""Nobody grants what he does not hold: checks of writes of roles and bindings, of claims' statuses, and of updates that create.
 
 Source: k8s.io/kubernetes pkg/registry/rbac/{escalation_check.go,role,clusterrole,rolebinding,clusterrolebinding}/policybased,
 k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
@@ -18,6 +18,7 @@ from kubeloop.apiserver.authorization.refusing import require
 from kubeloop.apiserver.authorization.union import joined
 from kubeloop.apiserver.writing import Call
 from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
 
 JSONObject = dict[str, Any]
@@ -26,6 +27,7 @@ _EVERYTHING: list[JSONObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
+_CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
 _ROLES = {"Role": "roles", "ClusterRole": "clusterroles"}
 #: What the garbage collector, and whoever else only tidies up, may change of any role.
 _TIDIED = frozenset({"ownerReferences", "finalizers", "selfLink", "managedFields"})
@@ -39,8 +41,12 @@ class Grants:
         self._roles = roles
 
     def check_write(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
-        """Raises Forbidden, or NotFound for a binding of a role that is not there."""
+        """Raises Forbidden, or NotFound for a binding of a role that is not there. What a claim's status lacks is among its findings."""
         gvr = call.resource.gvr
+        if gvr.group_resource == _CLAIMS and call.subresource == "status" and old is not None:
+            from kubeloop.apiserver.authorization.claims import status_faults
+
+            call.findings += status_faults(self._authorizer, call, obj, old)
         if gvr.group != GROUP or MASTERS in call.user.groups or (old is not None and _is_tidied(obj, old)):
             return
         if gvr.resource in _ROLES.values():

@@ -20,7 +20,8 @@ from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 _NODE, _ACCOUNT = "system:node:", "system:serviceaccount:"
 _NODES, _ACCOUNTS = "system:nodes", "system:serviceaccounts"
 _AUTHENTICATION = "authentication.k8s.io"
-_NODE_NAME = "authentication.kubernetes.io/node-name"
+#: Extra attribute of a service account whose token is bound to a pod on a node.
+NODE_NAME = "authentication.kubernetes.io/node-name"
 _EXTRA_KEYS = "authentication.kubernetes.io/associated-node-keys"
 
 #: So many groups or extras are first asked for all at once, as ``*``.
@@ -190,7 +191,7 @@ def _only_name(wanted: User) -> bool:
 def _is_its_node(requester: User, wanted: User) -> bool:
     """Whether a service account wants to be the node that its token is bound to."""
     node = node_of(wanted.name)
-    return bool(node) and _only_name(wanted) and account_of(requester.name) is not None and requester.extra.get(_NODE_NAME) == (node,)
+    return bool(node) and _only_name(wanted) and account_of(requester.name) is not None and requester.extra.get(NODE_NAME) == (node,)
 
 
 _ASSOCIATED = Mode("associated-node", _is_its_node)

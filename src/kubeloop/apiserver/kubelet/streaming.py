@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Reply
-from kubeloop.apiserver.authorization import access_of, require
+from kubeloop.apiserver.authorization import access_of
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.backends import SAFE, Place
 from kubeloop.apiserver.kubelet.nodes import kubelet_of
@@ -67,7 +67,9 @@ def _may_create(exchange: Exchange) -> None:
     if "dryRun" in exchange.request.query:
         raise refusals.bad_request("dryRun is not supported")
     if exchange.info.verb != "create":
-        require(exchange.parts.authorizer, access_of(exchange.user, replace(exchange.info, verb="create")))
+        decision = exchange.parts.authorizer.authorize(access_of(exchange.user, replace(exchange.info, verb="create")))
+        if not decision.allowed:
+            raise refusals.forbidden(exchange.info.group_resource, exchange.info.name, decision.reason)
 
 
 async def _wanted(exchange: Exchange, action: str, container: str, parameters: Parameters) -> _Wanted:
