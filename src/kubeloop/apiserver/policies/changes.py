@@ -10,8 +10,9 @@ from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.decoding import conform, kind_of
+from kubeloop.apiserver.decoding import SCHEME, conform, kind_of
 from kubeloop.apiserver.policies.constructed import NotMutable, as_configuration, as_operations, check_type_names
+from kubeloop.apiserver.policies.foreign_values import check_foreign
 from kubeloop.apiserver.webhooks.matching import Match
 from kubeloop.cel.values import Message
 from kubeloop.merge import PatchError, json_patch
@@ -20,10 +21,14 @@ from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.node import TypeSchema
+from kubeloop.schema.strict import is_builtin
 
 JSONObject = dict[str, Any]
 
 _TEST_FAILED = ": test failed"
+_UNTYPED = "error applying patch: failed to convert patch object to typed object"
+#: The one kind of a subresource that stands in the schema of its own version.
+_BINDING = "Binding"
 
 
 class Changes:
@@ -32,25 +37,23 @@ class Changes:
     def __init__(self) -> None:
         self._custom: dict[GroupVersionKind, tuple[TypeSchema, FieldType]] = {}
 
-    def type_of(self, match: Match, attributes: Attributes) -> FieldType:
+    def _type_of(self, match: Match, attributes: Attributes) -> FieldType:
         """
         Raises:
-            ServiceUnavailable: the kind is none that has a schema (PodExecOptions).
+            NotMutable: the version of the API that the kind is of has no schema of it, as for most kinds of subresources.
         """
         resource, kind = match.resource, match.kind
-        if not resource.custom or attributes.kind is not None:
-            found = builtin_types().of_kind(kind)
-            if found is None or kind.kind.endswith("Options"):
-                named = f"{kind.group}/{kind.version}, Kind={kind.kind}"
-                delay = "There can be a delay between when CustomResourceDefinitions are created and when they are available."
-                raise refusals.refusal(503, "ServiceUnavailable", f"Resource kind {named} not found. {delay}")
-            return found
-        known = self._custom.get(kind)
-        if known is None or known[0] is not resource.schema:
-            known = self._custom[kind] = resource.schema, custom_type(resource.schema)
-        return known[1]
+        if resource.custom and attributes.kind is None:
+            known = self._custom.get(kind)
+            if known is None or known[0] is not resource.schema:
+                known = self._custom[kind] = resource.schema, custom_type(resource.schema)
+            return known[1]
+        found = builtin_types().of_kind(kind) if attributes.kind is None or kind.kind == _BINDING else None
+        if found is None:
+            raise NotMutable(f"{_UNTYPED}: no corresponding type for {kind.group}/{kind.version}, Kind={kind.kind}")
+        return found
 
-    def applied(self, value: Message, obj: JSONObject, type_: FieldType, match: Match, attributes: Attributes) -> JSONObject:
+    def applied(self, value: Message, obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
         """A fresh tree: ``obj`` with an ``Object{}`` merged into it, defaulted.
 
         Raises:
@@ -58,10 +61,12 @@ class Changes:
         """
         check_type_names(value)
         configuration = as_configuration(value) | {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
+        type_ = self._type_of(match, attributes)
         try:
+            check_foreign(configuration, type_)
             check(configuration, type_)
         except TypeMismatch as fault:
-            raise NotMutable(f"error applying patch: failed to convert patch object to typed object: {fault}") from None
+            raise NotMutable(f"{_UNTYPED}: {fault}") from None
         if atomics := list(_atomics(configuration, type_, "")):
             why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"
             raise NotMutable(f"error applying patch: invalid ApplyConfiguration: {why}")
@@ -95,18 +100,30 @@ class Changes:
 
 def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any, *, strict: bool = False) -> JSONObject:
     """As the kind has it; unknown fields are gone, or (``strict``) refused where the kind is built in."""
+    wanted = attributes.gvk
     try:
         met = kind_of(tree, match.kind)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
-    if met != match.kind:
-        raise refusals.internal(f"converting ({met.version}.{met.kind}) to ({attributes.gvk.kind}): unknown conversion")
+    if not match.resource.custom:
+        if met != match.kind:
+            raise refusals.internal_error(_foreign_kind(met, match.kind))
+        if met.group_version != wanted.group_version:
+            # Upstream converts through the version it stores, and this change it cannot.
+            raise NotMutable(f"converting ({met.version}.{met.kind}) to ({wanted.version}.{wanted.kind}): unknown conversion")
     decoded = conform(tree, met, match.kind, match.resource, refuse, merged=not strict)
     if strict and decoded.problems and not match.resource.custom:
         raise refuse(f"strict decoding error: {', '.join(decoded.problems)}")
     if attributes.kind is None:
         match.resource.strategy.default(decoded.obj)
     return decoded.obj
+
+
+def _foreign_kind(met: GroupVersionKind, wanted: GroupVersionKind) -> str:
+    if not is_builtin(met):
+        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'
+    package = wanted.group.partition(".")[0] or "core"
+    return f"failed to convert object: converting ({met.version}.{met.kind}) to ({package}.{wanted.kind}): unknown conversion"
 
 
 def _atomics(value: Any, type_: FieldType, path: str) -> Iterator[str]:

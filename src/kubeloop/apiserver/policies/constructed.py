@@ -52,7 +52,7 @@ def _misnamed(value: Any, place: str) -> list[str]:
 
 
 def as_configuration(value: Message) -> dict[str, JSON]:
-    """An ``Object{}`` as a fresh JSON tree.
+    """An ``Object{}`` as a fresh tree of JSON; bytes and moments stay what they are, for ``check_foreign``.
 
     Raises:
         NotMutable: a key that is no string, a value that JSON does not have.
@@ -74,8 +74,10 @@ def _tree(value: Any) -> JSON:
         return [_tree(one) for one in value]
     if isinstance(value, UInt):
         return int(value)
-    if isinstance(value, _SCALARS):
+    if isinstance(value, (*_SCALARS, bytes, Timestamp)):
         return value
+    if isinstance(value, Duration):
+        return value.nanos
     raise NotMutable("invalid return type: *dynamic.ObjectVal")
 
 

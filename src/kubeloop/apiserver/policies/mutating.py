@@ -202,10 +202,9 @@ class MutatingPolicies:
             if obj is None:
                 continue
             try:
-                type_ = self._changes.type_of(match, facts.attributes)
                 value = _value(mutation, invocation, facts)
                 if mutation.applies:
-                    facts.replace(match, self._changes.applied(value, obj, type_, match, facts.attributes))
+                    facts.replace(match, self._changes.applied(value, obj, match, facts.attributes))
                 else:
                     facts.replace(match, self._changes.patched(value, obj, match, facts.attributes))
                 made = True
@@ -218,6 +217,10 @@ class MutatingPolicies:
         attributes, obj = facts.attributes, facts.object_of(match)
         assert attributes.obj is not None
         assert obj is not None
+        if attributes.operation == "CONNECT":
+            if obj != attributes.obj:
+                raise refusals.not_implemented("changes by admission policies of how a client is connected")
+            return
         if match.resource is not attributes.resource and attributes.kind is None:
             obj = await self._objects.convert(match.resource, obj, attributes.gvk)
             attributes.resource.strategy.default(obj)
