@@ -100,3 +100,16 @@ def test_tokens_are_signed_by_the_key_that_a_flag_names_and_its_issuer_is_told(t
         assert made["spec"] == {"audiences": ["api", "us"], "expirationSeconds": 3600, "boundObjectRef": None}
         told = jwt.decode(made["status"]["token"], key.public_key(), ["ES384"], audience="us")
         assert (told["iss"], told["exp"] - told["iat"]) == (url, 3600)
+
+
+def test_who_decides_is_as_the_flag_says(tmp_path: Path) -> None:
+    review = {"spec": {"user": "eve", "resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    with running(tmp_path, "--authorization-mode", "AlwaysAllow") as server:
+        assert json.loads(server("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review))["status"] == {"allowed": True}
+
+
+def test_an_unknown_authorization_mode_is_named() -> None:
+    command = [sys.executable, "-m", "kubeloop", "server", "--authorization-mode", "Node,Webhook"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    told = "Error: --authorization-mode: 'Webhook' is no mode of this server; known are Node, RBAC, AlwaysAllow, AlwaysDeny\n"
+    assert (found.returncode, found.stdout, found.stderr.endswith(told)) == (1, "", True)
