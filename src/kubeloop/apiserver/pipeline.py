@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -62,6 +63,8 @@ _NOBODYS = ("//", "/apis//")
 _BY_NAME = frozenset({"get", "update", "patch", "delete"})
 #: What is done to objects that a selector may choose.
 _BY_SELECTOR = frozenset({"list", "watch", "deletecollection"})
+#: Seconds at most for which a connection is not read after a refusal for want of room, so that who does not wait as told takes none.
+_HOLD = 1.0
 _NO_CACHE = ("Cache-Control", "no-cache, private")
 
 
@@ -100,6 +103,7 @@ class Pipeline:
         except TooMany as refusal:
             answer = text("Too many requests, please try again later.\n", 429)
             answer.headers.append(("Retry-After", str(refusal.retry_after)))
+            answer.hold = _HOLD * random.random()  # not all at once again
         except _NotAllowed as refusal:
             answer = status_answer(refusal.refusal.status)
             answer.headers.append(NO_SNIFFING)

@@ -29,6 +29,8 @@ class Answer:
     headers: list[tuple[str, str]] = field(default_factory=list)
     #: ``body`` goes out as it is: neither indented, nor ended with a newline, nor compressed.
     verbatim: bool = False
+    #: Seconds for which nothing more is read from the connection: its client was asked to wait, and some do not.
+    hold: float = 0.0
 
 
 class BrokenOff(Exception):

@@ -244,3 +244,16 @@ def test_plain_limits_refuse_all_but_administrators() -> None:
     limits.check("create", User("alice"))
     limits.leave("get")
     limits.check("list", User("alice"))
+
+
+async def test_who_has_had_less_than_all_that_wait_need_not_wait_for_a_turn() -> None:
+    crowd = Crowd(control(level("one", response={"type": "Queue", "queuing": {**QUEUING, "queueLengthLimit": 100}}), seats=100))
+    for number in range(60):
+        crowd.come(f"flood-{number}", flow(crowd.control, "mallory"))
+    crowd.come("alice", flow(crowd.control, "alice"))
+    await asyncio.sleep(0)  # one turn of the loop
+    assert "alice" in crowd.ever
+    assert len(crowd.ever) < 60
+    await crowd.settle()
+    assert len(crowd.ever) == 61
+    await crowd.end()

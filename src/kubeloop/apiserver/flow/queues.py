@@ -68,6 +68,14 @@ class FairQueues:
         self._queues[queue.key] = queue
         self.length += 1
 
+    def overtake(self, queue: Queue) -> bool:
+        """Whether a request that came just now would be the next of all, so that it need not wait; it is charged then."""
+        if queue.waiting or queue.start > self._virtual:
+            return False
+        queue.start = self._virtual + ESTIMATE
+        self._queues[queue.key] = queue
+        return True
+
     def next(self) -> Waiter:
         """Whose turn it is; there is one."""
         queue = min((one for one in self._queues.values() if one.waiting), key=lambda one: one.start)

@@ -167,7 +167,12 @@ class Connection(Wire):
                 answer.close()
         else:
             await self._whole(head, answer, keep=keep)
-        return await self._read_over(body, keep=keep)
+        keep = await self._read_over(body, keep=keep)
+        if keep and isinstance(answer, Answer) and answer.hold:
+            self._waiting = True
+            await asyncio.sleep(answer.hold)
+            self._waiting = False
+        return keep
 
     @staticmethod
     def _may_keep(body: Body) -> bool:
