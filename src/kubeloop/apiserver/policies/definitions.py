@@ -5,6 +5,7 @@ Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/policy_source.go; {
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -127,13 +128,20 @@ class Definitions(Generic[E]):
         self._subscriptions: list[Subscription] = []
         self._compiled: dict[str, tuple[str, Policy[E]]] = {}
         self._bound: list[Bound[E]] = []
+        #: Whether ``_bound`` is what was read after the last subscription.
+        self._complete = False
+        self._reading = asyncio.Lock()
 
     async def bound(self) -> list[Bound[E]]:
         """By name of the policy."""
-        subscriptions = self._subscriptions
-        if not subscriptions or any(one.waiting or one.ended for one in subscriptions):
-            await self._read()
+        if self._is_stale():
+            async with self._reading:
+                if self._is_stale():
+                    await self._read()
         return self._bound
+
+    def _is_stale(self) -> bool:
+        return not self._complete or any(one.waiting or one.ended for one in self._subscriptions)
 
     def stop(self) -> None:
         for one in self._subscriptions:
@@ -146,6 +154,7 @@ class Definitions(Generic[E]):
             raise LookupError(f"the registry does not serve {self._resources}")
         # Subscribed anew before the read, so that a change during it is read again.
         self.stop()
+        self._complete = False
         self._subscriptions = [self._cache.subscribe(one.storage_prefix) for one in (policies, bindings)]
         by_policy: dict[str, list[Binding]] = {}
         for one in sorted(map(binding_of, await self._objects.all(bindings)), key=lambda binding: binding.name):
@@ -160,4 +169,4 @@ class Definitions(Generic[E]):
             policy = before[1] if before is not None and before[0] == version else policy_of(obj, self._own)
             self._compiled[name] = version, policy
             found.append(Bound(policy, tuple(by_policy[name])))
-        self._bound = found
+        self._bound, self._complete = found, True
