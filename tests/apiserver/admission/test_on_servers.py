@@ -67,3 +67,64 @@ async def test_a_pod_waits_for_the_account_that_is_about_to_be_made(client: Clie
     assert made["spec"]["serviceAccountName"] == "default"
     assert [volume["name"].startswith("kube-api-access-") for volume in made["spec"]["volumes"]] == [True]
     await send(client, "DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.mark.parametrize(
+    ("requests", "labels", "why"),
+    [
+        pytest.param({"cpu": "1"}, {}, "", id="one that still fits its node grows"),
+        pytest.param(
+            {"cpu": "3", "memory": "2Gi"},
+            {},
+            "node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000; "
+            "memory, requested: 2147483648, allocatable: 1073741824",
+            id="one that does not is refused",
+        ),
+        pytest.param(
+            {"cpu": "1"},
+            {"kubernetes.io/os": "windows"},
+            'pod resize is only supported on linux nodes, node "{}" is "windows"',
+            id="elsewhere none",
+        ),
+    ],
+)
+async def test_of_pods_that_are_resized(client: Client, namespace: str, requests: dict[str, str], labels: dict[str, str], why: str) -> None:
+    node = f"{namespace}-node"
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    # Nobody is to schedule there, or to run what is there.
+    spec = {"unschedulable": True, "taints": [{"key": "example.com/none", "effect": "NoSchedule"}]}
+    await send(client, "POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": labels}, "spec": spec})
+    room = {"status": {"capacity": {"cpu": "2", "memory": "1Gi"}, "allocatable": {"cpu": "2", "memory": "1Gi"}}}
+    await send(client, "PATCH", f"/api/v1/nodes/{node}/status", room, "application/merge-patch+json")
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Mi"}}}
+    await send(client, "POST", pods, {"metadata": {"name": "p"}, "spec": {"nodeName": node, "containers": [container]}})
+    change = {"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}
+    try:
+        if why:
+            # A real server's admission knows the node's status a moment later.
+            async with asyncio.timeout(30):
+                while (found := await _refusal(client, f"{pods}/p/resize", change)) != f'pods "p" is forbidden: {why.format(node)}':
+                    assert "forbidden" in found or "not found" in found
+                    await asyncio.sleep(0.05)
+        else:
+            await _until_done(client, f"{pods}/p/resize", change)
+    finally:
+        await send(client, "DELETE", f"{pods}/p?gracePeriodSeconds=0")
+        await send(client, "DELETE", f"/api/v1/nodes/{node}")
+
+
+async def _refusal(client: Client, path: str, change: dict[str, Any]) -> str:
+    with pytest.raises(Forbidden) as refusal:
+        await send(client, "PATCH", path, change, "application/strategic-merge-patch+json")
+    return refusal.value.status.message
+
+
+async def _until_done(client: Client, path: str, change: dict[str, Any]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await send(client, "PATCH", path, change, "application/strategic-merge-patch+json")
+            except Forbidden:
+                await asyncio.sleep(0.05)
+            else:
+                return

@@ -117,7 +117,7 @@ async def test_who_cannot_delete_an_owner_cannot_hold_up_its_deletion() -> None:
         await send(eve, "POST", maps, {"metadata": {"name": "a", "ownerReferences": [owner]}})
         blocking = {"metadata": {"name": "b", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}}
         assert "cannot set blockOwnerDeletion if an ownerReference refers to a resource" in await refused(eve, "POST", maps, blocking)
-        change = {"metadata": {"ownerReferences": []}}
+        change: dict[str, Any] = {"metadata": {"ownerReferences": []}}
         found = await refused(eve, "PATCH", f"{maps}/a", change, "application/merge-patch+json")
         assert "cannot set an ownerRef on a resource you can't delete" in found
         await send(admin, "POST", maps, blocking)

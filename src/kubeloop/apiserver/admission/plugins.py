@@ -16,6 +16,7 @@ from kubeloop.apiserver.admission.pod_security import PodSecurity
 from kubeloop.apiserver.admission.priorities import Priority
 from kubeloop.apiserver.admission.quota_status import QUOTAS, QuotaStatus
 from kubeloop.apiserver.admission.quotas import Quotas
+from kubeloop.apiserver.admission.resizes import PodResize
 from kubeloop.apiserver.admission.service_accounts import ServiceAccounts
 from kubeloop.apiserver.admission.signers import CertificateApproval, CertificateSigning
 from kubeloop.apiserver.admission.table import ORDER, chosen
@@ -116,6 +117,7 @@ def _makers(means: Means) -> dict[str, Callable[[], Plugin]]:
         "DefaultIngressClass": lambda: DefaultIngressClass(kept("networking.k8s.io", "ingressclasses")),
         "DenyServiceExternalIPs": partial(_optional, "DenyExternalAddresses"),
         "PodTopologyLabels": lambda: TopologyLabels(*where),
+        "PodResizeValidator": lambda: PodResize(*where),
         **{name: partial(means.others.__getitem__, name) for name in means.others},
         "ResourceQuota": quotas,
         "AlwaysDeny": partial(_optional, "AlwaysDeny"),

@@ -48,7 +48,7 @@ class Policy(NamedTuple):
 
 def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
     """The policy, and what is wrong with the labels. A faulty level is enforced as the strictest, a faulty version as the latest."""
-    if not labels:
+    if not any(name.startswith(PREFIX) for name in labels):
         return Policy(), []
     faults: list[FieldError] = []
 

@@ -1,0 +1,38 @@
+"""Flags of ``kubeloop server`` that say which plug-ins of admission run."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from kubeloop.cli.server import server
+from kubeloop.cli.server_admission import AdmissionSettings
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        pytest.param(
+            ["--enable-admission-plugins=Nothing"], 'enable-admission-plugins plugin "Nothing" is unknown', id="an unknown plug-in"
+        ),
+        pytest.param(
+            ["--enable-admission-plugins=PodNodeSelector"],
+            "this server does not have the plug-in PodNodeSelector",
+            id="one that is not there",
+        ),
+        pytest.param(
+            ["--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=PodSecurity,NodeRestriction"],
+            "[NodeRestriction] in enable-admission-plugins and disable-admission-plugins overlapped",
+            id="one on both sides",
+        ),
+    ],
+)
+def test_the_server_does_not_start_with(flags: list[str], told: str) -> None:
+    result = CliRunner().invoke(server, flags)
+    assert result.exit_code == 1
+    assert told in result.output
+
+
+def test_lists_and_repeated_flags_are_one() -> None:
+    options = AdmissionSettings(("NodeRestriction,AlwaysPullImages", "NamespaceExists"), ()).options()
+    assert options.enable == ("NodeRestriction", "AlwaysPullImages", "NamespaceExists")
