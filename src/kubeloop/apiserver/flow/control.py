@@ -37,14 +37,15 @@ class TooMany(Exception):
     retry_after = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Flow:
-    """Requests that wait for each other."""
+    """Requests that wait for each other; ``waiting`` of them do."""
 
     schema: FlowSchema
     level: Level
     name: str
     headers: tuple[tuple[str, str], ...]
+    waiting: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -175,7 +176,13 @@ class FlowControl:
     async def _queue(self, flow: Flow) -> Seat:
         level = flow.level
         queue = level.queues.shortest(flow.schema.name, flow.name)
-        if self._overtaking and level.has_seat(self.levels.values()) and level.queues.overtake(queue):
+        if (
+            self._overtaking
+            and self._waiting
+            and not flow.waiting
+            and level.has_seat(self.levels.values())
+            and level.queues.overtake(queue)
+        ):
             self._overtaking -= 1
             level.executing += 1
             level.dispatched[flow.schema.name] += 1
@@ -187,6 +194,7 @@ class FlowControl:
             level.virtual = max(level.virtual, self._virtual)
         level.queues.add(waiter, queue)
         self._waiting += 1
+        flow.waiting += 1
         waiter.timer = self._clock.call_later(self.limits.wait, lambda: self._time_out(waiter))
         self._plan()
         try:
@@ -198,6 +206,7 @@ class FlowControl:
                 self.release(Seat(flow, time.monotonic(), queue))
             raise
         finally:
+            flow.waiting -= 1
             waiter.timer.cancel()
         where = level.name, flow.schema.name
         self.waits.count[where] += 1
