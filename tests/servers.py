@@ -50,5 +50,6 @@ def server_under_test(*, controllers: bool) -> Iterator[ServerUnderTest]:
     if real_is_wanted():
         yield ServerUnderTest(Path(os.environ["KUBELOOP_TEST_KUBECONFIG"]))
         return
-    with LocalCluster(controllers=controllers) as cluster:
+    # All of admission, as a real one has it: without controllers a LocalCluster asks for no service account.
+    with LocalCluster(controllers=controllers, disable_admission_plugins=()) as cluster:
         yield ServerUnderTest(cluster.kubeconfig, cluster)
