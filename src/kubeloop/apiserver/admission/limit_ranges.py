@@ -50,7 +50,7 @@ class LimitRanges:
             return
         check = _pod_faults if attributes.resource.gvr.group_resource == _PODS else _claim_faults
         for one in await self._ranges.of(attributes.namespace):
-            faults = [fault for limit in one["spec"].get("limits") or () for fault in check(limit, obj)]
+            faults = [fault for limit in (one.get("spec") or {}).get("limits") or () for fault in check(limit, obj)]
             if faults:
                 raise refused(attributes, aggregated(faults))
 
@@ -67,7 +67,7 @@ def _is_limited(attributes: Attributes) -> bool:
 
 def _fill_in(pod: JSONObject, limit_range: JSONObject) -> None:
     defaults: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
-    for limit in limit_range["spec"].get("limits") or ():
+    for limit in (limit_range.get("spec") or {}).get("limits") or ():
         if limit.get("type") == "Container":
             defaults["requests"] |= limit.get("defaultRequest") or {}
             defaults["limits"] |= limit.get("default") or {}
@@ -88,7 +88,7 @@ def _complete(container: JSONObject, defaults: dict[str, dict[str, str]], word: 
         missing = {name: text for name, text in defaults[part].items() if name not in present}
         if missing:
             container["resources"] = {**resources, part: {**present, **missing}}
-            yield f"{', '.join(sorted(missing))} {part[:-1]} for {word} {container['name']}"
+            yield f"{', '.join(sorted(missing))} {part[:-1]} for {word} {container.get('name', '')}"
 
 
 def _pod_faults(limit: JSONObject, pod: JSONObject) -> Iterator[str]:

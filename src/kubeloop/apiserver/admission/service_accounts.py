@@ -144,7 +144,7 @@ def _foreign_environment(spec: JSONObject, kind: str, word: str, own: set[str], 
         for variable, name in sorted(found, key=lambda one: not one[0]):
             if name not in own:
                 place = f"envVar {variable}" if variable else "envFrom"
-                yield f'{word} {container["name"]} with {place} referencing secret.secretName="{name}" {unnamed} secret'
+                yield f'{word} {container.get("name", "")} with {place} referencing secret.secretName="{name}" {unnamed} secret'
 
 
 def _mounts_token(account: JSONObject, spec: JSONObject) -> bool:
