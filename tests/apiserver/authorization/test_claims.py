@@ -44,7 +44,13 @@ async def test_a_claims_status_is_for_schedulers_and_drivers(as_: As) -> None:
     assert await status(**TOLD) == (422, f"{invalid}status.devices: Forbidden: {needs}: {driver} {where}")
     await as_.role("driver", rule("arbitrary-node:patch", "resourceclaims/driver", DEVICES, "d.example.com"))
     await as_.bind("driver", eve)
-    asked = {"verb": "arbitrary-node:patch", "of": DEVICES, "resource": "resourceclaims", "subresource": "driver", "name": "d.example.com"}
+    asked: dict[str, Any] = {
+        "verb": "arbitrary-node:patch",
+        "of": DEVICES,
+        "resource": "resourceclaims",
+        "subresource": "driver",
+        "name": "d.example.com",
+    }
     await as_.until(eve, **asked, namespace=as_.namespace)
     assert await status(**TOLD) == (200, "")
 

@@ -37,6 +37,16 @@ async def test_the_next_request_knows_of_a_write_and_of_a_removal(on_disk: bool,
             await as_("DELETE", f"{RBAC}/namespaces/default/rolebindings/reader")
 
 
+async def test_whoever_has_the_right_to_its_path_may_compact() -> None:
+    async with InLoopServer() as server, Transport(server.config) as transport:
+        as_, path = As(transport, ""), "/debug/compact?revision=2"
+        _, refused = await as_("POST", path, user="eve")
+        assert refused["message"] == 'forbidden: User "eve" cannot post path "/debug/compact"'
+        await as_.role("compactor", {"verbs": ["post"], "nonResourceURLs": ["/debug/*"]}, everywhere=True)
+        await as_.bind("compactor", "eve", everywhere=True)
+        assert (await as_("POST", path, user="eve"))[0] == 200
+
+
 async def test_what_was_stored_is_in_force_after_a_restart(tmp_path: Path) -> None:
     for run in range(2):
         async with InLoopServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
