@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -167,12 +168,17 @@ def micro_time(moment: datetime) -> str:
 
 def request_uri(request: Request) -> str:
     """As it came, but for a token in the query."""
-    path = quote(request.path, safe=_PATH_SAFE)
+    path = _escaped(request.path)
     query = request.query_string
     if "access_token" in query:
         pairs = query.split("&")
         query = "&".join(f"access_token={HIDDEN}" if one.startswith("access_token=") else one for one in pairs)
     return f"{path}?{query}" if query else path
+
+
+@lru_cache(maxsize=1024)
+def _escaped(path: str) -> str:
+    return quote(path, safe=_PATH_SAFE)
 
 
 def source_ips(request: Request) -> list[str]:
@@ -187,6 +193,7 @@ def source_ips(request: Request) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def _ip(text: str) -> str:
     if not text:
         return ""
