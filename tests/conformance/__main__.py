@@ -14,7 +14,7 @@ from rich.table import Table
 
 from kubeloop.testing import LocalCluster
 from tests.conformance.compare import Score, compare
-from tests.conformance.counted import DOCUMENT, counts, document
+from tests.conformance.counted import DOCUMENT, document
 from tests.conformance.scenario import Run, scenarios, write_tokens
 from tests.conformance.wire import Server
 
@@ -75,18 +75,14 @@ def report(scores: list[Score], surprises: list[str], limit: int, took: float) -
     table = Table("scenario", "exact steps", "right status", "equal leaves", box=None, pad_edge=False)
     for score in scores:
         total.add(score)
-    of_counted = Score("counted")
-    for score in scores:
-        if counts(score.scenario):
-            of_counted.add(score)
-    for score in [*scores, of_counted, total]:
+    for score in [*scores, total]:
         if score.steps:
             table.add_row(
                 score.scenario,
                 f"{score.exact}/{score.steps}",
                 f"{score.right_status}/{score.steps}",
                 f"{100 * score.matching / max(1, score.leaves):.1f} %",
-                style="bold" if score in (of_counted, total) else "green" if score.exact == score.steps else None,
+                style="bold" if score is total else "green" if score.exact == score.steps else None,
             )
     if limit:
         for score in scores:
