@@ -14,6 +14,7 @@ from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority
+from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
 from tests.apiserver.kubelet.conftest import Cluster, tls_of
 from tests.apiserver.kubelet.scripted import ScriptedKubelet
 from tests.servers import ServerUnderTest
@@ -22,7 +23,7 @@ from tests.servers import ServerUnderTest
 @asynccontextmanager
 async def cluster_with(credentials: KubeletCredentials, folder: Path) -> AsyncIterator[Cluster]:
     """A server of its own, in this loop."""
-    api = ApiServer(ServerOptions(kubelets=credentials))
+    api = ApiServer(ServerOptions(kubelets=credentials, admission=WITHOUT_ACCOUNTS))
     await api.start()
     try:
         path = folder / "kubeconfig"
