@@ -675,6 +675,8 @@ class LocalCluster:
         history: float | None = None,
         history_revisions: int | None = None,
         data: Path | None = None,
+        enable_admission_plugins: Sequence[str] = ...,
+        disable_admission_plugins: Sequence[str] | None = None,
         timeout: float = 30.0,
     ) -> None: ...
     def __enter__(self) -> Self: ...
