@@ -17,7 +17,7 @@ from kubeloop.meta import AlreadyExists, ObjectMeta
 from kubeloop.testing import InLoopServer, LocalCluster
 from tests.foreign.building import left_out_programs
 from tests.realserver.controller_manager import upstream_is_wanted
-from tests.servers import ServerUnderTest, real_is_wanted, server_under_test
+from tests.servers import ServerUnderTest, server_under_test
 from tests.storages import choose_storage
 
 _NUMBERS = itertools.count(1)
@@ -33,9 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Not skipped: on the embedded server, or beside our own controllers, nobody could turn them on."""
-    unwanted = {"real_only": not real_is_wanted(), "upstream": not upstream_is_wanted()}
-    left_out = [item for item in items if any(unwanted[name] and item.get_closest_marker(name) for name in unwanted)]
+    """Not skipped: beside our own controllers nobody could turn them on."""
+    left_out = [item for item in items if item.get_closest_marker("upstream")] if not upstream_is_wanted() else []
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
