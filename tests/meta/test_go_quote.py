@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.go_quote import go_quoted, go_unquoted
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,9 @@ from kubeloop.meta.go_quote import go_quoted
 )
 def test_go_quotes(text: str, shown: str) -> None:
     assert go_quoted(text) == shown
+    assert go_unquoted(shown) == text
+
+
+@given(st.text())
+def test_what_was_quoted_can_be_read(text: str) -> None:
+    assert go_unquoted(go_quoted(text)) == text

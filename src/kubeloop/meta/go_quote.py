@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _SHORT: Final = {
     '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
 }  # fmt: skip
+
+_LONG: Final = {short[1]: plain for plain, short in _SHORT.items()}
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))")
 
 
 def go_quoted(text: str) -> str:
@@ -25,3 +29,13 @@ def _escaped(character: str) -> str:
     if point < 0x80:
         return f"\\x{point:02x}"
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+def go_unquoted(quoted: str) -> str:
+    """The text of which ``go_quoted`` made this."""
+    return _ESCAPE.sub(_unescaped, quoted[1:-1])
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    point = escape[1] or escape[2] or escape[3]
+    return chr(int(point, 16)) if point else _LONG[escape[4]]

@@ -5,12 +5,12 @@ Source: apiextensions-apiserver schema/objectmeta (GetObjectMetaWithOptions).
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.go_quote import go_unquoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 
@@ -59,7 +59,7 @@ def _conform(metadata: Any) -> ConformedMetadata:
     except DecodeError as exc:
         why = str(exc).replace(_WHOLE, "Go value of type")
         raise DecodeError(_BELOW.sub(r"\1.", why)) from None
-    unknown = [json.loads(problem.removeprefix(_UNKNOWN)) for problem in conformed.problems if problem.startswith(_UNKNOWN)]
+    unknown = [go_unquoted(problem.removeprefix(_UNKNOWN)) for problem in conformed.problems if problem.startswith(_UNKNOWN)]
     return ConformedMetadata(conformed.obj["metadata"], unknown)
 
 

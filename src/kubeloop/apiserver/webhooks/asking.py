@@ -13,6 +13,7 @@ from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.repeated_warnings import RepeatedWarnings
 from kubeloop.apiserver.webhooks.caller import Caller
 from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
 from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable
@@ -20,6 +21,7 @@ from kubeloop.apiserver.webhooks.matching import Invocation, Match, Matcher, is_
 from kubeloop.apiserver.webhooks.requests import name_of
 from kubeloop.apiserver.webhooks.review import Verdict, denial, question, verdict
 from kubeloop.apiserver.webhooks.versions import versioned
+from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
 
@@ -38,6 +40,7 @@ class Asker:
         objects: Objects,
         caller: Caller,
         authorizer: Authorizer,
+        clock: Clock,
         *,
         mutating: bool,
     ) -> None:
@@ -48,6 +51,7 @@ class Asker:
         self._matcher = Matcher(registry, objects)
         self._caller = caller
         self._mutating = mutating
+        self._warnings = RepeatedWarnings(_LOG, clock)
 
     async def hooks(self, attributes: Attributes) -> list[Hook]:
         """All that are configured; none for writes that no webhook may be asked about."""
@@ -106,8 +110,7 @@ class Asker:
             raise denial(hook.name, said.status)
         return said
 
-    @staticmethod
-    def failed(hook: Hook, fault: CallFailed) -> None:
+    def failed(self, hook: Hook, fault: CallFailed) -> None:
         """A webhook that failed is passed over, if it was configured so.
 
         Raises:
@@ -115,6 +118,6 @@ class Asker:
         """
         why = f'failed calling webhook "{hook.name}": {fault}'
         if not hook.ignore_failure:
-            _LOG.warning("%s; the write is refused", why)
+            self._warnings.say(f"{why}; the write is refused")
             raise refusals.internal_error(why)
-        _LOG.warning("%s; the write goes on", why)
+        self._warnings.say(f"{why}; the write goes on")

@@ -32,7 +32,7 @@ class Webhooks:
         self.registry = registry
         self.objects = objects
         self.authorizer = authorizer
-        self._clock = clock
+        self.clock = clock
         self._reach = reach
         self._caller: Caller | None = None
         self._mutating = Configurations(MUTATING, registry, objects, cache)
@@ -45,7 +45,7 @@ class Webhooks:
             from kubeloop.apiserver.webhooks.caller import Caller
             from kubeloop.apiserver.webhooks.services import ServiceResolver
 
-            self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self._clock, self._reach)
+            self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
         return self._caller
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
@@ -78,7 +78,15 @@ class _Mutating:
 
         webhooks = self._webhooks
         return MutatingWebhooks(
-            Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, webhooks.authorizer, mutating=True)
+            Asker(
+                self._configurations,
+                webhooks.registry,
+                webhooks.objects,
+                webhooks.caller,
+                webhooks.authorizer,
+                webhooks.clock,
+                mutating=True,
+            )
         )
 
 
@@ -101,5 +109,13 @@ class _Validating:
 
         webhooks = self._webhooks
         return ValidatingWebhooks(
-            Asker(self._configurations, webhooks.registry, webhooks.objects, webhooks.caller, webhooks.authorizer, mutating=False)
+            Asker(
+                self._configurations,
+                webhooks.registry,
+                webhooks.objects,
+                webhooks.caller,
+                webhooks.authorizer,
+                webhooks.clock,
+                mutating=False,
+            )
         )
