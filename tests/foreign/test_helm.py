@@ -78,7 +78,7 @@ class Helm:
         )
         printed, _ = await process.communicate()
         self.transcript.append(f"$ helm {' '.join(arguments)}")
-        self.transcript += [_steady(line) for line in printed.decode().splitlines()]
+        self.transcript += [_steady(line) for line in _BLOCKS.sub(_in_order, printed.decode()).splitlines()]
         self.transcript += [f"(exit status {process.returncode})"] if process.returncode else []
         self.transcript.append("")
 
@@ -97,6 +97,14 @@ _UNSTEADY = [
     (r"(?<=\S)[ \t]{2,}|\t", "  "),
     (r"\s+$", ""),
 ]
+
+
+#: Of each kind of a release's objects; Helm prints them in the order of a Go map.
+_BLOCKS = re.compile(r"(?:==> .*\n(?:.+\n)*\n)+")
+
+
+def _in_order(blocks: re.Match[str]) -> str:
+    return "".join(sorted(re.split(r"(?m)^(?===> )", blocks[0])))
 
 
 def _steady(line: str) -> str:
