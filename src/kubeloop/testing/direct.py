@@ -219,6 +219,7 @@ class _Streamed:
             close = getattr(source, "aclose", None)
             if close is not None:
                 await close()
+            reply.close()
             self._over = True
             self._news.set()
             self._gone(self)
@@ -234,8 +235,10 @@ async def _let_go(reply: Reply) -> None:
     """Of an answer that nobody will read."""
     if isinstance(reply, Takeover | SocketTakeover):
         reply.close()
-    elif isinstance(reply, Frames) and (close := getattr(reply.chunks, "aclose", None)) is not None:
-        await close()
+    elif isinstance(reply, Frames):
+        if (close := getattr(reply.chunks, "aclose", None)) is not None:
+            await close()
+        reply.close()
 
 
 def _headers(fields: list[tuple[str, str]], content_type: str) -> Headers:
