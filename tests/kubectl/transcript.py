@@ -165,6 +165,8 @@ _CHANGING = tuple(
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? [+-]\d{4} UTC", "<date>"),
         (r"(Resource Version: +)\d+", r"\1<rv>"),
         (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-<name>"),
+        (r"\bweb-[a-z0-9]{8,10} \(", "web-<hash> ("),
+        (r"pod-template-hash=[a-z0-9]{8,10}\b", "pod-template-hash=<hash>"),
         (r"(resourceVersion\\?[\":]+ ?\\?\"?)\d+", r"\1<rv>"),
         (r"(uid\\?[\":]+ ?\\?\"?)<uid>", r"\1<uid>"),
         (r"10\.0\.\d{1,3}\.\d{1,3}", "<ip>"),
