@@ -177,6 +177,8 @@ _CLAIMS: dict[str, tuple[str, ...]] = {
     "X-Forwarded-For": ("1.2.3.4, x", "::"),
     "User-Agent": ("", "a" * 3000, "kubectl/v1 (\u00e4)"),
 }
+#: An API that APIServices among the objects say is another server's, where nobody listens.
+ELSEWHERE = "/apis/fuzzed.example.com"
 _OTHER_PATHS = (
     "/metrics/slis",
     "/readyz?verbose&exclude=x",
