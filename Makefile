@@ -8,7 +8,7 @@ WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak soak-informers soak-controllers fuzz generate lock clean
+.PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak soak-informers soak-controllers soak-server fuzz generate lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,13 +57,16 @@ bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 million: $(STAMP)  ## an informer with a million pods: memory, time per event
 	@$(BIN)/python -m bench million
 
-soak: soak-informers soak-controllers  ## both of the following, about 40 minutes
+soak: soak-informers soak-controllers soak-server  ## all of the following, about an hour
 
 soak-informers: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
 	@$(BIN)/python -m tests.soak $(SOAK)
 
 soak-controllers: $(STAMP)  ## controllers in several replicas under faults and kills; SOAK="--objects 2000 --minutes 3" changes that
 	@$(BIN)/python -m tests.soak.controllers $(SOAK)
+
+soak-server: $(STAMP)  ## the server with 1,000 watchers and 200 clients for 10 minutes, then overloaded; SOAK="--minutes 3" changes that
+	@$(BIN)/python -m tests.soak.server $(SOAK)
 
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
