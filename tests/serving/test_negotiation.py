@@ -52,3 +52,10 @@ def test_ranges_accept_what_lies_in_them(clause: str, media_type: str, *, accept
 )
 def test_a_content_type_is(header: str, media_type: str | None) -> None:
     assert content_media_type(header) == media_type
+
+
+def test_a_header_of_a_million_clauses_is_not_read_to_its_end() -> None:
+    clauses = [f"a/b;q=0.{number:06}" for number in range(50_000)]
+    found = parse_accept(",".join(clauses))
+    assert 100 < len(found) < 200
+    assert parse_accept(",".join(clauses[:100]) + ",x/y")[0].media_type == "x/y"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kubeloop.apiserver import refusals
-from kubeloop.serving.negotiation import Clause, parse_accept
+from kubeloop.serving.negotiation import Clause, parse_accept, shortened
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -35,13 +35,17 @@ class Accepted:
 Fit = Callable[[Clause, str], Accepted | None]
 
 
-@lru_cache(maxsize=256)
 def negotiate(header: str, verb: str = "get", *, custom: bool = False, tables: bool = True) -> Accepted:
     """What to answer with. Custom resources have no protobuf form, but their metadata has. Not everything has tables.
 
     Raises:
         NotAcceptable: no clause fits.
     """
+    return _negotiated(shortened(header), verb if verb in ("list", "watch") else "", custom=custom, tables=tables)
+
+
+@lru_cache(maxsize=256)
+def _negotiated(header: str, verb: str, *, custom: bool, tables: bool) -> Accepted:
     if not custom:
         check_route(header, MEDIA_TYPES + STREAM_MEDIA_TYPES if verb in ("list", "watch") else MEDIA_TYPES)
     found = _first(header, lambda clause, media_type: _in_form(clause, media_type, custom=custom, tables=tables))
@@ -60,13 +64,17 @@ def check_streams(accepted: Accepted) -> None:
         raise refusals.not_acceptable(STREAM_MEDIA_TYPES)
 
 
-@lru_cache(maxsize=256)
 def negotiate_plain(header: str) -> Accepted:
     """For what has one form only: discovery, Statuses.
 
     Raises:
         NotAcceptable: no clause fits.
     """
+    return _negotiated_plain(shortened(header))
+
+
+@lru_cache(maxsize=256)
+def _negotiated_plain(header: str) -> Accepted:
     found = _first(header, _plain)
     if found is None:
         raise refusals.not_acceptable(MEDIA_TYPES)

@@ -161,10 +161,10 @@ class Pipeline:
         if not info.is_resource:
             return await self._path(request)
         resource = find_resource(self._parts.registry, info)
-        passage.known = True
         if resource.deprecation_warning and resource.custom:
             warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
+        passage.known = True  # only now: anybody may think of any number of subresources
         if resource.deprecation_warning and not resource.custom:  # said by the route, of which there is none for what cannot be done
             warnings.append(resource.deprecation_warning)
         # What a connecting subresource answers is its backend's affair.

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
+
+#: Characters of a header that are read. Its clauses are compared with each other, and what was read is remembered.
+_LONGEST: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,22 @@ class Clause:
         return self.media_type in (media_type, "*/*") or (subtype == "*" and media_type.startswith(f"{kind}/"))
 
 
-@lru_cache(maxsize=256)
+def shortened(header: str) -> str:
+    """As much of a header as is read."""
+    return header if len(header) <= _LONGEST else header[:_LONGEST]
+
+
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """The well-formed clauses, the most wanted first; a wildcard yields to a type whatever their qualities. A malformed quality is 0."""
+    """The well-formed clauses, the most wanted first; a wildcard yields to a type whatever their qualities. A malformed quality is 0.
+
+    Not guaranteed
+        Clauses beyond the first 2,048 characters. Upstream reads them all.
+    """
+    return _parsed(shortened(header))
+
+
+@lru_cache(maxsize=256)
+def _parsed(header: str) -> tuple[Clause, ...]:
     clauses: list[Clause] = []
     for part in header.split(","):
         clause = _clause(part)

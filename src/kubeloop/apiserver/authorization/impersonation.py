@@ -27,7 +27,7 @@ _EXTRA_KEYS = "authentication.kubernetes.io/associated-node-keys"
 #: So many groups or extras are first asked for all at once, as ``*``.
 _MANY = 4
 #: Of so many users it is remembered by which mode they last acted as somebody else.
-_MOST_REMEMBERED = 10_000
+_MOST_REMEMBERED, _LONGEST_REMEMBERED = 10_000, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class Impersonation:
 
     def _remember(self, user: str, mode: Mode) -> None:
         self._last.pop(user, None)
-        self._last[user] = mode
+        if len(user) <= _LONGEST_REMEMBERED:
+            self._last[user] = mode
         if len(self._last) > _MOST_REMEMBERED:
             del self._last[next(iter(self._last))]
 

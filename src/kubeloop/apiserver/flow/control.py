@@ -26,8 +26,9 @@ _TURN = 0.0015
 _MOST_IN_TURN = 16
 #: Requests a turn beyond its room, of flows that have had less than all that wait: turns later they would be first anyway.
 _MOST_OVERTAKING = 2
-#: Flows that are remembered.
+#: Flows that are remembered, and the longest paths of requests by which they are.
 _REMEMBERED = 4096
+_LONGEST = 512
 _CATCH_ALL = "catch-all"
 
 
@@ -141,7 +142,8 @@ class FlowControl:
             if found is not None:
                 if len(self._flows) >= _REMEMBERED:
                     self._flows.clear()
-                self._flows[key] = found
+                if len(info.path) <= _LONGEST:
+                    self._flows[key] = found
         return found
 
     async def admit(self, flow: Flow) -> Seat:

@@ -26,6 +26,9 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _HOST = re.compile(r"[!$%&'()*+,\-./:;=@_~\[\]0-9A-Za-z\x80-\U0010ffff]*")
 _DIGITS = re.compile(r"[0-9]{1,18}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+#: Names of fields up to this length are remembered.
+_LONGEST_KNOWN = 64
 #: Fields that no trailer may bring (RFC 9110, section 6.5.1).
 _FRAMING = ("transfer-encoding", "content-length", "trailer")
 
@@ -165,14 +168,17 @@ def _length(headers: CIMultiDict[str], minor: int) -> int | None:
     return None
 
 
-@lru_cache(maxsize=512)
 def _is_name(name: str) -> bool:
+    return _is_known_name(name) if len(name) <= _LONGEST_KNOWN else _NAME.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=512)
+def _is_known_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=64)
 def _is_token(text: str) -> bool:
-    return _TOKEN.fullmatch(text) is not None
+    return text in _METHODS or _TOKEN.fullmatch(text) is not None
 
 
 def _has_token(header: str, token: str) -> bool:
