@@ -6,6 +6,7 @@ python -m bench controllers  a controller beside controller-runtime and kopf, ab
 python -m bench queues     the work queues beside client-go's and controller-runtime's, about half a minute
 python -m bench million    1,000,000 pods, about 3 minutes
 python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
+python -m bench guarded    the same as a user with rights from a role, with an audit log and a policy
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -32,9 +33,8 @@ _QUIET = 0.15
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "what", nargs="?", default="all", choices=["all", "requests", "controllers", "queues", "million", "servers", "stations", "plots"]
-    )
+    kinds = ["all", "requests", "controllers", "queues", "million", "servers", "guarded", "stations", "plots"]
+    parser.add_argument("what", nargs="?", default="all", choices=kinds)
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("KUBELOOP_BENCH_ROUNDS", "0")), help="instead of each stage's own")
@@ -163,17 +163,17 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
-    def servers(self) -> bool:
+    def servers(self, section: str) -> bool:
         """The embedded server in memory and on disk, and the real one; whether each target was met."""
-        scale = self._args.scale
+        scale, guarded = self._args.scale, section == "guarded"
         found = {}
         for name in (servers.MEMORY, servers.DISK, servers.REAL):
             self._console.print(f"[dim]{name}")
-            fill = 100_000 // scale if name == servers.MEMORY else 0
-            found[name] = servers.measure(name, requests=2000 // scale, pods=500 // scale, fill=fill)
-            self.results.put("servers", name, found[name].as_json())
+            fill = 100_000 // scale if name == servers.MEMORY and not guarded else 0
+            found[name] = servers.measure(name, requests=2000 // scale, pods=500 // scale, fill=fill, guarded=guarded)
+            self.results.put(section, name, found[name].as_json())
         report.show_servers(self._console, found)
-        self._judge("servers", list(targets.servers(found)))
+        self._judge(section, list(targets.servers(found)))
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
@@ -206,9 +206,9 @@ def main() -> int:
             prepare.programs()
             stations.show(console, prepare.pods(10_000, 20_000))
             return 0
-        if args.what == "servers":
+        if args.what in ("servers", "guarded"):
             prepare.programs()
-            return 1 if not bench.servers() and args.judge else 0
+            return 1 if not bench.servers(args.what) and args.judge else 0
         if args.what == "queues":
             prepare.programs()
             return 1 if not bench.queues() and args.judge else 0

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.figures import Figures
-from bench.servers import Server
+from bench.servers import Load, Server
 from bench.targets import Target
 
 _COLUMNS = {
@@ -63,13 +63,17 @@ def show_servers(console: Console, found: Mapping[str, Server]) -> None:
     table.add_row("start to first answer, s", *(f"{server.start_s:.2f}" for server in found.values()))
     table.add_row("resident when fresh, MiB", *(f"{server.fresh_mib:.0f}" for server in found.values()))
     for key in next(iter(found.values())).loads:
-        cells = []
-        for server in found.values():
-            load = server.loads.get(key)
-            latency = "" if load is None else f"{load.p50_ms:.1f} ms"
-            cells.append(latency if load is None or not load.per_second else f"{load.per_second:.0f}/s [dim]{latency}")
-        table.add_row(key, *cells)
+        table.add_row(key, *(_load(server.loads.get(key)) for server in found.values()))
+    if any(server.logged for server in found.values()):
+        table.add_row("audit log, MiB", *(f"{server.logged / (1 << 20):.1f}" for server in found.values()))
     console.print(table)
+
+
+def _load(load: Load | None) -> str:
+    if load is None:
+        return ""
+    rate = f"{load.per_second:.0f}/s " if load.per_second else ""
+    return f"{rate}[dim]{load.p50_ms:.1f} ms, CPU {load.cpu_s:.2f} s"
 
 
 def show_targets(console: Console, targets: Iterable[Target]) -> None:

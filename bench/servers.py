@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from bench.guarding import Administrator, Guard, furnish, guard
 from bench.prepare import BUILD
 from kubeloop.config import load_config
 from tests.realserver.building import binaries
@@ -26,13 +27,14 @@ REAL = "kube-apiserver, etcd"
 
 @dataclass
 class Load:
-    """``per_second`` of all workers together; latencies in milliseconds."""
+    """``per_second`` of all workers together; latencies in milliseconds. ``cpu_s``: of all the server's processes meanwhile."""
 
     what: str
     workers: int
     per_second: float
     p50_ms: float
     p99_ms: float
+    cpu_s: float = 0.0
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Server:
     start_s: float
     fresh_mib: float
     loads: dict[str, Load] = field(default_factory=dict)
+    #: Bytes of its audit log after the load, where it has one.
+    logged: int = 0
     #: Objects of 2 KB after which it was looked at, and what one of them takes, in KiB.
     filled: int = 0
     object_kib: float = 0.0
@@ -57,10 +61,11 @@ class Server:
 class _Running:
     kubeconfig: Path
     pids: list[int]
+    guard: Guard | None
 
 
-def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, starts: int = 3) -> Server:
-    """Starts it several times, and loads the last one.
+def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, starts: int = 3, guarded: bool = False) -> Server:
+    """Starts it several times, and loads the last one. ``guarded``: see ``guarding``; otherwise the load is an administrator's.
 
     Raises:
         RuntimeError: it did not start, or refused a request; with its last words. CannotBuild: there is no Go to build the real one.
@@ -68,47 +73,64 @@ def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, 
     took = []
     for number in range(starts):
         began = time.perf_counter()
-        with _started(name) as running:
+        with _started(name, guarded) as running:
             took.append(time.perf_counter() - began)
             if number < starts - 1:
                 continue
             time.sleep(1)  # what it does beside answering is part of what it takes
             server = Server(sorted(took)[len(took) // 2], _resident(running.pids))
-            with _certificates(running.kubeconfig) as arguments:
-                for load in _loads(arguments, "-n", str(requests), "-pods", str(pods)):
-                    server.loads[f"{load.what}, {load.workers}"] = load
-            if fill:
-                _fill(name, server, fill)
+            for load in _loads(running, "-n", str(requests), "-pods", str(pods)):
+                server.loads[f"{load.what}, {load.workers}"] = load
+            if running.guard is not None:
+                server.logged = running.guard.logged
+    if fill:
+        _fill(name, server, fill, guarded)
     return server
 
 
-def _fill(name: str, server: Server, objects: int) -> None:
-    with _started(name) as running, _certificates(running.kubeconfig) as arguments:
+def _fill(name: str, server: Server, objects: int, guarded: bool) -> None:
+    with _started(name, guarded) as running:
         before = _resident(running.pids)
-        for load in _loads(arguments, "-fill", str(objects)):
+        for load in _loads(running, "-fill", str(objects)):
             server.loads[f"{load.what}, {load.workers}"] = load
         time.sleep(1)
         server.filled = objects
         server.object_kib = (_resident(running.pids) - before) * 1024 / objects
 
 
-def _loads(arguments: list[str], *more: str) -> list[Load]:
-    done = subprocess.run([BUILD / "load", *arguments, *more], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the load client failed: {done.stderr.strip()[-800:]}")
-    return [Load(**json.loads(line)) for line in done.stdout.splitlines()]
+def _loads(running: _Running, *more: str) -> list[Load]:
+    with _administrator(running.kubeconfig) as who, tempfile.TemporaryFile("w+") as words:
+        arguments = ["-server", who.server, "-ca", str(who.ca)]
+        if running.guard is not None:
+            furnish(who)
+            arguments += ["-token", str(running.guard.token)]
+        else:
+            arguments += ["-cert", str(who.cert), "-key", str(who.key)]
+        loads = []
+        spent = _cpu(running.pids)
+        with subprocess.Popen([BUILD / "load", *arguments, *more], stdout=subprocess.PIPE, stderr=words, text=True) as client:
+            assert client.stdout is not None
+            for line in client.stdout:
+                before, spent = spent, _cpu(running.pids)
+                loads.append(Load(**json.loads(line), cpu_s=spent - before))
+        if client.returncode:
+            words.seek(0)
+            raise RuntimeError(f"the load client failed: {words.read().strip()[-800:]}")
+    return loads
 
 
 @contextlib.contextmanager
-def _started(name: str) -> Iterator[_Running]:
-    if name == REAL:
-        programs = binaries()
-        with real_server(programs) as kubeconfig:
-            yield _Running(kubeconfig, list(_running(programs)))
-        return
+def _started(name: str, guarded: bool) -> Iterator[_Running]:
     with tempfile.TemporaryDirectory() as folder:
+        with_guard = guard(Path(folder)) if guarded else None
+        flags = with_guard.flags if with_guard is not None else []
+        if name == REAL:
+            programs = binaries()
+            with real_server(programs, flags) as kubeconfig:
+                yield _Running(kubeconfig, list(_running(programs, kubeconfig.parent)), with_guard)
+            return
         kubeconfig = Path(folder) / "kubeconfig"
-        command = [sys.executable, "-m", "kubeloop", "server", "--no-controllers", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "kubeloop", "server", "--no-controllers", "--kubeconfig", str(kubeconfig), *flags]
         if name == DISK:
             command += ["--data", str(Path(folder) / "data")]
         with (Path(folder) / "log").open("w+") as log:
@@ -119,18 +141,24 @@ def _started(name: str) -> Iterator[_Running]:
                     process.wait(10)
                     log.seek(0)
                     raise RuntimeError(f"{name} did not start: {log.read()[-800:]}")
-                yield _Running(kubeconfig, [process.pid])
+                yield _Running(kubeconfig, [process.pid], with_guard)
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.communicate(timeout=30)
 
 
-def _running(programs: Path) -> Iterator[int]:
-    """The processes that run one of these programs (Linux)."""
+def _running(programs: Path, home: Path) -> Iterator[int]:
+    """The processes that run one of these programs in that folder (Linux)."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (folder / "exe").readlink().parent == programs.resolve():
+            if (folder / "exe").readlink().parent == programs.resolve() and (folder / "cwd").readlink() == home.resolve():
                 yield int(folder.name)
+
+
+def _cpu(pids: list[int]) -> float:
+    """Seconds that these processes have spent."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident(pids: list[int]) -> float:
@@ -139,16 +167,14 @@ def _resident(pids: list[int]) -> float:
 
 
 @contextlib.contextmanager
-def _certificates(kubeconfig: Path) -> Iterator[list[str]]:
-    """The arguments of the load client; the files are gone afterwards."""
+def _administrator(kubeconfig: Path) -> Iterator[Administrator]:
+    """The files are gone afterwards."""
     config = load_config(kubeconfig)
     with tempfile.TemporaryDirectory() as folder:
         files = {"ca": config.ca, "cert": config.credentials.client_certificate, "key": config.credentials.client_key}
-        arguments = ["-server", config.server]
+        paths = {name: Path(folder) / name for name in files}
         for name, pem in files.items():
             assert pem is not None
-            path = Path(folder) / name
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            with os.fdopen(os.open(paths[name], os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
                 file.write(pem.read())
-            arguments += [f"-{name}", str(path)]
-        yield arguments
+        yield Administrator(config.server, **paths)

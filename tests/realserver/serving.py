@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,8 +24,9 @@ _PATIENCE = 60.0
 
 
 @contextlib.contextmanager
-def real_server(binaries: Path) -> Iterator[Path]:
+def real_server(binaries: Path, flags: Sequence[str] = ()) -> Iterator[Path]:
     """The path of an administrator's kubeconfig, while the server runs; ``ca.crt``, ``ca.key`` and ``sa.key`` lie beside it.
+    ``flags``: kube-apiserver's, beside those that it needs.
 
     Raises:
         CannotBuild: a program ended, or was not ready within a minute; its log is in the text.
@@ -38,7 +39,7 @@ def real_server(binaries: Path) -> Iterator[Path]:
         _write_certificates(home)
         running.append(_start(_etcd(binaries, home, client_port, peer_port), home / "etcd.log"))
         _await(f"http://127.0.0.1:{client_port}/health", running[-1], home / "etcd.log", None)
-        running.append(_start(_apiserver(binaries, home, port, client_port), home / "apiserver.log"))
+        running.append(_start([*_apiserver(binaries, home, port, client_port), *flags], home / "apiserver.log"))
         # The system namespaces come shortly after readiness; what creates objects needs them.
         for path in ("/readyz", "/api/v1/namespaces/default"):
             _await(f"https://127.0.0.1:{port}{path}", running[-1], home / "apiserver.log", _trusting(home))

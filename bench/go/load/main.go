@@ -25,6 +25,7 @@ var (
 	ca     = flag.String("ca", "", "file with the server's certificate authority")
 	cert   = flag.String("cert", "", "file with the client's certificate")
 	key    = flag.String("key", "", "file with the client's key")
+	token  = flag.String("token", "", "file with a token to show instead of a certificate; the namespaces are there already")
 	count  = flag.Int("n", 2000, "requests of each kind")
 	pods   = flag.Int("pods", 500, "pods in the list")
 	fill   = flag.Int("fill", 0, "only create so many ConfigMaps of 2 KB with eight workers, and print after each tenth")
@@ -32,17 +33,28 @@ var (
 
 const jsonType = "application/json"
 
-type target struct{ client *http.Client }
+type target struct {
+	client *http.Client
+	bearer string
+}
 
 func newTarget() target {
 	authority, err := os.ReadFile(*ca)
 	check(err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
-	pair, err := tls.LoadX509KeyPair(*cert, *key)
-	check(err)
-	return target{&http.Client{Transport: &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}},
+	shown, bearer := []tls.Certificate{}, ""
+	if *token != "" {
+		text, err := os.ReadFile(*token)
+		check(err)
+		bearer = "Bearer " + string(text)
+	} else {
+		pair, err := tls.LoadX509KeyPair(*cert, *key)
+		check(err)
+		shown = append(shown, pair)
+	}
+	return target{bearer: bearer, client: &http.Client{Transport: &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: pool, Certificates: shown},
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1
 		MaxIdleConnsPerHost: 256,
 		DisableCompression:  true,
@@ -59,6 +71,9 @@ func (t target) open(method, path, contentType, body string) *http.Response {
 	request, err := http.NewRequest(method, *server+path, bytes.NewReader([]byte(body)))
 	check(err)
 	request.Header.Set("Accept", jsonType)
+	if t.bearer != "" {
+		request.Header.Set("Authorization", t.bearer)
+	}
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
@@ -112,6 +127,9 @@ func measure(what string, workers, n int, do func(number int)) {
 }
 
 func (t target) namespace(name string) string {
+	if t.bearer != "" {
+		return "/api/v1/namespaces/" + name
+	}
 	t.do("POST", "/api/v1/namespaces", jsonType, fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name))
 	return "/api/v1/namespaces/" + name
 }
