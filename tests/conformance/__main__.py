@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -17,9 +18,13 @@ from tests.conformance.compare import Score, compare
 from tests.conformance.counted import DOCUMENT, document
 from tests.conformance.scenario import Run, scenarios, write_tokens
 from tests.conformance.wire import Server
+from tests.realserver.controller_manager import controller_manager
+from tests.servers import ServerUnderTest
 
 HERE = Path(__file__).parent
 COMPACT = "/debug/compact?revision={revision}"
+#: Seconds until a step that waits for something gives up; with controllers as long as when it was recorded.
+_PATIENCE = {"plain": 5.0, "with-controllers": 15.0}
 #: Upstream's prose is not ours to copy: Table columns and schemas carry our own words.
 PROSE = ("description",)
 
@@ -28,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("scenario", nargs="*", help="only scenarios whose name begins so")
     parser.add_argument("--set", default="plain", choices=["plain", "with-controllers"], help="which set of scenarios (default: plain)")
+    parser.add_argument("--upstream", action="store_true", help="with the real kube-controller-manager instead of our own controllers")
     parser.add_argument("--ignore", action="append", default=[], help="leave out paths that hold this key, such as managedFields")
     parser.add_argument("--limit", type=int, default=0, help="differences to show per step (default: none)")
     parser.add_argument("--json", type=Path, help="write the score as JSON to this file")
@@ -36,7 +42,7 @@ def main() -> int:
     if options.document:
         DOCUMENT.write_text(document())
         return 0
-    scores, surprises, took = replay(options.set, tuple(options.scenario), (*PROSE, *options.ignore))
+    scores, surprises, took = replay(options.set, tuple(options.scenario), (*PROSE, *options.ignore), upstream=options.upstream)
     report(scores, surprises, options.limit, took)
     if options.json:
         rows = {
@@ -47,20 +53,27 @@ def main() -> int:
     return 0 if scores else 2
 
 
-def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[list[Score], list[str], float]:
-    """Runs the scenarios one after the other on one fresh server; gives scores, surprises, and seconds taken."""
+def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstream: bool = False) -> tuple[list[Score], list[str], float]:
+    """Runs the scenarios one after the other on one fresh server; gives scores, surprises, and seconds taken.
+
+    ``upstream``: the controllers of ``with-controllers`` are those of the real kube-controller-manager.
+    """
     scores: list[Score] = []
     surprises: list[str] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         tokens = Path(folder) / "tokens.csv"
         write_tokens(tokens)
-        with LocalCluster(which == "with-controllers", token_auth_file=tokens, disable_admission_plugins=()) as cluster:
+        own = which == "with-controllers" and not upstream
+        with contextlib.ExitStack() as stack:
+            cluster = stack.enter_context(LocalCluster(own, token_auth_file=tokens, disable_admission_plugins=()))
+            if upstream:
+                stack.enter_context(controller_manager(ServerUnderTest(cluster.kubeconfig, cluster)))
             server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
             for name, scenario in scenarios(HERE / "scenarios" / which):
                 if only and not name.startswith(only):
                     continue
-                run = Run(server, scenario, name)
+                run = Run(server, scenario, name, _PATIENCE[which])
                 actual = run.run()
                 surprises += run.surprises
                 expected = json.loads((HERE / "recorded" / which / f"{name}.json").read_text())

@@ -44,8 +44,8 @@ def _on_a_server(programs: Path, command: list[str], **also: str) -> int:
         return subprocess.call(command, env={**os.environ, **environment, **also})
 
 
-def _pytest(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-q", "-m", "server", *arguments]
+def _pytest(*arguments: str, which: str = "server") -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-m", which, *arguments]
 
 
 def _all(programs: Path) -> int:
@@ -58,6 +58,8 @@ def _all(programs: Path) -> int:
         found.append(_on_a_server(programs, _pytest(*suite), **upstream))
         print("the same on the embedded server", flush=True)
         found.append(subprocess.call(_pytest(*suite), env={**os.environ, **upstream}))
+    # What they leave behind is compared with what was recorded where they ran beside a real server.
+    found.append(subprocess.call(_pytest("tests/conformance/test_with_controllers.py", which="upstream"), env={**os.environ, **upstream}))
     return max(found)
 
 
