@@ -26,7 +26,7 @@ from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.negotiation import Accepted, negotiate
 from kubeloop.apiserver.operation import Operation
 from kubeloop.apiserver.passage import AUDIT_ID, Passage, audit_id_of
-from kubeloop.apiserver.request_info import RequestInfo, request_info
+from kubeloop.apiserver.request_info import PREFIXES, RequestInfo, request_info
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.routing import PlainNotFound, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
@@ -61,8 +61,6 @@ class Documents(Protocol):
 _NOBODYS = ("//", "/apis//")
 #: What is done to one object, by its key.
 _BY_NAME = frozenset({"get", "update", "patch", "delete"})
-#: What is done to objects that a selector may choose.
-_BY_SELECTOR = frozenset({"list", "watch", "deletecollection"})
 #: Seconds at most for which a connection is not read after a refusal for want of room, so that who does not wait as told takes none.
 _HOLD = 1.0
 _NO_CACHE = ("Cache-Control", "no-cache, private")
@@ -150,7 +148,7 @@ class Pipeline:
         request, info = passage.request, passage.info
         user = passage.user = await self._parts.authenticator.authenticate(request, warnings, passage.annotations)
         self._operation.identified(passage)
-        if info.verb == "watch" and info.is_resource and not info.resource:
+        if info.verb in PREFIXES and info.is_resource and not info.resource:
             return _unclear(request)
         user = await self._authorize(passage, user)
         if request.path.startswith(_NOBODYS) or not request.path.startswith("/"):
@@ -186,7 +184,7 @@ class Pipeline:
         """As whom the request is served."""
         request, info, authorizer = passage.request, passage.info, self._parts.authorizer
         await authorizer.prepare(user)
-        access = access_of(user, info, request.parameter("fieldSelector") if info.verb in _BY_SELECTOR else "")
+        access = access_of(user, info)
         wanted = impersonated(request)
         try:
             if wanted is not None:
@@ -221,7 +219,7 @@ class Pipeline:
 
 
 def _unclear(request: Request) -> Answer:
-    """A path that says ``watch`` and not of what, which upstream gives up before anything else is looked at."""
+    """A path that says ``watch`` or ``proxy`` and not of what, which upstream gives up before anything else is looked at."""
     url = request.path + (f"?{request.query_string}" if request.query_string else "")
     why = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
     return text(why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupResource, GroupVersion
+from kubeloop.meta.names import path_segment
+from kubeloop.meta.selectors import FieldOperator, parse_field_selector, parse_label_selector
 from kubeloop.serving.request import Request
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+#: First segments of a path that say what is done, as in the old form ``/api/v1/watch/pods``.
+PREFIXES = frozenset({"watch", "proxy"})
+#: Verbs whose requests may choose objects by selectors.
+_SELECTING = frozenset({"list", "watch", "deletecollection"})
 
 #: Segments below a namespace's name that are its subresources, not resources in it.
 _OF_NAMESPACE = frozenset({"status", "finalize"})
@@ -21,6 +29,7 @@ class RequestInfo:
     """``is_resource`` False: only ``verb`` (the lower-case method) and ``path`` mean anything.
 
     ``name_in_path`` tells ``/pods/x`` from ``/pods?fieldSelector=metadata.name=x``, whose ``name`` is filled for authorization.
+    ``field_selector`` is what authorization may heed: empty where the path says the verb, which may serve one object whatever is selected.
     ``rest`` holds path segments after the subresource (``/pods/x/proxy/a/b``).
     """
 
@@ -35,6 +44,7 @@ class RequestInfo:
     name: str = ""
     name_in_path: bool = False
     rest: tuple[str, ...] = ()
+    field_selector: str = ""
 
     @property
     def group_version(self) -> GroupVersion:
@@ -60,9 +70,9 @@ def request_info(request: Request) -> RequestInfo:
         return plain
     version, rest = rest[0], rest[1:]
     verb = _VERBS.get(request.method, "")
-    watched = rest[0] == "watch"  # the old form /api/v1/watch/pods
-    if watched:
-        verb, rest = "watch", rest[1:]
+    prefixed = rest[0] in PREFIXES
+    if prefixed:
+        verb, rest = rest[0], rest[1:]
     namespace = ""
     if len(rest) > 1 and rest[0] == "namespaces":
         namespace = rest[1]
@@ -72,7 +82,7 @@ def request_info(request: Request) -> RequestInfo:
     named = bool(name)
     if not name and verb == "get":
         verb = "watch" if _truth(request, "watch") else "list"
-        name = _name_of_selector(request.parameter("fieldSelector"))
+        name = _selected_name(request)
     elif not name and verb == "delete":
         verb = "deletecollection"
     return RequestInfo(
@@ -82,11 +92,12 @@ def request_info(request: Request) -> RequestInfo:
         group=group,
         version=version,
         resource=rest[0] if rest else "",
-        subresource=rest[2] if len(rest) > 2 else "",
+        subresource=rest[2] if len(rest) > 2 and verb != "proxy" else "",
         namespace=namespace,
         name=name,
         name_in_path=named,
         rest=tuple(rest[3:]),
+        field_selector=request.parameter("fieldSelector") if verb in _SELECTING and not prefixed else "",
     )
 
 
@@ -96,11 +107,18 @@ def _truth(request: Request, name: str) -> bool:
     return values is not None and values[0].lower() not in ("false", "0")
 
 
-def _name_of_selector(text: str) -> str:
-    if "metadata.name=" not in text:
+def _selected_name(request: Request) -> str:
+    """The name that the field selector asks for; empty where there is none, or a parameter of the list that cannot be read."""
+    text = request.parameter("fieldSelector")
+    if "metadata.name" not in text:
         return ""
-    for term in text.split(","):
-        field, equals, value = term.partition("=")
-        if field == "metadata.name" and equals:
-            return value.removeprefix("=")
-    return ""
+    numbers = (values[0] for one in ("limit", "timeoutSeconds") if (values := request.query.get(one)))
+    if any(decimal(value) is None for value in numbers):
+        return ""
+    try:
+        terms = parse_field_selector(text).terms
+        parse_label_selector(request.parameter("labelSelector"))
+    except ValueError:
+        return ""
+    name = next((one.value for one in terms if one.field == "metadata.name" and one.operator is FieldOperator.EQUALS), "")
+    return "" if path_segment(name) else name

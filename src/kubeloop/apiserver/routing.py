@@ -64,7 +64,8 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     """
     if resource.custom:
         return _of_custom(resource, info)
-    if resource.namespaced and not info.namespace and not {"list", "watch"} & set(resource.verbs) and not info.name_in_path:
+    nowhere = resource.namespaced and not info.namespace and not {"list", "watch"} & set(resource.verbs) and not info.name_in_path
+    if nowhere or info.verb == "proxy":
         raise refusals.no_such_resource()
     if info.subresource:
         return _of_subresource(resource, info, method)

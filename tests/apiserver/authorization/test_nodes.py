@@ -49,3 +49,19 @@ async def test_a_node_has_a_lease_of_its_own(as_: As) -> None:
     assert (await as_("GET", f"{leases}/n1", **node))[0] == 404
     _, refused = await as_("GET", f"{leases}/n2", **node)
     assert refused["message"].endswith("can only access node lease with the same name as the requesting node")
+
+
+@pytest.mark.parametrize(
+    ("path", "verb", "reason"),
+    [
+        pytest.param("pods", "watch", "can only list/watch pods with spec.nodeName field selector", id="the old form of a watch of many"),
+        pytest.param("pods/p", "watch", "no relationship found between node 'n1' and this object", id="the old form of a watch of one"),
+        pytest.param("pods/p", "proxy", "", id="a proxy of old"),
+    ],
+)
+async def test_selectors_open_no_path_that_says_the_verb(as_: As, path: str, verb: str, reason: str) -> None:
+    query = "timeoutSeconds=1&fieldSelector=spec.nodeName%3Dn1"
+    node = {"user": "system:node:n1", "group": "system:nodes"}
+    status, refused = await as_("GET", f"/api/v1/{verb}/namespaces/{as_.namespace}/{path}?{query}", **node)
+    what = f'cannot {verb} resource "pods" in API group "" in the namespace "{as_.namespace}"{f": {reason}" if reason else ""}'
+    assert (status, refused["message"].endswith(what)) == (403, True), refused

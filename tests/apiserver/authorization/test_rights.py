@@ -92,3 +92,24 @@ async def test_an_update_that_creates_needs_the_right_to_create(as_: As) -> None
 async def test_members_of_masters_need_no_role(as_: As) -> None:
     assert (await as_("GET", "/api/v1/secrets?limit=1", user="whoever", group="system:masters"))[0] == 200
     assert (await as_("GET", "/api/v1/secrets?limit=1", user="system:masters"))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        pytest.param("fieldSelector=metadata.name%3Da", "a", id="the name that is selected"),
+        pytest.param("fieldSelector=metadata.name%3Da,spec.nodeName%3Dx", "a", id="a term besides"),
+        pytest.param("fieldSelector=metadata.name%3Da%5C,b", "a,b", id="an escaped comma"),
+        pytest.param("fieldSelector=metadata.name!%3Da", "", id="a name that is not wanted"),
+        pytest.param("fieldSelector=metadata.name%3Da,xx", "", id="a term that cannot be read"),
+        pytest.param("fieldSelector=metadata.name%3Da%3Db", "", id="a value that cannot be read"),
+        pytest.param("fieldSelector=metadata.name%3Da&limit=x", "", id="a limit that is no number"),
+        pytest.param("fieldSelector=metadata.name%3Da&timeoutSeconds=x", "", id="a time that is no number"),
+        pytest.param("fieldSelector=metadata.name%3Da&labelSelector=%3D%3D", "", id="a label selector that cannot be read"),
+        pytest.param("fieldSelector=metadata.name%3D..", "", id="what is no name"),
+        pytest.param("fieldSelector=metadata.name%3Da%2Fb", "", id="what would be several segments of a path"),
+    ],
+)
+async def test_a_list_is_of_the_name_that_its_whole_query_allows_to_read(as_: As, query: str, name: str) -> None:
+    _, refused = await as_("GET", f"/api/v1/namespaces/{as_.namespace}/pods?{query}", user="eve")
+    assert refused["message"].startswith(f'pods "{name}" is forbidden' if name else "pods is forbidden"), refused

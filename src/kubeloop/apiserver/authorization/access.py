@@ -71,11 +71,11 @@ class Authorizer(Protocol):
         """Awaited once before decisions about ``user``: brings into memory what is not kept there for everybody."""
 
 
-def access_of(user: User, info: RequestInfo, field_selector: str = "") -> Access:
-    """What a request asks for. ``field_selector``: of a list, watch or deletion of a collection."""
+def access_of(user: User, info: RequestInfo) -> Access:
+    """What a request asks for."""
     if not info.is_resource:
         return Access(user, info.verb, path=info.path, is_resource=False)
-    fields = parsed_fields(field_selector) if field_selector else ()
+    fields = parsed_fields(info.field_selector) if info.field_selector else ()
     where = info.group, info.version, info.resource, info.subresource, info.namespace, info.name
     return Access(user, info.verb, *where, info.path, True, fields)
 
