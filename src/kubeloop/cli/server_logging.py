@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 FORMATS: Final = ("text", "json")
 #: --v from which on each request has a line, and everything is logged.
@@ -16,6 +17,10 @@ EVERYTHING: Final = 4
 #: Least level of what the built-in controllers' own machinery says without --verbose: that sixty caches are synced, that the server finds a
 #: kind deprecated which they watch, or that one of a thousand events was dropped, is no news to whoever runs a server.
 _LEVELS = {"kubeloop.cache": logging.WARNING, "kubeloop.controller.events": logging.ERROR, "kubeloop.transport": logging.ERROR}
+
+#: What must not reach a terminal or look like a line of its own, when a client puts it into a path or a name: controls, line and paragraph
+#: separators, and what turns the direction of text.
+_UNSEEN = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 _REQUEST_LOG = "kubeloop.apiserver.request_log"
 
@@ -34,15 +39,17 @@ def configure(form: str, verbosity: int) -> None:
 
 
 class Text(logging.Formatter):
-    """As klog writes fields: ``name="text" other=5`` after the message."""
+    """As klog writes fields: ``name="text" other=5`` after the message. A record is one line; those of its traceback begin with blanks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         line = super().formatMessage(record)
         fields = getattr(record, "fields", None)
-        if not fields:
-            return line
-        shown = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
-        return f"{line} {' '.join(shown)}"
+        if fields:
+            line += " " + " ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
+        return _visible(line)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the standard library's name
+        return "\n".join(f"    {_visible(line)}" for line in super().formatException(ei).split("\n"))
 
 
 class JsonLines(logging.Formatter):
@@ -58,4 +65,9 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             shown["err"] = self.formatException(record.exc_info)
-        return json.dumps(shown, ensure_ascii=False, default=str)
+        return _visible(json.dumps(shown, ensure_ascii=False, default=str))
+
+
+def _visible(text: str) -> str:
+    """With escapes, which are JSON's too, for what is not to be seen as it is."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

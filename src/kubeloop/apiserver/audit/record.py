@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
@@ -31,6 +32,10 @@ _AGENT = 1024
 #: Answers through these are a backend's, and none of the server's objects.
 _FOREIGN = frozenset({"proxy", "exec", "attach", "portforward", "log"})
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
+#: What JSON leaves as it is of controls, separators of lines, and what turns the direction of text; in UTF-8.
+_UNSEEN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+#: Characters of a path or an address that is remembered.
+_LONGEST_KNOWN = 512
 
 
 class AuditRecord:
@@ -96,7 +101,7 @@ class AuditRecord:
             self._status["code"] = code
         if message:
             self._status = {"status": "Success", "message": message, "code": code}
-        self._sink(msgspec.json.encode(self._event(stage, self._received if at is None else micro_time(at))))
+        self._sink(_visible(msgspec.json.encode(self._event(stage, self._received if at is None else micro_time(at)))))
 
     def _event(self, stage: str, at: str) -> JSONObject:
         passage = self._passage
@@ -166,9 +171,14 @@ def micro_time(moment: datetime) -> str:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
+def _visible(line: bytes) -> bytes:
+    """JSON in which nothing is left that a terminal would obey."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0].decode()):04x}".encode(), line)
+
+
 def request_uri(request: Request) -> str:
     """As it came, but for a token in the query."""
-    path = _escaped(request.path)
+    path = _known_path(request.path) if len(request.path) <= _LONGEST_KNOWN else _escaped(request.path)
     query = request.query_string
     if "access_token" in query:
         pairs = query.split("&")
@@ -177,8 +187,12 @@ def request_uri(request: Request) -> str:
 
 
 @lru_cache(maxsize=1024)
+def _known_path(path: str) -> str:
+    return _escaped(path)
+
+
 def _escaped(path: str) -> str:
-    return quote(path, safe=_PATH_SAFE)
+    return quote(path, safe=_PATH_SAFE, errors="surrogateescape")
 
 
 def source_ips(request: Request) -> list[str]:
@@ -193,10 +207,12 @@ def source_ips(request: Request) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=1024)
 def _ip(text: str) -> str:
-    if not text:
-        return ""
+    return _known_ip(text) if text and len(text) <= _LONGEST_KNOWN else ""
+
+
+@lru_cache(maxsize=1024)
+def _known_ip(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
