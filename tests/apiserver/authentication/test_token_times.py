@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 import logging
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,23 @@ async def test_a_token_ends_a_minute_after_its_time_though_it_is_remembered(
     await clock.advance(2)
     assert await fault(server, token) == "service account token has expired"
     assert await fault(server, token) == "service account token has expired"
+
+
+async def test_long_tokens_are_not_remembered(server: InProcessServer, client: Client) -> None:
+    settings = server.api.authentication.accounts
+    account = (await client.get(ServiceAccount, "builder")).metadata
+    claims: dict[str, Any] = {"iss": settings.issuer, "sub": "x"}
+    claims["kubernetes.io"] = {"namespace": "default", "serviceaccount": {"name": "builder", "uid": account.uid}}
+    tracemalloc.start()
+    try:
+        for number in range(10):
+            token = settings.signing.sign({**claims, "aud": [*settings.audiences, "a" * 300_000 + str(number)]})
+            assert await fault(server, token) == ""
+        del token
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2_000_000  # of three that would have been kept
 
 
 async def test_a_token_begins_with_its_time_but_for_a_minute(server: InProcessServer, client: Client, clock: FakeClock) -> None:

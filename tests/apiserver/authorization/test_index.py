@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from hypothesis import given, settings
@@ -44,6 +45,23 @@ def test_a_decision_follows_each_change_at_once() -> None:
     index.put_role("shop", "r", GET_PODS)
     index.put_binding("shop", "b", None)
     assert not roles.authorize(pods(eve, "shop")).allowed
+
+
+def test_users_of_whom_much_is_said_are_not_remembered() -> None:
+    index = RoleIndex()
+    index.put_role("", "r", GET_PODS)
+    index.put_binding("", "b", binding("b", "r", {"kind": "Group", "name": "devs"}, kind="ClusterRole"))
+    roles = RoleAuthorizer(index)
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            assert roles.authorize(pods(User(f"eve{number}", ("devs", "x" * 100_000 + str(number))), "")).allowed
+            assert roles.authorize(pods(User(f"{'y' * 100_000}{number}", ("devs",)), "")).allowed
+            assert roles.authorize(pods(User("eve", ("devs", *(f"{number}-{one}" for one in range(1000)))), "")).allowed
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1 << 20  # of four that were said
 
 
 def test_a_reason_names_the_first_subject_that_is_meant() -> None:

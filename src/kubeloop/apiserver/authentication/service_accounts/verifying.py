@@ -41,6 +41,8 @@ JSONObject = dict[str, Any]
 
 #: Verified tokens that are remembered; a thousand of them take about 2 MiB.
 _MOST_KNOWN: Final = 4096
+#: Characters of a token beyond which it is not: whoever may have tokens chooses their audiences.
+_LONGEST_KNOWN: Final = 4096
 #: What upstream's library says of everything that is wrong with a signature.
 _BAD_SIGNATURE: Final = "go-jose/go-jose: error in cryptographic primitive"
 
@@ -104,7 +106,7 @@ class AccountTokens:
             proof, until = await self._legacy.proof(token, claims, seen, now)
         else:
             proof, until = await self._proof(claims, seen, now), float("inf")
-        if not seen.ending:
+        if not seen.ending and len(token) <= _LONGEST_KNOWN:
             self._remember(mark, _Known(claims, proof, tuple(seen.revisions), until))
         return self._meant(claims, proof, audiences, now)
 

@@ -11,6 +11,9 @@ from kubeloop.apiserver.authorization.rbac.rules import PathRule, ResourceRule, 
 
 #: Users, or users in namespaces, of whom that is kept; the ones asked about least recently go.
 _MOST = 2048
+#: Characters of a user's name and groups, each group counted as some more, beyond which nothing is kept: reviews may name any user.
+_LONGEST = 4096
+_OF_A_GROUP = 64
 
 _Key = tuple[str, tuple[str, ...], str]
 
@@ -43,7 +46,7 @@ class _Held:
 
 
 class HeldRights:
-    """Answers from what is kept. Costs a few microseconds for a user who asked before, some more for others."""
+    """Answers from what is kept, bounded in users and in bytes. A user who asked before costs some microseconds, others more."""
 
     def __init__(self, index: RoleIndex) -> None:
         self._index = index
@@ -71,6 +74,8 @@ class HeldRights:
         held = kept.pop(key, None)
         if held is None:
             held = _Held(user, self._index, self._index.bindings_in(user, namespace))
+            if len(user.name) + sum(map(len, user.groups)) + _OF_A_GROUP * len(user.groups) > _LONGEST:
+                return held
             if len(kept) >= _MOST:
                 del kept[next(iter(kept))]
         kept[key] = held
