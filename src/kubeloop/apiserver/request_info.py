@@ -5,7 +5,7 @@ Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go (RequestInfoFactor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupResource, GroupVersion
@@ -24,8 +24,7 @@ _SELECTING = frozenset({"list", "watch", "deletecollection"})
 _OF_NAMESPACE = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct, frozen=True):
     """``is_resource`` False: only ``verb`` (the lower-case method) and ``path`` mean anything.
 
     ``name_in_path`` tells ``/pods/x`` from ``/pods?fieldSelector=metadata.name=x``, whose ``name`` is filled for authorization.

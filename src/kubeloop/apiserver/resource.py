@@ -84,22 +84,21 @@ class ServedResource:
     convert: Callable[[JSONObject, str], JSONObject] | None = None
     converter: Converter | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    gvk: GroupVersionKind = field(init=False, repr=False, compare=False)
+    #: Key prefix in storage, ending in a slash: ``/registry/GROUP/RESOURCE/`` (the core group as ``core``).
+    storage_prefix: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        owner = self.storage_resource or self.gvr.group_resource
+        # Asked for many times with each request, and never another.
+        object.__setattr__(self, "gvk", GroupVersionKind(self.gvr.group, self.gvr.version, self.kind))
+        object.__setattr__(self, "storage_prefix", f"/registry/{owner.group or 'core'}/{owner.resource}/")
 
     @property
     def strategy(self) -> Strategy:
         return self.strategy_source()
 
     @property
-    def gvk(self) -> GroupVersionKind:
-        return GroupVersionKind(self.gvr.group, self.gvr.version, self.kind)
-
-    @property
     def stored_group(self) -> str:
         """The group of the kind that is stored, in whose name objects are refused."""
         return (self.storage_resource or self.gvr.group_resource).group
-
-    @property
-    def storage_prefix(self) -> str:
-        """Key prefix in storage, ending in a slash: ``/registry/GROUP/RESOURCE/`` (the core group as ``core``)."""
-        owner = self.storage_resource or self.gvr.group_resource
-        return f"/registry/{owner.group or 'core'}/{owner.resource}/"

@@ -75,7 +75,7 @@ class GroupVersionKind(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        return self.group_version.api_version
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_version(self) -> GroupVersion:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 _DNS1123_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1123_SUBDOMAIN = rf"{_DNS1123_LABEL}(\.{_DNS1123_LABEL})*"
@@ -19,6 +20,8 @@ _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _ENVIRONMENT_NAME = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _HEADER_NAME = "[-A-Za-z0-9]+"
 _PERCENT = "[0-9]+%"
+#: Keys up to this length are remembered.
+_SHORT = 128
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 ANNOTATIONS_LIMIT = 256 * 1024
@@ -92,6 +95,16 @@ def path_segment(name: str, prefix: bool = False) -> list[str]:
 
 def qualified_name(name: str) -> list[str]:
     """A label key, a finalizer, a resource name: an optional DNS subdomain and a slash, then up to 63 characters."""
+    return list(_remembered_key(name)) if len(name) <= _SHORT else _qualified_name(name)
+
+
+@lru_cache(maxsize=2048)
+def _remembered_key(name: str) -> tuple[str, ...]:
+    """The same few keys are in most objects."""
+    return tuple(_qualified_name(name))
+
+
+def _qualified_name(name: str) -> list[str]:
     rule = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
     explained = wrong_pattern(rule, _LABEL_KEY, "MyName", "my.name", "123-abc")
     parts = name.split("/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from kubeloop.meta.errors import ConfigError
@@ -15,12 +16,13 @@ class WatchedFile:
 
     def __init__(self, path: Path, flag: str) -> None:
         self.path = path
+        self._text = str(path)
         self.flag = flag
 
     def mark(self) -> tuple[int, int, int] | None:
         """Another one for another content; None: there is no such file now."""
         try:
-            found = self.path.stat()
+            found = os.stat(self._text)  # noqa: PTH116 - half the price, with every request
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino

@@ -7,6 +7,7 @@ import binascii
 import datetime
 import json
 import re
+from functools import lru_cache
 from typing import Any, Self
 
 from kubeloop.meta.errors import DecodeError
@@ -14,6 +15,8 @@ from kubeloop.meta.errors import DecodeError
 _RFC3339 = "2006-01-02T15:04:05Z07:00"
 _RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
 _INT_BITS = {"int32": 32, "int64": 64, "int": 64, "int16": 16, "int8": 8, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+#: Letters of a time with all that one may say; longer texts are not worth remembering.
+_SHORT_TIME = 40
 _ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
@@ -189,6 +192,16 @@ def decode_time(text: str, micro: bool) -> str:
     Raises:
         DecodeError: not RFC 3339; the text is Go's.
     """
+    return _remembered_time(text, micro) if len(text) <= _SHORT_TIME else _decode_time(text, micro)
+
+
+@lru_cache(maxsize=2048)
+def _remembered_time(text: str, micro: bool) -> str:
+    """An object holds the same few times again and again, and is read again with each change."""
+    return _decode_time(text, micro)
+
+
+def _decode_time(text: str, micro: bool) -> str:
     try:
         when = _go_time(text, micro)
     except _TimeFault as fault:

@@ -6,8 +6,10 @@ comes. Source: k8s.io/kubernetes pkg/registry/core/pod/rest/subresources.go, KEP
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import structs
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Reply
@@ -67,7 +69,7 @@ def _may_create(exchange: Exchange) -> None:
     if "dryRun" in exchange.request.query:
         raise refusals.bad_request("dryRun is not supported")
     if exchange.info.verb != "create":
-        decision = exchange.parts.authorizer.authorize(access_of(exchange.user, replace(exchange.info, verb="create")))
+        decision = exchange.parts.authorizer.authorize(access_of(exchange.user, structs.replace(exchange.info, verb="create")))
         if not decision.allowed:
             raise refusals.forbidden(exchange.info.group_resource, exchange.info.name, decision.reason)
 

@@ -15,7 +15,7 @@ _SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}")
 #: In a host only what is no ASCII may be escaped.
 _HOST_ESCAPE: Final = re.compile(r"%(?!25)[0-7][0-9a-fA-F]")
-_NO_HOST: Final = re.compile(r"[^A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
+_NO_HOST: Final = re.compile(r"[\x00-\x20#/?@\\^`{|}\x7f]")
 _USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
