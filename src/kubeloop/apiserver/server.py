@@ -159,7 +159,8 @@ class ApiServer:
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._stopping = False
         self._health = Health()
-        self._health.add("etcd", lambda: not self.storage.fault)  # by the name that probes of a kube-apiserver ask for
+        # By the name that probes of a kube-apiserver ask for.
+        self._health.add("etcd", lambda: not (self.storage.fault or self.cache.fault))
         self._health.add("shutdown", lambda: not self._stopping, "readyz")
         own = self._authority.certificate
         self.authentication = Authentication(self.options.authentication, self.registry, self.writer, clock, own, self.options.tokens)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
@@ -14,9 +15,11 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver.storage import Event, KeyValue, Storage
+from kubeloop.apiserver.storage import Event, KeyValue, Storage, StorageFailed
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
+
+_LOG = logging.getLogger(__name__)
 
 JSONObject = dict[str, Any]
 T = TypeVar("T")
@@ -154,6 +157,7 @@ class WatchCache:
     Guarantees
         A subscription sees every change below its prefix after ``revision``, in order, once.
         ``revision`` only grows; when it is N, every change up to N has been handed out.
+        When changes can no longer be read or handed out, ``fault`` says so, all watches end and nobody waits for more.
 
     Not guaranteed
         That the window reaches back to any revision: ``since`` says when it does not.
@@ -172,6 +176,8 @@ class WatchCache:
         self.revision = 0
         #: Changes up to this revision are not kept.
         self.oldest = 0
+        #: Why there are no more changes; empty while all is well.
+        self.fault = ""
 
     async def start(self, *, history: bool = False) -> None:
         """``history``: the window reaches back as far as the storage's history; else it begins now, as that of a kube-apiserver."""
@@ -246,9 +252,15 @@ class WatchCache:
                 del self._windows[prefix]
 
     async def reached(self, revision: int) -> None:
-        """Wait until changes up to ``revision`` have been handed out; for ever if it never comes."""
+        """Wait until changes up to ``revision`` have been handed out; for ever if it never comes.
+
+        Raises:
+            StorageFailed: there are no more changes.
+        """
         if revision <= self.revision:
             return
+        if self.fault:
+            raise StorageFailed(self.fault)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (revision, waiter)
         self._waiters.append(entry)
@@ -259,6 +271,23 @@ class WatchCache:
                 self._waiters.remove(entry)
 
     async def _read(self) -> None:
+        try:
+            await self._changes()
+        except Exception as error:  # noqa: BLE001 - whatever it is: nobody may go by a state that changes no more
+            self._fail(f"{type(error).__name__}: {error}")
+            _LOG.exception("%s", self.fault)
+        else:
+            self._fail("the storage ended")
+
+    def _fail(self, why: str) -> None:
+        self.fault = f"changes are no longer followed ({why}); the server must be started again"
+        for prefix in list(self._subscriptions):
+            self.end(prefix)
+        for _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(StorageFailed(self.fault))
+
+    async def _changes(self) -> None:
         async with self._storage.watch(ROOT, self.revision + 1) as changes:
             async for batch in changes:
                 for event in batch:

@@ -10,7 +10,7 @@ from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.authorization import Access, Authorization
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.storage import MemoryStorage
+from kubeloop.apiserver.storage import Event, MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta import ConfigError
 from kubeloop.testing import InLoopServer
@@ -45,6 +45,27 @@ async def test_whoever_has_the_right_to_its_path_may_compact() -> None:
         await as_.role("compactor", {"verbs": ["post"], "nonResourceURLs": ["/debug/*"]}, everywhere=True)
         await as_.bind("compactor", "eve", everywhere=True)
         assert (await as_("POST", path, user="eve"))[0] == 200
+
+
+async def test_without_news_of_changes_nobody_keeps_what_may_have_been_taken_from_him(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Event) -> None:
+        raise ValueError("no such thing")
+
+    async with InLoopServer() as server, Transport(server.config) as transport:
+        as_, configmaps = As(transport, "default"), "/api/v1/namespaces/default/configmaps"
+        await as_.role("reader", rule("list", "configmaps"))
+        await as_.bind("reader", "eve")
+        assert (await as_("GET", configmaps, user="eve"))[0] == 200
+        server.api.cache.observe("/registry/core/configmaps/", fail)
+        await as_("POST", configmaps, {"metadata": {"name": "one"}})
+        status, refused = await as_("DELETE", f"{RBAC}/namespaces/default/rolebindings/reader")
+        why = "changes are no longer followed (ValueError: no such thing); the server must be started again"
+        assert (status, why in refused["message"]) == (500, True)
+        status, refused = await as_("GET", configmaps, user="eve")
+        assert (status, refused["message"].endswith(why)) == (403, True)
+        assert (await as_("GET", configmaps))[0] == 200
+        assert (await as_("GET", "/readyz"))[0] == 500
+    assert why in caplog.text
 
 
 async def test_what_was_stored_is_in_force_after_a_restart(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Authorization:
     Guarantees
         From ``start`` on a role or binding is in force when its write was answered, and out of force when its removal was.
         A decision takes microseconds: it is made from memory.
+        Where changes are no longer followed, only superusers may do anything: what was taken away must not go on to hold.
 
     Raises
         ConfigError: of ``modes``.
@@ -50,12 +51,15 @@ class Authorization:
         self.roles = RoleAuthorizer(RoleIndex())
         self.modes = tuple(modes)
         self._union = Union([Masters(), *map(self._of, modes)])
+        self._superusers = Masters()
 
     async def start(self) -> None:
         """The cache has been started."""
         await keep_roles(self.roles.index, self._objects, self._cache)
 
     def authorize(self, access: Access) -> Decision:
+        if self._cache.fault and not self._superusers.authorize(access).allowed:
+            return Decision(False, reason=self._cache.fault)
         return self._union.authorize(access)
 
     def rules(self, user: User, namespace: str) -> Rules:
