@@ -61,6 +61,7 @@ def show_servers(console: Console, found: Mapping[str, Server]) -> None:
     for name in found:
         table.add_column(name, justify="right")
     table.add_row("start to first answer, s", *(f"{server.start_s:.2f}" for server in found.values()))
+    table.add_row("the same, CPU, s", *(f"{server.start_cpu_s:.2f}" for server in found.values()))
     table.add_row("resident when fresh, MiB", *(f"{server.fresh_mib:.0f}" for server in found.values()))
     for key in next(iter(found.values())).loads:
         table.add_row(key, *(_load(server.loads.get(key)) for server in found.values()))

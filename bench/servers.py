@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,9 +40,13 @@ class Load:
 
 @dataclass
 class Server:
-    """``start_s``: wall time from the start of its processes to the first answer. ``fresh_mib``: resident memory of all of them then."""
+    """``start_s``: wall time from the start of its processes to the first answer, ``start_cpu_s``: what they spent on it.
+
+    ``fresh_mib``: resident memory of all of them a second later.
+    """
 
     start_s: float
+    start_cpu_s: float
     fresh_mib: float
     loads: dict[str, Load] = field(default_factory=dict)
     #: Bytes of its audit log after the load, where it has one.
@@ -70,15 +75,16 @@ def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, 
     Raises:
         RuntimeError: it did not start, or refused a request; with its last words. CannotBuild: there is no Go to build the real one.
     """
-    took = []
+    took, spent = [], []
     for number in range(starts):
         began = time.perf_counter()
         with _started(name, guarded) as running:
             took.append(time.perf_counter() - began)
+            spent.append(_cpu(running.pids))
             if number < starts - 1:
                 continue
             time.sleep(1)  # what it does beside answering is part of what it takes
-            server = Server(sorted(took)[len(took) // 2], _resident(running.pids))
+            server = Server(statistics.median(took), statistics.median(spent), _resident(running.pids))
             for load in _loads(running, "-n", str(requests), "-pods", str(pods)):
                 server.loads[f"{load.what}, {load.workers}"] = load
             if running.guard is not None:
