@@ -18,7 +18,6 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.writing import Call, Writer
-from kubeloop.meta.errors import AlreadyExists
 from kubeloop.meta.kinds import GroupVersionResource
 
 JSONObject = dict[str, Any]
@@ -72,12 +71,12 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
     resource = registry.get(gvr)
     if resource is None:
         return
+    name = obj["metadata"]["name"]
+    if await writer.objects.get(resource, namespace, name) is not None:
+        return  # of an earlier run
     obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
-    call = Call(resource, namespace, obj["metadata"]["name"], SYSTEM, RequestContext(SYSTEM.name, SYSTEM.groups, namespace), manager=SERVER)
-    try:
-        await writer.create(call, obj)
-    except AlreadyExists:
-        return
+    call = Call(resource, namespace, name, SYSTEM, RequestContext(SYSTEM.name, SYSTEM.groups, namespace), manager=SERVER)
+    await writer.create(call, obj)
 
 
 async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> None:

@@ -128,3 +128,54 @@ async def _until_done(client: Client, path: str, change: dict[str, Any]) -> None
                 await asyncio.sleep(0.05)
             else:
                 return
+
+
+@pytest.mark.parametrize(
+    ("declared", "change", "lacking"),
+    [
+        pytest.param(
+            [], {"resources": {"requests": {"cpu": "1500m"}}}, "InPlacePodLevelResourcesVerticalScaling", id="resources of a whole pod"
+        ),
+        pytest.param(
+            ["InPlacePodLevelResourcesVerticalScaling"],
+            {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "50m"}}}]},
+            "InPlacePodVerticalScalingInitContainers",
+            id="resources of a container that runs before the others",
+        ),
+        pytest.param([], {"initContainers": [{"name": "s", "resources": {"requests": {"cpu": "50m"}}}]}, "", id="not those of a sidecar"),
+        pytest.param(
+            ["InPlacePodLevelResourcesVerticalScaling"], {"resources": {"requests": {"cpu": "1500m"}}}, "", id="nor what the node declares"
+        ),
+    ],
+)
+async def test_nodes_declare_what_may_be_resized_there(
+    client: Client, namespace: str, declared: list[str], change: dict[str, Any], lacking: str
+) -> None:
+    node, pods = f"{namespace}-node", f"/api/v1/namespaces/{namespace}/pods"
+    spec = {"unschedulable": True, "taints": [{"key": "example.com/none", "effect": "NoSchedule"}]}
+    await send(client, "POST", "/api/v1/nodes", {"metadata": {"name": node}, "spec": spec})
+    room = {name: {"cpu": "8", "memory": "8Gi"} for name in ("capacity", "allocatable")}
+    status = {"status": {**room, "declaredFeatures": declared}}
+    await send(client, "PATCH", f"/api/v1/nodes/{node}/status", status, "application/merge-patch+json")
+    own = {"requests": {"cpu": "100m", "memory": "1Mi"}}
+    pod = {
+        "nodeName": node,
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+        "containers": [{"name": "c", "image": "i", "resources": own}],
+        "initContainers": [
+            {"name": "i", "image": "i", "resources": own},
+            {"name": "s", "image": "i", "resources": own, "restartPolicy": "Always"},
+        ],
+    }
+    await send(client, "POST", pods, {"metadata": {"name": "p"}, "spec": pod})
+    try:
+        if lacking:
+            why = f'pod update requires features {lacking} which are not available on node "{node}"'
+            async with asyncio.timeout(30):  # as above
+                while await _refusal(client, f"{pods}/p/resize", {"spec": change}) != f'pods "p" is forbidden: {why}':
+                    await asyncio.sleep(0.05)
+        else:
+            await _until_done(client, f"{pods}/p/resize", {"spec": change})
+    finally:
+        await send(client, "DELETE", f"{pods}/p?gracePeriodSeconds=0")
+        await send(client, "DELETE", f"/api/v1/nodes/{node}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kubeloop.apiserver.admission.chain import Plugin
+from kubeloop.apiserver.admission.declared_features import DeclaredFeatures
 from kubeloop.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
 from kubeloop.apiserver.admission.initial_marks import DefaultTolerations, NodeTaints, StorageProtection
 from kubeloop.apiserver.admission.kept import Kept
@@ -74,7 +75,7 @@ def plugins(means: Means, options: AdmissionOptions | None = None) -> list[Plugi
     makers = _makers(means)
     made = [makers[name]() for name in ORDER if name in names and name in makers]
     where = means.registry, means.objects
-    return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.ranges, means.clock)]
+    return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.cache, means.ranges, means.clock)]
 
 
 def _makers(means: Means) -> dict[str, Callable[[], Plugin]]:
@@ -117,6 +118,7 @@ def _makers(means: Means) -> dict[str, Callable[[], Plugin]]:
         "DefaultIngressClass": lambda: DefaultIngressClass(kept("networking.k8s.io", "ingressclasses")),
         "DenyServiceExternalIPs": partial(_optional, "DenyExternalAddresses"),
         "PodTopologyLabels": lambda: TopologyLabels(*where),
+        "NodeDeclaredFeatureValidator": lambda: DeclaredFeatures(*where),
         "PodResizeValidator": lambda: PodResize(*where),
         **{name: partial(means.others.__getitem__, name) for name in means.others},
         "ResourceQuota": quotas,

@@ -33,7 +33,7 @@ class FinalizeStrategy(Strategy):
         obj["status"] = copy.deepcopy(old.get("status", {}))
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return []
+        return self._base.validate_update(context, obj, old)
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return self._base.validate_name(name, prefix)

@@ -1,4 +1,4 @@
-"""Cluster IPs and node ports: which are free is read from the stored services each time, so nothing can drift from them.
+"""Cluster IPs and node ports: which are free follows from the stored services alone, so nothing can drift from them.
 
 Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; defaults of kube-apiserver's flags.
 """
@@ -25,12 +25,13 @@ from kubeloop.apiserver.builtin.services.facts import (
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
 from kubeloop.apiserver.builtin.services.ip_objects import AddressObjects
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.apiserver.builtin.services.taken import Taken
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.storage.protocol import prefix_end
+from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, invalid
-from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
+from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
@@ -55,10 +56,10 @@ class ServiceAddresses:
 
     resources = frozenset({SERVICES})
 
-    def __init__(self, registry: Registry, objects: Objects, ranges: ServiceRanges, clock: Clock) -> None:
-        self._registry = registry
-        self._objects = objects
+    def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, ranges: ServiceRanges, clock: Clock) -> None:
+        self._stored = Taken(registry, objects, cache)
         self._address_objects = AddressObjects(registry, objects, clock)
+        self._is_mended = False
         self._network = ranges.cluster_ips
         self._ports = ranges.node_ports
         #: Of services on their way through the server, which storage does not show yet.
@@ -82,7 +83,11 @@ class ServiceAddresses:
         if faults := settle_families(obj, old):
             raise _refused(obj, faults)
         async with self._giving:
-            request = _Request(await self._taken(), obj, old, self, dry_run=attributes.dry_run)
+            if not self._is_mended:
+                await self._address_objects.mend()
+                self._is_mended = True
+            await self._stored.update()
+            request = _Request(obj, old, self, dry_run=attributes.dry_run)
             attributes.after.append(lambda: self._release(request))
             request.give()
         if not attributes.dry_run:
@@ -101,22 +106,9 @@ class ServiceAddresses:
     async def validate(self, attributes: Attributes) -> None:
         """Nothing is left to check."""
 
-    async def _taken(self) -> dict[str | int, str]:
-        """Addresses and ports with namespace and name of who has them: stored services, and those on their way."""
-        taken: dict[str | int, str] = {}
-        taken.update(await self._address_objects.taken())
-        taken.update((key, request.name) for key, request in self._held.items())
-        resource = self._registry.get(GroupVersionResource("", "v1", "services"))
-        if resource is None:
-            return taken
-        prefix = self._objects.prefix(resource, "")
-        for kv in (await self._objects.storage.range(prefix, prefix_end(prefix))).items:
-            service = self._objects.tree(resource, kv)
-            owner = _owner(service)
-            for key in (*(service["spec"].get("clusterIPs") or ()), *node_ports(service), service["spec"].get("healthCheckNodePort", 0)):
-                if key not in ("None", 0):
-                    taken[key] = owner
-        return taken
+    def is_taken(self, key: str | int) -> bool:
+        """An address or a port is that of a stored service, or of one that is on its way, be it the same that asks."""
+        return key in self._held or key in self._stored
 
     def hold(self, key: str | int, request: _Request) -> None:
         self._held[key] = request
@@ -128,7 +120,7 @@ class ServiceAddresses:
         found = ipaddress.ip_address(address)
         return found in self._network and found not in (self._network.network_address, self._network.broadcast_address)
 
-    def free_address(self, taken: dict[str | int, str]) -> str | None:
+    def free_address(self) -> str | None:
         """From the upper part of the range, so that the lower part stays for those who ask for an address (KEP-3070)."""
         last = self._network.num_addresses - 1
         upper = min(min(max(16, self._network.num_addresses // 16), 256) + 1, last)
@@ -137,12 +129,12 @@ class ServiceAddresses:
                 begin = random.randrange(len(part))
                 for offset in itertools.chain(part[begin:], part[:begin]):
                     address = str(self._network[offset])
-                    if address not in taken:
+                    if not self.is_taken(address):
                         return address
         return None
 
-    def free_port(self, taken: dict[str | int, str]) -> int | None:
-        free = [port for port in self._ports if port not in taken]
+    def free_port(self) -> int | None:
+        free = [port for port in self._ports if not self.is_taken(port)]
         return random.choice(free) if free else None
 
     @property
@@ -160,13 +152,10 @@ class ServiceAddresses:
 
 
 class _Request:
-    """One service on its way, and what is taken."""
+    """One service on its way."""
 
-    def __init__(
-        self, taken: dict[str | int, str], obj: JSONObject, old: JSONObject | None, owner: ServiceAddresses, *, dry_run: bool
-    ) -> None:
-        self.owner, self.obj, self.old, self.taken, self.dry_run = owner, obj, old, taken, dry_run
-        self.name = _owner(obj)
+    def __init__(self, obj: JSONObject, old: JSONObject | None, owner: ServiceAddresses, *, dry_run: bool) -> None:
+        self.owner, self.obj, self.old, self.dry_run = owner, obj, old, dry_run
         self._dry_port = owner.ports.stop  # a dry run is given ports above the range
 
     def give(self) -> None:
@@ -190,7 +179,7 @@ class _Request:
         spec["clusterIP"], spec["clusterIPs"] = address, [address, *(spec.get("clusterIPs") or [])[1:]]
 
     def _next_address(self) -> str:
-        address = self.owner.free_address(self.taken)
+        address = self.owner.free_address()
         if address is None:
             name = self.obj["metadata"].get("name", "")
             raise refusals.internal_error(f'failed to allocate a serviceIP for Service "{name}": range is full')
@@ -204,7 +193,7 @@ class _Request:
         elif not in_range:
             # A dry run asks another allocator upstream, which says it in other words.
             why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
-        elif self.taken.get(address, self.name) != self.name:
+        elif not self.dry_run and self.owner.is_taken(address):
             why = "provided IP is already allocated"
         if why:
             raise _refused(self.obj, [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")])
@@ -274,26 +263,21 @@ class _Request:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
             )
-        return _TAKEN_PORT if self.taken.get(port, self.name) != self.name else ""
+        return _TAKEN_PORT if self.owner.is_taken(port) else ""
 
     def _next_port(self) -> int:
         if self.dry_run:
             self._dry_port += 1
             return self._dry_port
-        port = self.owner.free_port(self.taken)
+        port = self.owner.free_port()
         if port is None:
             raise refusals.internal_error("failed to allocate a nodePort: range is full")
         self._take(port)
         return port
 
     def _take(self, key: str | int) -> None:
-        self.taken[key] = self.name
         if not self.dry_run:
             self.owner.hold(key, self)
-
-
-def _owner(service: JSONObject) -> str:
-    return f"{service['metadata'].get('namespace', '')}/{service['metadata'].get('name', '')}"
 
 
 def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:

@@ -14,7 +14,6 @@ from kubeloop.apiserver.objects import Objects, StaleWrite
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.storage.protocol import prefix_end
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 
@@ -23,6 +22,7 @@ JSONObject = dict[str, Any]
 _SERVICES = GroupVersionResource("", "v1", "services")
 _ADDRESSES = GroupVersionResource("networking.k8s.io", "v1", "ipaddresses")
 _LABEL = "ipaddress.kubernetes.io/"
+_MANAGER = "ipallocator.k8s.io"
 
 
 class AddressObjects:
@@ -34,19 +34,22 @@ class AddressObjects:
         self._owners = Owners(registry, clock)
         self._clock = clock
 
-    async def taken(self) -> dict[str, str]:
-        """Addresses, and namespace and name of who has each."""
-        resource = self._registry.get(_ADDRESSES)
-        if resource is None:
-            return {}
-        prefix = self._objects.prefix(resource, "")
-        found = {}
-        for kv in (await self._objects.storage.range(prefix, prefix_end(prefix))).items:
-            obj = self._objects.tree(resource, kv)
-            parent = (obj.get("spec") or {}).get("parentRef") or {}
-            whose = f"{parent.get('namespace', '')}/{parent.get('name', '')}"
-            found[obj["metadata"]["name"]] = whose if _is_of_service(parent) else f"{parent.get('resource', '')}:{whose}"
-        return found
+    async def mend(self) -> None:
+        """Settle what a server that was killed between two writes left: a service without its object, or an object without its service."""
+        services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
+        if services is None or resource is None:
+            return
+        wanted: dict[str, tuple[str, str]] = {}
+        for one in await self._objects.all(services):
+            whose = one["metadata"]["namespace"], one["metadata"]["name"]
+            wanted.update((address, whose) for address in one["spec"].get("clusterIPs") or () if address != "None")
+        present: dict[str, tuple[str, str]] = {}
+        for one in await self._objects.all(resource):
+            if (one["metadata"].get("labels") or {}).get(f"{_LABEL}managed-by") == _MANAGER:
+                parent = (one.get("spec") or {}).get("parentRef") or {}
+                present[one["metadata"]["name"]] = parent.get("namespace", ""), parent.get("name", "")
+        for address, whose in {*wanted.items()} ^ {*present.items()}:
+            await self.settle(address, *whose)
 
     async def settle(self, address: str, namespace: str, name: str) -> None:
         """Make the object of ``address`` where the stored service has it, and remove it where it has it no longer."""
@@ -65,7 +68,7 @@ class AddressObjects:
                     await self._objects.remove(current)
 
     def _made(self, resource: ServedResource, address: str, namespace: str, name: str) -> JSONObject:
-        labels = {f"{_LABEL}ip-family": f"IPv{ipaddress.ip_address(address).version}", f"{_LABEL}managed-by": "ipallocator.k8s.io"}
+        labels = {f"{_LABEL}ip-family": f"IPv{ipaddress.ip_address(address).version}", f"{_LABEL}managed-by": _MANAGER}
         obj: JSONObject = {
             "kind": resource.kind,
             "apiVersion": resource.gvk.api_version,

@@ -12,7 +12,7 @@ from kubeloop.apiserver.builtin.services.facts import (
     kind_of,
     needs_cluster_ip,
     needs_health_check,
-    needs_node_port,
+    node_ports,
 )
 from kubeloop.apiserver.builtin.services.spec import Errors, load_balancer_class, service_spec
 from kubeloop.apiserver.strategy import RequestContext
@@ -22,6 +22,9 @@ from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 
 JSONObject = dict[str, Any]
+
+#: Types whose services may have node ports, be they given none.
+_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 
 
 class ServiceStrategy(BuiltinStrategy):
@@ -93,11 +96,9 @@ def _drop_of_other_kinds(obj: JSONObject, old: JSONObject) -> None:
         drop("ipFamilies", "ipFamilyPolicy")
         if new.get("internalTrafficPolicy") in ("Cluster", "Local"):
             del new["internalTrafficPolicy"]  # upstream shows it of no service of that type
-    if needs_node_port(old) and not needs_node_port(obj):
-        ports, ports_before = new.get("ports") or [], before.get("ports") or []
-        if sorted(port.get("nodePort", 0) for port in ports) == sorted(port.get("nodePort", 0) for port in ports_before):
-            for port in ports:
-                port.pop("nodePort", None)
+    if kind_of(old) in _WITH_NODE_PORTS and kind_of(obj) not in _WITH_NODE_PORTS and set(node_ports(old)).issuperset(node_ports(obj)):
+        for port in new.get("ports") or ():
+            port.pop("nodePort", None)
     if needs_health_check(old) and not needs_health_check(obj):
         drop("healthCheckNodePort")
     if kind_of(old) == "LoadBalancer" and kind_of(obj) != "LoadBalancer":

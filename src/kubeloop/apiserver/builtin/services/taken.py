@@ -1,0 +1,84 @@
+"""Which cluster IPs and node ports are taken, and by whom: an index over stored services and IPAddress objects, which follows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubeloop.apiserver.admission.kept import Followed
+from kubeloop.apiserver.builtin.services.facts import node_ports
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.meta.kinds import GroupVersionResource
+
+JSONObject = dict[str, Any]
+
+#: An address, or a port.
+Key = str | int
+_Object = tuple[str, str]
+
+
+class _Keys(Followed):
+    """What each object of one resource takes. Its subclass says what that is."""
+
+    def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        super().__init__(gvr, registry, objects, cache)
+        self.takers: dict[Key, _Object] = {}
+        self._keys: dict[_Object, tuple[Key, ...]] = {}
+
+    async def update(self) -> None:
+        """Everything that is stored when this is called counts when it returns."""
+        await self._cache.reached(await self._objects.storage.revision())
+        await self._follow()
+
+    def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        self.takers, self._keys = {}, {}
+
+    def _put(self, namespace: str, name: str, obj: JSONObject) -> None:
+        self._drop(namespace, name)
+        if keys := self.keys_of(name, obj):
+            self._keys[namespace, name] = keys
+            self.takers.update(dict.fromkeys(keys, (namespace, name)))
+
+    def _drop(self, namespace: str, name: str) -> None:
+        for key in self._keys.pop((namespace, name), ()):
+            if self.takers.get(key) == (namespace, name):
+                del self.takers[key]
+
+
+class _OfServices(_Keys):
+    def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
+        spec = obj["spec"]
+        found: tuple[Key, ...] = (*(spec.get("clusterIPs") or ()), *node_ports(obj), spec.get("healthCheckNodePort", 0))
+        return tuple(key for key in found if key not in ("None", 0))
+
+
+class _OfAddresses(_Keys):
+    def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
+        return (name,)
+
+
+class Taken:
+    """Costs a service of its own change only, however many services there are.
+
+    Not guaranteed
+        That services which are on their way through the server are among them.
+    """
+
+    def __init__(self, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        where = registry, objects, cache
+        self._services = _OfServices(GroupVersionResource("", "v1", "services"), *where)
+        addresses = GroupVersionResource("networking.k8s.io", "v1", "ipaddresses")
+        self._addresses = _OfAddresses(addresses, *where) if registry.get(addresses) is not None else None
+
+    async def update(self) -> None:
+        """From now on the others tell what is stored now."""
+        await self._services.update()
+        if self._addresses is not None:
+            await self._addresses.update()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._services.takers or (self._addresses is not None and key in self._addresses.takers)
