@@ -18,6 +18,7 @@ from kubeloop.apiserver.objects import StaleWrite, StoredObject
 from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.time import parse_time
 
 JSONObject = dict[str, Any]
 
@@ -70,6 +71,9 @@ class Deleter:
             self.check_preconditions(call, options, current)
             if admit:
                 await self._writer.admission.mutate(call.attributes("DELETE", None, current.obj))
+            if _is_under_way(call.resource, current.obj, options):
+                return Deleted(current.obj, gone=False, stored=None if call.dry_run else current)
+            if admit:
                 await self._writer.admission.validate(call.attributes("DELETE", None, current.obj))
             plan = self._plan(call.resource, current.obj, options)
             if call.dry_run:
@@ -170,13 +174,13 @@ class Deleter:
         grace = options.grace_period
         before = metadata.get("deletionGracePeriodSeconds")
         if metadata.get("deletionTimestamp"):
-            if before == 0 or grace is None:
+            if not before or grace is None:
                 return False
+            # Counted from when its deletion began.
             grace = 1 if grace < 0 else grace
-            if before is not None and grace >= before:
-                return False
-            metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
-            metadata["deletionGracePeriodSeconds"] = grace
+            ends = parse_time(metadata["deletionTimestamp"]) + timedelta(seconds=grace - before)
+            metadata["deletionTimestamp"] = timestamp(max(ends, now))
+            metadata["deletionGracePeriodSeconds"] = 1 if grace and ends < now else grace
             return True
         default = resource.strategy.default_grace
         assert default is not None
@@ -185,6 +189,20 @@ class Deleter:
         metadata["deletionGracePeriodSeconds"] = seconds
         _raise(metadata)
         return True
+
+
+def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
+    """Whether a deletion has been asked for already that this one does not hasten: nothing changes, and nobody is asked whether it may."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return False
+    if resource.gvr.group_resource == NAMESPACES:
+        return bool((obj.get("spec") or {}).get("finalizers"))
+    before = metadata.get("deletionGracePeriodSeconds")
+    if resource.strategy.default_grace is None or not before:
+        return False
+    asked = options.grace_period
+    return asked is None or (1 if asked < 0 else asked) >= before
 
 
 def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:

@@ -95,6 +95,9 @@ class Changes:
             raise NotMutable(f"JSON Patch: {fault}") from None
         if not isinstance(tree, dict):
             raise refusals.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
+        if match.resource.custom and attributes.kind is not None:
+            # Upstream's converter of custom resources does not know what their subresources show.
+            raise NotMutable(f"request to convert CR to an invalid group/version: {match.kind.api_version}")
         return _settled(tree, match, attributes, refusals.internal_error, strict=True)
 
 
