@@ -160,7 +160,8 @@ class Fuzzed:
 
 def _is_of_a_server_that_is_not_there(sent: Sent, status: int, body: bytes) -> bool:
     """What kube-aggregator says, in plain text, of an API that is another server's."""
-    return status == 503 and sent.path.startswith(ELSEWHERE) and body.startswith((b"service unavailable", b"error trying to reach service"))
+    told = body.startswith((b"service unavailable", b"error trying to reach service")) or (sent.method == "HEAD" and not body)
+    return status == 503 and sent.path.startswith(ELSEWHERE) and told
 
 
 def _ascii(path: str) -> str:

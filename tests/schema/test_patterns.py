@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -61,3 +63,16 @@ def test_following_all_ways_at_once_finds_what_backtracking_finds(pattern: str, 
     linear = LinearPattern(translated)
     assert linear.find(text) == (expected.span() if expected else None)
     assert linear.is_in(text) == (expected is not None)
+
+
+def test_what_a_pattern_remembers_of_texts_is_bounded() -> None:
+    """Each letter leads to another set of places, a thousand of them: with nothing but a number of sets, that would be many megabytes."""
+    pattern = go_pattern("^(a|b)*a(a|b){400}c$")
+    digits = random.Random(1)
+    tracemalloc.start()
+    try:
+        assert not pattern.is_in("".join(digits.choice("ab") for _ in range(500)))
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

@@ -12,7 +12,11 @@ from typing import Final, TypeAlias
 
 #: Steps of a program; beyond it a pattern takes too much memory (Go and RE2 have limits of that kind too).
 MOST_STEPS: Final = 50_000
-_MOST_KNOWN: Final = 20_000
+#: Characters that one leaf remembers, and places that one pattern does: whoever chooses pattern and text could fill the memory with them.
+_MOST_CHARACTERS: Final = 256
+_MOST_PLACES: Final = 8192
+#: What remembering a step costs besides its places.
+_ENTRY: Final = 8
 
 #: ("char", leaf, next) | ("split", [next, ...] by preference) | ("assert", what, next) | ("match",)
 _Step: TypeAlias = tuple[str, object, int]
@@ -37,7 +41,7 @@ class Leaf:
     def takes(self, character: str) -> bool:
         found = self.known.get(character)
         if found is None:
-            if len(self.known) > _MOST_KNOWN:
+            if len(self.known) >= _MOST_CHARACTERS:
                 self.known.clear()
             found = self.known[character] = self.pattern.match(character) is not None
         return found
@@ -53,6 +57,7 @@ class LinearPattern:
         """
         self._steps = _Compiler(translated).run()
         self._known: dict[tuple[tuple[int, ...], str, str], tuple[bool, tuple[int, ...]]] = {}
+        self._places = 0
 
     def is_in(self, text: str) -> bool:
         """Whether there is a match anywhere."""
@@ -110,9 +115,14 @@ class LinearPattern:
                     found = True
                 elif isinstance(what, Leaf) and character and what.takes(character):
                     following[after] = None
-        if len(self._known) > _MOST_KNOWN:
+        result = found, tuple(sorted(following))
+        cost = _ENTRY + len(threads) + len(following)
+        if self._places + cost > _MOST_PLACES:
             self._known.clear()
-        result = self._known[key] = found, tuple(sorted(following))
+            self._places = 0
+        if cost <= _MOST_PLACES:
+            self._known[key] = result
+            self._places += cost
         return result
 
     def _closure(self, step: int, before: str, after: str, seen: set[int]) -> list[int]:

@@ -14,6 +14,8 @@ from kubeloop.schema.linear import LinearPattern, TooLarge
 from kubeloop.schema.regular import PatternError, compile_go
 
 _REPEATS: Final = re.compile(r"(?<!\\)(?:\\\\)*[*+{]")
+#: Characters of a pattern that is kept when it has been compiled.
+_LONGEST: Final = 512
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
 
@@ -55,10 +57,14 @@ class GoPattern:
         return None if found is None else found.span()
 
 
-@lru_cache(maxsize=1024)
 def go_pattern(pattern: str) -> GoPattern:
     """
     Raises:
         PatternError: not in Go's syntax, in Go's words.
     """
+    return _kept(pattern) if len(pattern) <= _LONGEST else GoPattern(pattern)
+
+
+@lru_cache(maxsize=512)
+def _kept(pattern: str) -> GoPattern:
     return GoPattern(pattern)

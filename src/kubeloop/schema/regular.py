@@ -46,7 +46,6 @@ class PatternError(ValueError):
         super().__init__(f"error parsing regexp: {what}: `{piece}`")
 
 
-@lru_cache(maxsize=4096)
 def compile_go(pattern: str) -> re.Pattern[str]:
     """A pattern that finds what Go's ``regexp.MustCompile(pattern)`` would find; use ``search``.
 
