@@ -23,6 +23,7 @@ REFERENCE = {
     "informers.md",
     "observability.md",
     "performance.md",
+    "security.md",
     "server.md",
 }
 #: Their blocks need nodes with kubelets, which the tests beside those parts have.
