@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kubeloop.apiserver.exchange import Exchange
@@ -10,20 +11,32 @@ from kubeloop.meta.kinds import GroupVersionKind
 JSONObject = dict[str, Any]
 
 
+async def _nothing() -> None:
+    pass
+
+
 async def ask_admission(
-    exchange: Exchange, obj: JSONObject, *, kind: GroupVersionKind | None = None, name: str = "", dry_run: bool = False
+    exchange: Exchange,
+    obj: JSONObject,
+    *,
+    kind: GroupVersionKind | None = None,
+    name: str = "",
+    dry_run: bool = False,
+    between: Callable[[], Awaitable[None]] = _nothing,
 ) -> None:
     """Have plug-ins change and judge ``obj``, which is to be created, or (``kind`` ends in ``Options``) says how to connect.
 
-    ``kind`` None: the resource's own.
+    ``kind`` None: the resource's own. ``between`` is what the resource itself does after the changes and before the judgement.
 
     Raises:
-        ApiError: whatever admission raises.
+        ApiError: whatever admission or ``between`` raises.
     """
     call, admission = exchange.call(name=name, dry_run=dry_run), exchange.parts.writer.admission
     connects = kind is not None and kind.kind.endswith("Options")
     try:
         for step in (admission.mutate, admission.validate):
+            if step == admission.validate:
+                await between()
             attributes = call.attributes("CONNECT" if connects else "CREATE", obj, None)
             attributes.kind = kind
             if connects:

@@ -95,6 +95,20 @@ class TestNodes:
         elsewhere = leases.replace("kube-node-lease", "default")
         assert "can only access leases in the" in await refused(node, "POST", elsewhere, {"metadata": {"name": "n1"}})
 
+    async def test_asks_for_tokens_of_the_audiences_that_its_pods_mount(self, server: InProcessServer) -> None:
+        admin, kubelet = server.client(), server.client(user="system:node:n1", groups=("system:nodes",))
+        await send(admin, "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "builder"}})
+        token = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
+        spec = {**POD["spec"], "nodeName": "n1", "serviceAccountName": "builder", "volumes": [token]}
+        pod = await send(admin, "POST", PODS, {**POD, "spec": spec})
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"]}
+        path = "/api/v1/namespaces/default/serviceaccounts/builder/token"
+        made = await send(kubelet, "POST", path, {"spec": {"boundObjectRef": bound}})
+        assert made["spec"]["audiences"] == ["https://kubernetes.default.svc.cluster.local"]
+        found = await refused(kubelet, "POST", path, {"spec": {"boundObjectRef": bound, "audiences": ["vault"]}})
+        assert 'audience "vault" not found in pod spec volume' in found
+        assert "node requested token not bound to a pod" in await refused(kubelet, "POST", path, {"spec": {"expirationSeconds": 1}})
+
     async def test_others_are_not_concerned(self, server: InProcessServer) -> None:
         await send(server.client(), "POST", "/api/v1/nodes", {"metadata": {"name": "n2", "labels": {"x.k8s.io/y": "z"}}})
 

@@ -158,6 +158,20 @@ async def test_what_kubelets_ask_for_lasts_a_year(client: Client) -> None:
             "cannot bind token to object of type apps/v1, Kind=Deployment",
             id="a kind that nothing is bound to",
         ),
+        pytest.param(
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret"}},
+            {},
+            BadRequest,
+            "Name parameter required.",
+            id="a secret without name",
+        ),
+        pytest.param(
+            {"boundObjectRef": {"apiVersion": "a/b/c", "kind": "Pod", "name": "p%"}},
+            {},
+            BadRequest,
+            "Name parameter invalid: \"p%\": may not contain '%'",
+            id="a pod of a version that cannot be read, by a name that none has",
+        ),
         pytest.param({"audiences": 5}, {}, BadRequest, "cannot unmarshal number into Go struct field", id="audiences that are no list"),
     ],
 )

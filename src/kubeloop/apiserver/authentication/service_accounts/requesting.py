@@ -23,6 +23,7 @@ from kubeloop.apiserver.ownership import token_request_scope
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.names import path_segment
 
 JSONObject = dict[str, Any]
 
@@ -54,21 +55,21 @@ async def create_token(exchange: Exchange) -> Answer:
     spec = _defaulted(request)
     owners, scope = exchange.parts.writer.owners, token_request_scope()
     owners.updated(scope, scope.empty, request, exchange.manager(options))
-    if metadata.get("name") and metadata["name"] != name:
-        fault = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
-        raise refusals.invalid(_KIND, name, [fault])
-    account = await objects.get(ACCOUNTS, namespace, name)
-    if account is None:
-        raise refusals.not_found(ACCOUNTS.group_resource, name)
-    _fill_metadata(metadata, account)
-    spec["audiences"] = list(spec.get("audiences") or settings.audiences)
+    account: JSONObject = {}
     now = exchange.parts.clock.wall()
-    metadata["creationTimestamp"] = timestamp(now)
-    request["status"] = {"token": "", "expirationTimestamp": None}
-    errors = _errors(spec)
-    if errors:
-        raise refusals.invalid(_KIND, "", errors)
-    await ask_admission(exchange, request, kind=TOKEN_REQUEST, name=name, dry_run=options.dry_run)
+
+    async def fill() -> None:
+        # Plug-ins that change it have seen it as it was sent: no audience is not yet the server's own.
+        nonlocal account, spec
+        spec = _defaulted(request)
+        account = await _account(objects, request, namespace, name)
+        spec["audiences"] = list(spec.get("audiences") or settings.audiences)
+        request["metadata"]["creationTimestamp"] = timestamp(now)
+        request["status"] = {"token": "", "expirationTimestamp": None}
+        if errors := _errors(spec):
+            raise refusals.invalid(_KIND, "", errors)
+
+    await ask_admission(exchange, request, kind=TOKEN_REQUEST, name=name, dry_run=options.dry_run, between=fill)
     bound = await _bound(objects, spec["boundObjectRef"], namespace, name)
     if settings.max_expiration and spec["expirationSeconds"] > settings.max_expiration:
         asked, most = spec["expirationSeconds"], int(settings.max_expiration)
@@ -82,6 +83,23 @@ async def create_token(exchange: Exchange) -> Answer:
     request["status"] = {"token": settings.signing.sign(told), "expirationTimestamp": timestamp(ends)}
     exchange.context.audit_annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={told['jti']}"
     return exchange.parts.renderer.object(exchange.resource, exchange.accepted, exchange.request, request, status=201)
+
+
+async def _account(objects: BoundObjects, request: JSONObject, namespace: str, name: str) -> JSONObject:
+    """The account that the request is for, whose names it gets.
+
+    Raises:
+        Invalid, NotFound, Conflict
+    """
+    metadata = metadata_of(request)
+    if metadata.get("name") and metadata["name"] != name:
+        fault = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
+        raise refusals.invalid(_KIND, name, [fault])
+    account = await objects.get(ACCOUNTS, namespace, name)
+    if account is None:
+        raise refusals.not_found(ACCOUNTS.group_resource, name)
+    _fill_metadata(metadata, account)
+    return account
 
 
 def _defaulted(request: JSONObject) -> JSONObject:
@@ -125,6 +143,8 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
         return Bound()
     name, kind, api_version = (reference.get(part) or "" for part in ("name", "kind", "apiVersion"))
     group, _, version = api_version.rpartition("/")
+    if "/" in group:
+        group, version = "", ""  # what cannot be read is as if it were not said
     found: JSONObject
     if not group and kind == "Pod":
         found = await _found(objects, PODS, namespace, name)
@@ -151,6 +171,10 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
 
 
 async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject:
+    if not name:
+        raise refusals.bad_request("Name parameter required.")
+    if faults := path_segment(name):
+        raise refusals.bad_request(f"Name parameter invalid: {go_quoted(name)}: {';'.join(faults)}")
     found = await objects.get(gvr, namespace, name)
     if found is None:
         raise refusals.not_found(gvr.group_resource, name)

@@ -18,7 +18,7 @@ def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | 
     for at, claim in enumerate(claims):
         here, name = f"{path}[{at}]", claim.get("name", "")
         if metadata is not None and MIRROR in (metadata.get("annotations") or {}):
-            yield forbidden("", "static pods do not support resource claims")
+            yield forbidden("[]", "static pods do not support resource claims")
             continue
         if not name:
             yield required(f"{here}.name")
