@@ -36,8 +36,12 @@ class JobStrategy(TemplateStrategy):
 
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
-        if not obj["spec"].get("manualSelector"):
-            _generate_selector(obj)
+        if obj["spec"].get("manualSelector"):
+            return
+        shared = _shares_labels(context, obj)
+        _generate_selector(obj)
+        if shared:
+            obj["metadata"]["labels"] = dict(obj["spec"]["template"]["metadata"]["labels"])
 
     def errors_on_create(self, context: RequestContext, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         found = super().errors_on_create(context, obj, namespaced=namespaced)
@@ -61,6 +65,14 @@ class JobStrategy(TemplateStrategy):
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}
+
+
+def _shares_labels(context: RequestContext, obj: JSONObject) -> bool:
+    """Labels of a job that was sent without any are those of its template: upstream it is one map, and what is added to one is in both."""
+    sent = context.sent if isinstance(context.sent, dict) else {}
+    labels = obj["metadata"].get("labels")
+    is_default = bool(labels) and not (sent.get("metadata") or {}).get("labels")
+    return is_default and labels == ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
 
 
 def _generate_selector(obj: JSONObject) -> None:
