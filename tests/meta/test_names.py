@@ -64,3 +64,10 @@ def test_ports_are_between_1_and_65535() -> None:
 
 def test_annotations_are_counted_in_bytes() -> None:
     assert names.annotations_size({"a": "ü"}) == 3
+
+
+def test_what_is_answered_about_a_key_belongs_to_whoever_asked() -> None:
+    first = names.qualified_name("-refused")
+    expected = list(first)
+    first.clear()
+    assert names.qualified_name("-refused") == expected != []
