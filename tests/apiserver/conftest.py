@@ -113,7 +113,7 @@ class Api:
 
 @asynccontextmanager
 async def running_api(clock: Clock | None = None, operation: OperationOptions | None = None) -> AsyncIterator[Api]:
-    async with InLoopServer(tokens=TOKENS, clock=clock or SystemClock(), operation=operation) as server:
+    async with InLoopServer(tokens=TOKENS, clock=clock or SystemClock(), operation=operation, notices=True) as server:
         context = ssl.create_default_context(cadata=server.api.authority.decode())
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
         async with aiohttp.ClientSession(server.url, connector=connector) as session:

@@ -46,10 +46,14 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
         await _create(registry, writer, _NAMESPACES, "", {"metadata": {"name": name}})
     for name, value, why in (("system-cluster-critical", 2_000_000_000, _MOVABLE), ("system-node-critical", 2_000_001_000, _FIXED)):
         await _create(registry, writer, _PRIORITIES, "", {"metadata": {"name": name}, "value": value, "description": why})
-    since = {"metadata": {"name": _LEGACY_TOKENS}, "data": {"since": writer.clock.wall().strftime("%Y-%m-%d")}}
-    await _create(registry, writer, _CONFIGMAPS, "kube-system", since)
     await _create(registry, writer, _SERVICES, "default", _service(ranges.own_address, port))
     await _publish(registry, writer, host, port)
+
+
+async def tell_of_tokens(registry: Registry, writer: Writer) -> None:
+    """The day since which the use of tokens of Secrets is noted; that of the first start stays."""
+    since = {"metadata": {"name": _LEGACY_TOKENS}, "data": {"since": writer.clock.wall().strftime("%Y-%m-%d")}}
+    await _create(registry, writer, _CONFIGMAPS, "kube-system", since)
 
 
 def _service(address: str, port: int) -> JSONObject:

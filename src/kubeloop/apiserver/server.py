@@ -19,7 +19,7 @@ from kubeloop.apiserver.authentication.assembling import Authentication
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
 from kubeloop.apiserver.authorization.granting import Grants
-from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap
+from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap, tell_of_tokens
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.compaction import INTERVAL, Compactor
@@ -79,6 +79,7 @@ class ServerOptions:
     ``authentication``: whose credentials are believed; ``tokens`` are, besides.
     ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names. ``listen`` False: requests come to
     ``ApiServer.handler`` alone. ``provision`` False: without the objects of Kubernetes' own components (see ``provisioning``).
+    ``notices`` False: without the ConfigMaps of kube-system in which a kube-apiserver tells others of itself.
     ``remote_backends``: webhooks and servers behind APIServices may be elsewhere than on this machine.
     ``authorization``: kube-apiserver's --authorization-mode.
     ``admission``: which plug-ins run. ``operation``: audit log, limits.
@@ -99,6 +100,7 @@ class ServerOptions:
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     listen: bool = True
     provision: bool = True
+    notices: bool = True
     remote_backends: bool = False
     authorization: Sequence[str] = MODES
     operation: OperationOptions = field(default_factory=OperationOptions)
@@ -203,7 +205,8 @@ class ApiServer:
         await self.authorization.start()
         await self.operation.watch(self.objects, self.cache)
         await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
-        if self.options.provision:
+        if self.options.provision and self.options.notices:
+            await tell_of_tokens(self.registry, self.writer)
             await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start()
         await self._aggregator.start()

@@ -34,7 +34,8 @@ class InLoopServer:
     """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command.
 
     ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits. ``admission``: which
-    plug-ins run, unless told all that kube-apiserver runs by default but ``ServiceAccount``: no controller makes accounts.
+    plug-ins run, unless told all that kube-apiserver runs by default but ``ServiceAccount``: no controller makes accounts. ``notices``:
+    with the ConfigMaps in which a kube-apiserver tells others of itself; without them there are none at the start.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class InLoopServer:
         services: ServiceRanges | None = None,
         operation: OperationOptions | None = None,
         admission: AdmissionOptions = WITHOUT_ACCOUNTS,
+        notices: bool = False,
     ) -> None:
         self._data = data
         self.faults = Faults(clock)
@@ -58,6 +60,7 @@ class InLoopServer:
             services=services or ServiceRanges(),
             operation=operation or OperationOptions(),
             admission=admission,
+            notices=notices,
             authority=CertificateAuthority.create("kubeloop-ca"),
             authentication=AuthenticationOptions(accounts=TokenSettings()),
         )
