@@ -124,8 +124,20 @@ async def test_nobody_makes_a_role_of_rights_that_he_lacks(clerk: Thief, path: s
     [
         pytest.param(f"{CLUSTER}/clusterrolebindings", "ClusterRoleBinding", "ClusterRole", "cluster-admin", id="everything everywhere"),
         pytest.param(f"{HOME}/rolebindings", "RoleBinding", "ClusterRole", "cluster-admin", id="everything at home"),
-        pytest.param(f"/apis/{RBAC}/v1/namespaces/{{other}}/rolebindings", "RoleBinding", "ClusterRole", "view", id="a view of elsewhere"),
-        pytest.param(f"/apis/{RBAC}/v1/namespaces/{{other}}/rolebindings", "RoleBinding", "ClusterRole", "edit", id="secrets elsewhere"),
+        pytest.param(
+            f"/apis/{RBAC}/v1/namespaces/{{other}}/rolebindings",
+            "RoleBinding",
+            "ClusterRole",
+            "system:aggregate-to-view",
+            id="a view of elsewhere",
+        ),
+        pytest.param(
+            f"/apis/{RBAC}/v1/namespaces/{{other}}/rolebindings",
+            "RoleBinding",
+            "ClusterRole",
+            "system:aggregate-to-edit",
+            id="secrets elsewhere",
+        ),
     ],
 )
 async def test_nobody_binds_himself_to_a_role_that_may_more(clerk: Thief, path: str, kind: str, role_kind: str, name: str) -> None:
