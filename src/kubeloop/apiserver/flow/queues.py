@@ -104,10 +104,14 @@ class FairQueues:
         return self._queues.get(key) or Queue(key)
 
 
-@lru_cache(maxsize=4096)
 def deal(flow: str, deck: int, hand: int) -> tuple[int, ...]:
     """``hand`` different numbers below ``deck``, the same ones each time (k8s.io/apiserver pkg/util/shufflesharding)."""
-    value = int.from_bytes(hashlib.sha256(flow.encode()).digest()[:8], "little")
+    digest = hashlib.sha256(flow.encode(errors="surrogateescape")).digest()  # of a namespace that is as long and as odd as a path
+    return _dealt(int.from_bytes(digest[:8], "little"), deck, hand)
+
+
+@lru_cache(maxsize=4096)
+def _dealt(value: int, deck: int, hand: int) -> tuple[int, ...]:
     cards: list[int] = []
     for left in range(deck, deck - hand, -1):
         value, card = divmod(value, left)
