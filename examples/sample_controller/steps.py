@@ -40,10 +40,10 @@ class Stage:
         return (await self.kubectl(*args)).strip()
 
     async def available(self, count: int) -> None:
-        """Wait until the Deployment and the Foo both report so many available replicas, and as many pods are Ready."""
+        """Wait until the Deployment is there, and it and the Foo both report so many available replicas."""
+        await self.kubectl("wait", f"deployment/{NAME}", "--for=create", WAIT)
         await self.kubectl("wait", f"deployment/{NAME}", f"--for=jsonpath={{.status.availableReplicas}}={count}", WAIT)
         await self.kubectl("wait", f"foo/{NAME}", f"--for=jsonpath={{.status.availableReplicas}}={count}", WAIT)
-        await self.kubectl("wait", "pods", "-l", PODS, "--for=condition=Ready", WAIT)
 
 
 async def install(stage: Stage) -> str:
