@@ -46,6 +46,8 @@ def started(settings: Settings, folder: Path) -> Iterator[Started]:
     tokens.write_text("\n".join(users) + "\n")
     policy.write_text(json.dumps(AUDIT))
     found = [str(Path(sys.executable).parent / "kubeloop"), "server", "--no-controllers", "--kubeconfig", str(kubeconfig)]
+    # What is kept by time is full within the first minute, with which memory is compared; by default it fills for five.
+    found += ["--history", "20"]
     found += ["--token-auth-file", str(tokens), "--audit-policy-file", str(policy), "--audit-log-path", str(folder / "audit.log")]
     log = folder / "server.log"
     with log.open("w") as errors, subprocess.Popen(found, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
