@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from kubeloop.apiserver.objects import Objects
@@ -14,7 +15,7 @@ from kubeloop.meta.kinds import GroupVersionResource
 JSONObject = dict[str, Any]
 
 
-class Followed:
+class Followed(ABC):
     """Tells whoever derives from it every object of one built-in resource, and each change of them, when ``_follow`` is called.
 
     Storage is listed once, at the first call, and again only if so many changes came meanwhile that they were not kept.
@@ -28,17 +29,17 @@ class Followed:
         self._subscription: Subscription | None = None
         self._revision = 0
 
+    @abstractmethod
     def _clear(self) -> None:
         """All are told anew."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _put(self, namespace: str, name: str, obj: JSONObject) -> None:
         """``obj`` is new or has changed; it is shared: never change it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drop(self, namespace: str, name: str) -> None:
         """It is gone; it may never have been told."""
-        raise NotImplementedError
 
     async def _follow(self) -> None:
         """Tell every change that the watch cache has handed out; nothing else runs between the last of them and the return."""

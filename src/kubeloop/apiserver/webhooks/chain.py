@@ -18,6 +18,7 @@ from kubeloop.apiserver.webhooks.configurations import MUTATING, VALIDATING, Con
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
+    from kubeloop.apiserver.webhooks.asking import Asker
     from kubeloop.apiserver.webhooks.caller import Caller
 
 JSONObject = dict[str, Any]
@@ -48,6 +49,11 @@ class Webhooks:
             self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
         return self._caller
 
+    def asker(self, configurations: Configurations, *, mutating: bool) -> Asker:
+        from kubeloop.apiserver.webhooks.asking import Asker
+
+        return Asker(configurations, self.registry, self.objects, self.caller, self.authorizer, self.clock, mutating=mutating)
+
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
         """As ``Caller.post``."""
         return await self.caller.post(config, review, timeout=timeout)
@@ -73,21 +79,9 @@ class _Mutating:
 
     @cached_property
     def _plugin(self) -> Plugin:
-        from kubeloop.apiserver.webhooks.asking import Asker
         from kubeloop.apiserver.webhooks.mutating import MutatingWebhooks
 
-        webhooks = self._webhooks
-        return MutatingWebhooks(
-            Asker(
-                self._configurations,
-                webhooks.registry,
-                webhooks.objects,
-                webhooks.caller,
-                webhooks.authorizer,
-                webhooks.clock,
-                mutating=True,
-            )
-        )
+        return MutatingWebhooks(self._webhooks.asker(self._configurations, mutating=True))
 
 
 class _Validating:
@@ -104,18 +98,6 @@ class _Validating:
 
     @cached_property
     def _plugin(self) -> Plugin:
-        from kubeloop.apiserver.webhooks.asking import Asker
         from kubeloop.apiserver.webhooks.validating import ValidatingWebhooks
 
-        webhooks = self._webhooks
-        return ValidatingWebhooks(
-            Asker(
-                self._configurations,
-                webhooks.registry,
-                webhooks.objects,
-                webhooks.caller,
-                webhooks.authorizer,
-                webhooks.clock,
-                mutating=False,
-            )
-        )
+        return ValidatingWebhooks(self._webhooks.asker(self._configurations, mutating=False))

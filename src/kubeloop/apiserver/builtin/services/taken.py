@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from kubeloop.apiserver.admission.kept import Followed
@@ -31,8 +32,9 @@ class _Keys(Followed):
         await self._cache.reached(await self._objects.storage.revision())
         await self._follow()
 
+    @abstractmethod
     def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
-        raise NotImplementedError
+        """What ``obj`` takes."""
 
     def _clear(self) -> None:
         self.takers, self._keys = {}, {}
