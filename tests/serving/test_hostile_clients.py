@@ -64,3 +64,22 @@ async def test_a_body_in_crumbs_takes_the_memory_of_a_whole_one() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 400_000
+
+
+class _Gone(asyncio.Transport):
+    """Broken off, which asyncio has yet to say: what is written is lost, and nobody is told to wait."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_who_writes_without_end_to_a_client_that_is_gone_leaves_others_their_turn() -> None:
+    wire = Wire()
+    wire.connection_made(_Gone())
+    asyncio.get_running_loop().call_soon(wire.connection_lost, None)
+    with pytest.raises(ConnectionError):
+        for _ in range(1000):
+            await wire.write(bytes(30_000))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -79,18 +79,40 @@ async def run_process(command: list[str], terminal: Terminal, cwd: Path | None =
         while data := await reader.read(1 << 16):
             await terminal.write(name, data)
 
+    copying = [asyncio.ensure_future(copy(process.stdout, "stdout")), asyncio.ensure_future(copy(process.stderr, "stderr"))]
     feeding = asyncio.ensure_future(feed(process.stdin))
     try:
-        await asyncio.gather(copy(process.stdout, "stdout"), copy(process.stderr, "stderr"))
+        await asyncio.gather(*copying)
         return await process.wait()
     finally:
-        feeding.cancel()
-        await asyncio.gather(feeding, return_exceptions=True)
-        if process.returncode is None:
-            process.kill()
-        process.stdin.close()
-        # What nobody has read keeps its pipe open.
-        await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
+        await _to_the_end(_ended(process, feeding, *copying))
+
+
+async def _ended(process: asyncio.subprocess.Process, *tasks: asyncio.Future[None]) -> None:
+    """Nothing of the process is left. A reader has one user at a time, and what nobody has read keeps its pipe open."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if process.returncode is None:
+        process.kill()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.close()
+    await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
+
+
+async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
+    """However often whoever waits is cancelled: a server that closes does it more than once."""
+    task, cancelled = asyncio.ensure_future(ending), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 class ScriptedKubelet:

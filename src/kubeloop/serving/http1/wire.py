@@ -16,6 +16,10 @@ _ENOUGH = 256 * 1024
 _SLOWEST = 64 * 1024
 _STALL = 30.0
 
+#: Bytes that may be written without a turn for others: to a peer that reads as fast as is written, or to one whose connection has broken
+#: off, which asyncio tells in a later turn only, nothing ever has to wait.
+_IN_A_TURN = 1024 * 1024
+
 
 class ConnectionEnded(ConnectionError):
     """The peer has gone."""
@@ -32,6 +36,7 @@ class Wire(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         self._reading_paused = False
         self._over = False
+        self._in_this_turn = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -102,14 +107,18 @@ class Wire(asyncio.Protocol):
         """
         if self._over or self.transport is None or self.transport.is_closing():
             raise ConnectionEnded
-        if len(parts) == 1:
-            self.transport.write(parts[0])
-        else:
-            self.transport.write(b"".join(parts))
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.transport.write(data)
+        self._in_this_turn += len(data)
         if self._writable is not None:
             await self._read_by_peer(self._writable)
-            if self._over:
-                raise ConnectionEnded
+        elif self._in_this_turn > _IN_A_TURN:
+            await asyncio.sleep(0)
+        else:
+            return
+        self._in_this_turn = 0
+        if self._over:
+            raise ConnectionEnded
 
     async def _read_by_peer(self, writable: asyncio.Future[None]) -> None:
         """Returns when the peer has read. One that takes too long over it is cut off: what it does not read is kept in memory."""
