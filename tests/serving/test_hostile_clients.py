@@ -80,6 +80,10 @@ async def test_who_writes_without_end_to_a_client_that_is_gone_leaves_others_the
     wire = Wire()
     wire.connection_made(_Gone())
     asyncio.get_running_loop().call_soon(wire.connection_lost, None)
-    with pytest.raises(ConnectionError):
+
+    async def write() -> None:
         for _ in range(1000):
             await wire.write(bytes(30_000))
+
+    with pytest.raises(ConnectionError):
+        await write()

@@ -25,6 +25,7 @@ from kubeloop.timing import Clock
 if TYPE_CHECKING:
     from kubeloop.apiserver.audit.log import AuditLog
     from kubeloop.apiserver.audit.policy import Policy
+    from kubeloop.apiserver.audit.record import AuditRecord
 
 _SWITCHED = 101
 
@@ -117,9 +118,9 @@ class Operation:
             # When what there is of it has been written, which is work too.
             asyncio.get_running_loop().call_soon(self._leave, passage)
         self._count(passage, reply)
-        if passage.audit is None:
+        record, long = self._taken(passage), passage.long_running
+        if record is None:
             return
-        record, long = passage.audit, passage.long_running
         if isinstance(reply, Answer):
             # Who was not authenticated is logged once, as what goes on for long begins.
             if long or passage.user is None:
@@ -136,10 +137,16 @@ class Operation:
         """The client has gone before there was an answer."""
         if passage.in_flight:
             self._leave(passage)
-        if passage.audit is not None:
+        if (record := self._taken(passage)) is not None:
             if passage.long_running:
-                passage.audit.event(STARTED, self._clock.wall(), code=200, message="Connection closed early")
-            passage.audit.event(COMPLETE, self._clock.wall(), code=200, message="Connection closed early")
+                record.event(STARTED, self._clock.wall(), code=200, message="Connection closed early")
+            record.event(COMPLETE, self._clock.wall(), code=200, message="Connection closed early")
+
+    @staticmethod
+    def _taken(passage: Passage) -> AuditRecord | None:
+        """Both refer to each other: of a watch that was over they would be left to a collector that seldom looks at what is old."""
+        record, passage.audit = passage.audit, None
+        return record
 
     def _count(self, passage: Passage, reply: Reply) -> None:
         metrics = self.metrics

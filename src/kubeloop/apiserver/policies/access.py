@@ -5,6 +5,8 @@ Source: k8s.io/apiserver pkg/cel/library/authz.go, pkg/admission/plugin/authoriz
 
 from __future__ import annotations
 
+import msgspec
+
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization import Access, Authorizer
 from kubeloop.apiserver.authorization.access import parsed_fields
@@ -18,12 +20,14 @@ class Deciding:
     def __init__(self, user: User, authorizer: Authorizer) -> None:
         self._user = user
         self._authorizer = authorizer
-        self._known: dict[tuple[AccessQuestion, str], values.Decision] = {}
-        #: The value of the variable.
-        self.variable = values.Authorizer(self._decide)
+        self._known: dict[tuple[str, ...], values.Decision] = {}
+
+    def variable(self) -> values.Authorizer:
+        """A value of the variable. It refers to what asks, which must not refer to it: nothing of a write is left to the collector."""
+        return values.Authorizer(self._decide)
 
     def _decide(self, question: AccessQuestion, verb: str) -> values.Decision:
-        key = question, verb
+        key = verb, question.by.service_account, *msgspec.structs.astuple(question)[1:]  # without who asks, who holds this table
         found = self._known.get(key)
         if found is None:
             decision = self._authorizer.authorize(self._access(question, verb))

@@ -84,8 +84,16 @@ def evaluate(
     if not expressions:
         return [], budget
     scope = dict(values)
-    declared = _Variables(variables or {}, scope)
-    scope["variables"] = declared
+    declared = scope["variables"] = _Variables(variables or {}, scope)
+    try:
+        return _results(expressions, scope, budget, declared)
+    finally:
+        del scope["variables"]  # which refers to the scope, so that both would be left to the collector
+
+
+def _results(
+    expressions: Sequence[Compiled | None], scope: dict[str, Any], budget: int, declared: _Variables
+) -> tuple[list[Result | None], int]:
     results: list[Result | None] = []
     for one in expressions:
         if one is None:

@@ -96,7 +96,7 @@ class Facts:
 
     def _authorizers(self) -> dict[str, Any]:
         attributes = self.attributes
-        authorizer, gvr = Deciding(attributes.user, self._authorizer).variable, attributes.resource.gvr
+        authorizer, gvr = Deciding(attributes.user, self._authorizer).variable(), attributes.resource.gvr
         asked = AccessQuestion(
             authorizer,
             group=gvr.group,
