@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
 WORKERS ?= auto
+# What is compiled is kept, whatever the shell says: tests start hundreds of processes, and each would compile all of kubeloop again.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help

@@ -1,4 +1,7 @@
-"""The server that a suite runs against: the embedded one, or with KUBELOOP_TEST_SERVER=real the one that KUBELOOP_TEST_KUBECONFIG names."""
+"""The server that a suite runs against: the embedded one, or with KUBELOOP_TEST_SERVER=real the one that KUBELOOP_TEST_KUBECONFIG names.
+
+That may be several paths, as in PATH: then each of pytest's workers has a server of its own, as it has of embedded ones.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,18 @@ def real_is_wanted() -> bool:
 def server_under_test(*, controllers: bool) -> Iterator[ServerUnderTest]:
     """Started for the context, unless it is a real one, which whoever calls pytest starts (``make test-real``)."""
     if real_is_wanted():
-        yield ServerUnderTest(Path(os.environ["KUBELOOP_TEST_KUBECONFIG"]))
+        yield ServerUnderTest(_of_this_worker(os.environ["KUBELOOP_TEST_KUBECONFIG"].split(os.pathsep)))
         return
     # All of admission, as a real one has it: without controllers a LocalCluster asks for no service account.
     with LocalCluster(controllers=controllers, disable_admission_plugins=()) as cluster:
         yield ServerUnderTest(cluster.kubeconfig, cluster)
+
+
+def _of_this_worker(kubeconfigs: list[str]) -> Path:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    if worker >= len(kubeconfigs):
+        raise ValueError(
+            f"worker {worker + 1} of pytest has no server: KUBELOOP_TEST_KUBECONFIG names {len(kubeconfigs)};"
+            f" name as many, separated by {os.pathsep!r}, or run with fewer workers (-n)"
+        )
+    return Path(kubeconfigs[worker])

@@ -7,6 +7,7 @@ Exit status: pytest's; 3 if there is no server to run against.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -36,11 +37,21 @@ _UPSTREAM = [
 _HELM = ["tests/foreign/test_helm.py"]
 
 
-def _on_a_server(programs: Path, command: list[str], **also: str) -> int:
-    """The exit status of a command while a fresh server runs."""
-    print("starting kube-apiserver and etcd", flush=True)
-    with real_server(programs) as kubeconfig:
-        environment = {"KUBELOOP_TEST_SERVER": "real", "KUBELOOP_TEST_KUBECONFIG": str(kubeconfig), "KUBECONFIG": str(kubeconfig)}
+#: Tests of a file stay together, and each worker has a server of its own: what is in one is nobody else's.
+_WORKERS = min(os.cpu_count() or 1, 4)
+_IN_WORKERS = [f"--numprocesses={_WORKERS}", "--dist=loadfile"]
+
+
+def _on_servers(programs: Path, command: list[str], count: int = 1, **also: str) -> int:
+    """The exit status of a command while fresh servers run."""
+    with contextlib.ExitStack() as running:
+        print(f"starting kube-apiserver and etcd{f', {count} of each' if count > 1 else ''}", flush=True)
+        kubeconfigs = [str(running.enter_context(real_server(programs))) for _ in range(count)]
+        environment = {
+            "KUBELOOP_TEST_SERVER": "real",
+            "KUBELOOP_TEST_KUBECONFIG": os.pathsep.join(kubeconfigs),
+            "KUBECONFIG": kubeconfigs[0],
+        }
         return subprocess.call(command, env={**os.environ, **environment, **also})
 
 
@@ -51,11 +62,11 @@ def _pytest(*arguments: str, which: str = "server") -> list[str]:
 def _all(programs: Path) -> int:
     """The worst exit status of all suites."""
     others = [f"--ignore={path}" for path in _CONTROLLERS]
-    found = [_on_a_server(programs, _pytest(*_CONTROLLERS)), _on_a_server(programs, _pytest(*others))]
+    found = [_on_servers(programs, _pytest(*_IN_WORKERS, *suite), _WORKERS) for suite in (_CONTROLLERS, others)]
     binaries(["kube-controller-manager"])
     upstream = {"KUBELOOP_TEST_CONTROLLERS": "upstream"}
-    for suite in (_UPSTREAM, _HELM):
-        found.append(_on_a_server(programs, _pytest(*suite), **upstream))
+    for suite, count in (([*_IN_WORKERS, *_UPSTREAM], _WORKERS), (_HELM, 1)):
+        found.append(_on_servers(programs, _pytest(*suite), count, **upstream))
         print("the same on the embedded server", flush=True)
         found.append(subprocess.call(_pytest(*suite), env={**os.environ, **upstream}))
     # What they leave behind is compared with what was recorded where they ran beside a real server.
@@ -74,8 +85,8 @@ def main(arguments: list[str]) -> int:
             print(programs)
             return 0
         if verb == "shell":
-            return _on_a_server(programs, rest)
-        return _on_a_server(programs, _pytest(*rest)) if rest else _all(programs)
+            return _on_servers(programs, rest)
+        return _on_servers(programs, _pytest(*rest)) if rest else _all(programs)
     except CannotBuild as error:
         print(error, file=sys.stderr)
         return 3
