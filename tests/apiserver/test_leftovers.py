@@ -18,9 +18,11 @@ from kubeloop.apiserver.audit.log import AuditLog
 from kubeloop.apiserver.audit.policy import Policy
 from kubeloop.apiserver.operation import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
-from tests.apiserver.conftest import CONFIGMAPS, MERGE, Api, running_api
+from tests.apiserver.conftest import CONFIGMAPS, MERGE, TABLE, Api, running_api
 from tests.apiserver.policies.test_in_force import bind
 
+APPLY = "application/apply-patch+yaml"
+APPLIED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "there"}}
 SERVER = ("kubeloop.apiserver", "kubeloop.serving", "kubeloop.cel")
 
 
@@ -60,6 +62,15 @@ def collected() -> Iterator[collections.Counter[str]]:
 ASKED: dict[str, tuple[str, str, Any, dict[str, str], int]] = {
     "a creation": ("POST", CONFIGMAPS, {"metadata": {"name": "new"}}, {}, 201),
     "a creation that is refused": ("POST", CONFIGMAPS, {"metadata": {"name": "No"}}, {}, 422),
+    "a creation of what is there": ("POST", CONFIGMAPS, {"metadata": {"name": "there"}}, {}, 409),
+    "an update from an old version": ("PUT", f"{CONFIGMAPS}/there", {"metadata": {"name": "there", "resourceVersion": "1"}}, {}, 409),
+    "a deletion of another version": ("DELETE", f"{CONFIGMAPS}/there", {"preconditions": {"resourceVersion": "1"}}, {}, 409),
+    "an apply": ("PATCH", f"{CONFIGMAPS}/there?fieldManager=x", {**APPLIED, "data": {"c": "d"}}, {"content": APPLY}, 200),
+    "a kind that is not there": ("GET", "/apis/none/v1/nones", None, {}, 404),
+    "a body that is none": ("POST", CONFIGMAPS, "{", {}, 400),
+    "a dry run": ("POST", f"{CONFIGMAPS}?dryRun=All", {"metadata": {"name": "dry"}}, {}, 201),
+    "a table": ("GET", CONFIGMAPS, None, {"accept": TABLE}, 200),
+    "the documents": ("GET", "/openapi/v3/api/v1", None, {}, 200),
     "a change": ("PATCH", f"{CONFIGMAPS}/there", {"data": {"a": "b"}}, {"content": MERGE}, 200),
     "a read": ("GET", f"{CONFIGMAPS}/there", None, {}, 200),
     "a read of what is not there": ("GET", f"{CONFIGMAPS}/none", None, {}, 404),
@@ -67,6 +78,7 @@ ASKED: dict[str, tuple[str, str, Any, dict[str, str], int]] = {
     "a deletion": ("DELETE", f"{CONFIGMAPS}/there", None, {}, 200),
     "a watch that ends": ("GET", f"{CONFIGMAPS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true", None, {}, 200),
     "who may not": ("GET", CONFIGMAPS, None, {"token": "alice-token"}, 403),
+    "who may not impersonate": ("GET", CONFIGMAPS, None, {"token": "alice-token", "Impersonate_User": "bob"}, 403),
     "who is not known": ("GET", CONFIGMAPS, None, {"token": "nobody"}, 401),
 }
 

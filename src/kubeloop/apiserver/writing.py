@@ -240,17 +240,16 @@ class Writer:
                 present = await self.objects.get(resource, call.namespace, metadata["name"])
                 if present is None:
                     return Outcome(obj)
-                refused = self._exists(call, metadata["name"], present.obj)
+                existing = present.obj
             else:
                 try:
                     stored = await self.objects.write(resource, obj, expected=0, lease=await self._event_lease(resource))
                     return Outcome(stored.obj, stored)
                 except StaleWrite as fault:
                     existing = decode(fault.current.value) if fault.current else {"metadata": {}}
-                    refused = self._exists(call, metadata["name"], existing)
             if not generated:
-                raise refused
-        raise refused
+                break
+        raise self._exists(call, metadata["name"], existing)
 
     @staticmethod
     def _exists(call: Call, name: str, present: JSONObject) -> Exception:

@@ -69,7 +69,10 @@ class Impersonation:
             self._remember(access.user.name, mode)
             return user, mode.verb if mode.name else ""
         assert refused is not None  # the old way fits everybody
-        raise refused
+        try:
+            raise refused
+        finally:
+            refused = None  # it has a traceback that leads here: both would be left to the collector
 
     def _remember(self, user: str, mode: Mode) -> None:
         self._last.pop(user, None)
