@@ -1,5 +1,8 @@
 """Garbage collection over an API server: background, orphaning, foreground (recorded in the scenario c-gc); custom owners."""
 
+import asyncio
+import os
+
 import msgspec
 import pytest
 
@@ -7,9 +10,12 @@ from kubeloop.api.apps.v1 import ReplicaSet
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod
 from kubeloop.api.scheduling.v1 import PriorityClass
 from kubeloop.client import Client
-from kubeloop.controller import set_owner_reference
+from kubeloop.controller import Manager, set_owner_reference
+from kubeloop.controlplane.garbage_collector import GarbageCollector
 from kubeloop.meta import ObjectMeta, OwnerReference, Resource, Unstructured
+from kubeloop.transport import Transport
 from tests.controlplane.workloads import replica_set
+from tests.servers import ServerUnderTest
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
@@ -193,6 +199,18 @@ async def test_dependents_go_with_the_definition_of_their_owners_kind(client: Cl
     await client.delete(Definition, definition.metadata.name)
     await client.wait_gone(Definition, definition.metadata.name, timeout=60)
     await gone(client, "child")
+
+
+async def test_a_kind_that_went_before_the_collector_looked_is_not_waited_for(bare_server: ServerUnderTest) -> None:
+    async with Client(Transport(bare_server.config), namespace=f"before-{os.getpid()}") as own, asyncio.timeout(90):
+        definition = await define(own)
+        while not any(one.gvr.group == definition.get("spec", "group") for one in await own.mapper.resources()):
+            own.mapper.forget()
+        await own.delete(Definition, definition.metadata.name)
+        await own.wait_gone(Definition, definition.metadata.name, timeout=60)
+        # What this client knows of kinds is from before, as discovery of a real server may be.
+        async with Manager(own, [GarbageCollector()]) as running:
+            assert running.phase == "running"
 
 
 def _established(one: Unstructured) -> bool:

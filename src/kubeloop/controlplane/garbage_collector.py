@@ -6,6 +6,7 @@ this decides and acts; what the graph does not know is asked from the server bef
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -77,6 +78,7 @@ class GarbageCollector:
         self._graph = OwnershipGraph()
         self._watched: dict[GroupVersionKind, _Watched] = {}
         self._definitions: Registration[Resource] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._surroundings: Surroundings | None = None
         self._queue: WorkQueue[Item] | None = None
         self._workers: Workers[Item] | None = None
@@ -102,6 +104,7 @@ class GarbageCollector:
         definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False))
         changed = self._definition_changed
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
+        self._leaving = asyncio.create_task(self._leave_what_is_gone(), name=f"{self.name} leaves what is gone")
 
     async def synced(self, timeout: float) -> None:
         for watched in list(self._watched.values()):
@@ -120,6 +123,9 @@ class GarbageCollector:
             self._workers.stop()
 
     async def close(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+            await asyncio.wait((self._leaving,))
         for gvk in list(self._watched):
             await self._unwatch(gvk)
         if self._definitions is not None:
@@ -153,6 +159,26 @@ class GarbageCollector:
         watched.registration.remove()
         if gvk not in self._classes:  # those are other controllers' too
             await self._around.informers.remove(watched.informer)
+
+    async def _leave_what_is_gone(self) -> None:
+        """Until all has its first list.
+
+        Of a kind whose definition went before anybody looked, and that discovery, which is behind, still showed, nobody will tell that
+        it is gone: its list would be waited for without end.
+        """
+        clock = self._around.clock
+        backoff = Backoff(initial=1.0, cap=10.0, clock=clock)
+        while not all(watched.informer.synced for watched in self._watched.values()):
+            await clock.sleep(backoff.next())
+            try:
+                self._client.mapper.forget()
+                served = {resource.gvk for resource in await self._client.mapper.resources()}
+            except KubeloopError as error:
+                log.warning("cannot tell what is served: %s; looking again", error)
+                continue
+            for gvk, watched in list(self._watched.items()):
+                if gvk not in served and not watched.informer.synced and self._watched.get(gvk) is watched:
+                    await self._unwatch(gvk)
 
     async def _definition_changed(self, event: Event[Resource]) -> None:
         """A custom kind appeared, changed its versions or has gone: look at what is served now."""
