@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import tracemalloc
@@ -64,6 +65,30 @@ async def test_a_body_in_crumbs_takes_the_memory_of_a_whole_one() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 400_000
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+async def test_who_never_ends_the_handshake_is_not_kept_when_the_listener_ends(how: str) -> None:
+    async def handle(_: Request) -> Answer:
+        return Answer()
+
+    authority = CertificateAuthority.create("test-ca")
+    own = authority.issue("test", ip_addresses=("127.0.0.1",), server=True)
+    listener = Listener(handle, server_context(own.certificate, own.key, authority.certificate))
+    await listener.bind()
+    await listener.serve()
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    writer.write(b"\x16\x03\x01")
+    await asyncio.sleep(0.01)
+    if how == "abort":
+        listener.abort()
+    else:
+        await listener.close()
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    writer.close()
+    await listener.close()
 
 
 class _Gone(asyncio.Transport):

@@ -30,6 +30,7 @@ class Listener:
 
     Guarantees
         A stream's source is closed as soon as its client has gone or the listener ends. Whole answers under way are finished first.
+        After ``close`` no connection is left, neither one that had begun its handshake nor one that ended it meanwhile.
 
     Raises
         ConfigError: from ``bind``, when the address is taken or not ours; the text says which and what to do.
@@ -43,6 +44,7 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._streams: set[asyncio.Task[Any]] = set()
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._accepting: set[asyncio.Task[Any]] = set()
         self._ending = False
 
     @property
@@ -54,7 +56,7 @@ class Listener:
         """Take the address; connections wait until ``serve``."""
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self._handler, self._until_end, self._connections.add),
+                self._accepted,
                 self._host,
                 self.port,
                 ssl=self._context,
@@ -77,6 +79,8 @@ class Listener:
         if self._server is not None:
             stop_accepting(self._server)
             asyncio.get_running_loop().call_soon(self._server.close)
+        for task in list(self._accepting):
+            task.cancel()
         for connection in list(self._connections):
             connection.abort()
 
@@ -89,6 +93,7 @@ class Listener:
         self._ending = True
         if self._server is not None:
             await close_listening(self._server)
+        await self._end_handshakes()
         if spread and self._streams:
             pause = spread / len(self._streams)
             for task in list(self._streams):
@@ -104,6 +109,26 @@ class Listener:
             if connection.task is not None:
                 connection.task.cancel()
         await self._over(_GRACE)
+
+    def _accepted(self) -> Connection:
+        """For a connection that is to shake hands: asyncio calls this in a task of its own, which closes the connection when cancelled."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+        return Connection(self._handler, self._until_end, self._opened)
+
+    def _opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        if self._ending:
+            connection.finish()
+
+    async def _end_handshakes(self) -> None:
+        for task in list(self._accepting):
+            task.cancel()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
+            await asyncio.sleep(0)  # in which their sockets are closed
 
     async def _over(self, seconds: float) -> None:
         """Returns when every connection is over, or after so many seconds."""
