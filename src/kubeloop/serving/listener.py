@@ -121,7 +121,7 @@ class Listener:
     def _opened(self, connection: Connection) -> None:
         self._connections.add(connection)
         if self._ending:
-            connection.finish()
+            connection.abort()
 
     async def _end_handshakes(self) -> None:
         for task in list(self._accepting):
