@@ -141,6 +141,11 @@ class GarbageCollector:
             if self._is_collectable(resource) and str(resource.gvr.group_resource) != but:
                 self._watch(resource)
 
+    async def _served(self) -> set[GroupVersionKind]:
+        """Return the kinds that the server has now, from fresh discovery."""
+        self._client.mapper.forget()
+        return {resource.gvk for resource in await self._client.mapper.resources()}
+
     def _is_collectable(self, resource: ApiResource) -> bool:
         if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
             return False
@@ -171,8 +176,7 @@ class GarbageCollector:
         while not all(watched.informer.synced for watched in self._watched.values()):
             await clock.sleep(backoff.next())
             try:
-                self._client.mapper.forget()
-                served = {resource.gvk for resource in await self._client.mapper.resources()}
+                served = await self._served()
             except KubeloopError as error:
                 log.warning("cannot tell what is served: %s; looking again", error)
                 continue
@@ -208,8 +212,7 @@ class GarbageCollector:
         """Whether all is in order after a definition changed; False: it is established, and its resource does not show yet."""
         name = event.head.name
         deleted = event.type is EventType.DELETED
-        self._client.mapper.forget()
-        served = {resource.gvk for resource in await self._client.mapper.resources()}
+        served = await self._served()
         gone = event.object() if deleted else event.old_object() if event.old is not None and event.old.uid != event.head.uid else None
         for gvk, watched in list(self._watched.items()):
             if watched.resource == name and (gone is not None or gvk not in served):
