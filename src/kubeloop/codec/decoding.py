@@ -10,7 +10,7 @@ import msgspec
 from kubeloop.codec.collecting import held_back
 from kubeloop.codec.locating import explain
 from kubeloop.codec.tolerant import normalise
-from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import Source
 from kubeloop.meta.object_meta import ListMeta
 from kubeloop.meta.partial import Bookmark
@@ -88,6 +88,8 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
         pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(_no_json(what, document, error)) from None
+    except RecursionError:
+        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
     tree = None
     try:
         tree = normalise(cls, msgspec.json.decode(document))
@@ -95,7 +97,9 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
             return decoder.decode(msgspec.json.encode(tree))
         except msgspec.ValidationError as error:
             return _forgiving(cls, tree, error)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"{_describe(what, document)}: {explain(error, decoder, tree)}") from None
 
 
@@ -179,7 +183,9 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
         return decoder.decode(document)
     except msgspec.ValidationError as error:
         raise DecodeError(f"{_describe(what, document)}: {explain(error)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(_no_json(what, document, error)) from None
 
 

@@ -9,7 +9,7 @@ import msgspec
 from kubeloop.codec import fresh
 from kubeloop.codec.decoding import decode, decode_struct
 from kubeloop.codec.encoding import encode, with_kind
-from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import Model
 from kubeloop.meta.partial import PartialObject
 from kubeloop.meta.resource import Resource, source_of
@@ -19,8 +19,15 @@ M = TypeVar("M", bound=Model)
 
 
 def tree_of(obj: Model) -> dict[str, Any]:
-    """A fresh tree. Of an object that was read all that was read, changes included; of one that is known in part, that part."""
-    return msgspec.json.decode(_document(obj), type=dict[str, Any])
+    """A fresh tree. Of an object that was read all that was read, changes included; of one that is known in part, that part.
+
+    Raises:
+        NestedTooDeeply: the document has unread parts that are too deep for a tree.
+    """
+    try:
+        return msgspec.json.decode(_document(obj), type=dict[str, Any])
+    except RecursionError:
+        raise NestedTooDeeply(f"{type(obj).__name__}: the document is nested too deeply for Python to read it") from None
 
 
 def from_tree(cls: type[M], tree: dict[str, Any]) -> M:

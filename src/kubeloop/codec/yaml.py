@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from kubeloop.codec.yaml_limits import check_limits
-from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = r"[-+]?(?:0[bB][01_]+|0[xX][0-9a-fA-F_]+|0[oO]?[0-7_]+|[1-9][0-9_]*|0)"
@@ -182,5 +182,11 @@ def write_yaml(*objects: dict[str, Any], sort_keys: bool = False, width: int = 1
     """One document for each tree, keys in the trees' order or sorted, lists not indented, as kubectl prints them.
 
     ``width``: longer texts are folded where they have spaces.
+
+    Raises:
+        NestedTooDeeply: a tree has more levels than PyYAML can walk (about 250).
     """
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=sort_keys, default_flow_style=False, allow_unicode=True, width=width)
+    try:
+        return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=sort_keys, default_flow_style=False, allow_unicode=True, width=width)
+    except RecursionError:
+        raise NestedTooDeeply("the object is nested too deeply to be written as YAML; write it as JSON") from None

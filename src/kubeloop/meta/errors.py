@@ -35,6 +35,10 @@ class DecodeError(KubeloopError):
     """Bytes are not what they should be: not JSON, not the kind asked for, or a field of another type."""
 
 
+class NestedTooDeeply(DecodeError):
+    """A document has more levels than this Python can walk. The limit depends on Python's version (from about 1,000 levels on)."""
+
+
 class DeadlineError(KubeloopError):
     """A wait reached its deadline; the text says what was still missing."""
 

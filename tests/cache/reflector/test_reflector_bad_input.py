@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,12 +11,16 @@ import pytest
 
 from kubeloop.cache import WatchPolicy
 from kubeloop.client import Client
-from kubeloop.meta import DecodeError
+from kubeloop.meta import DecodeError, NestedTooDeeply
 from kubeloop.timing import FakeClock
 from tests.cache.informing import Seen, informed, informing, paused
 from tests.cache.source import Source, until
 
 LISTS = WatchPolicy(watch_list=False)
+
+DEEP = b'{"a":' * 200_000 + b"1" + b"}" * 200_000
+#: From Python 3.14 on, msgspec passes over a value that nothing reads however deep it is; before, the recursion limit ends it.
+READS_ANY_DEPTH = sys.version_info >= (3, 14)
 
 #: How objects come first: listed, or streamed.
 WAYS = pytest.mark.parametrize("way", ["list", "stream"])
@@ -124,7 +129,10 @@ async def test_a_table_in_place_of_a_list_is_refused_A11(
         pytest.param(b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a"}},', id="cut off"),
         pytest.param(b'{"kind":"ConfigMapList","metadata":{"resourceVersion":5},"items":{}}', id="fields of other types"),
         pytest.param(b'{"kind":"ConfigMapList","metadata":{"continue":"\xff"},"items":[]}', id="invalid UTF-8 in the list's own metadata"),
-        pytest.param(b'{"kind":"ConfigMapList","items":[' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"]}", id="an item nested too deeply"),
+        *(
+            pytest.param(b'{"kind":"ConfigMapList","items":[' + DEEP + b"]}", id="an item nested too deeply")
+            for _ in range(not READS_ANY_DEPTH)
+        ),
         pytest.param(b"[]", id="an array"),
         pytest.param(b"", id="nothing"),
     ],
@@ -167,19 +175,27 @@ async def test_invalid_utf8_is_replaced_wherever_it_stands(
         assert len(source.asked("watch", "limit")) == (way == "list"), "the stream goes on"
 
 
-async def test_an_event_nested_too_deeply_is_skipped(
+async def test_an_event_nested_too_deeply_is_skipped_or_its_object_is_refused_when_it_is_read(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.streams = True
-    deep = b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"deep"},"data":'
-    deep += b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}}\n"
-    source.stream_frames = [deep, event(source.put("a")), source.end()]
-    async with informed(api, clock) as (_, seen):
-        source.send(deep)
+    deep = (
+        b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"%s","resourceVersion":"9"},"data":'
+        + DEEP
+        + b"}}\n"
+    )
+    source.stream_frames = [deep % b"c", event(source.put("a")), source.end()]
+    async with informed(api, clock) as (maps, seen):
+        source.send(deep % b"d")
         source.put("b")
-        await until(lambda: len(seen.events) == 2)
-        assert seen.lines == ["added a", "added b"]
-        assert caplog.text.count("skipped an event whose object is nested too deeply") == 2
+        await until(lambda: "added b" in seen.lines)
+        if not READS_ANY_DEPTH:
+            assert seen.lines == ["added a", "added b"]
+            assert caplog.text.count("skipped an event whose object is nested too deeply") == 2
+            return
+        assert sorted(seen.lines) == ["added a", "added b", "added c", "added d"]
+        with pytest.raises(NestedTooDeeply, match="the document is nested too deeply for Python to read it"):
+            maps.lister.get("c", namespace="")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -300,8 +301,8 @@ def test_postings_take_no_container_for_one_item_and_a_tuple_for_a_few() -> None
     assert postings.items("v") == ["new"]
 
 
-def test_the_garbage_collector_looks_at_no_container_of_heads() -> None:
-    """Else each of its rounds would get dearer with every cached object."""
+def test_the_garbage_collector_traverses_no_object_for_each_cached_one() -> None:
+    """Else each of its rounds would take longer with every cached object."""
     into = store(node="spec.nodeName")
     for number in range(200):
         into.put(head(f"pod-{number}", node=f"n{number % (1, 30, 100)[number % 3]}"))
@@ -310,4 +311,8 @@ def test_the_garbage_collector_looks_at_no_container_of_heads() -> None:
     assert isinstance(index, Index)
     found = index._postings._found
     assert {type(each) for each in found.values()} >= {tuple, dict}
-    assert not any(gc.is_tracked(each) for each in (*found.values(), *into.snapshot("ns")._parts))
+    parts = into.snapshot("ns")._parts
+    assert not any(gc.is_tracked(each) for part in parts for each in part.values())
+    # From Python 3.14 on, every dict is tracked: one for some hundred objects, and one for each value of an index that many objects share.
+    containers = [each for each in (*found.values(), *parts) if sys.version_info < (3, 14) or not isinstance(each, dict)]
+    assert not any(gc.is_tracked(each) for each in containers)

@@ -67,15 +67,34 @@ def test_after_a_snapshot_a_part_is_copied_once_and_the_others_stay_shared() -> 
     assert (cow.get("17"), sum(part.get("17", 0) for part in first), sum(part.get("17", 0) for part in second)) == (-2, 17, -2)
 
 
-def test_parts_of_a_snapshot_that_nobody_holds_any_more_are_changed_in_place() -> None:
+@pytest.mark.parametrize("size", [pytest.param(1, id="one part"), pytest.param(5000, id="several parts")])
+@pytest.mark.parametrize("change", ["put", "replace", "pop"])
+def test_a_change_after_a_snapshot_does_not_show_in_the_snapshot(size: int, change: str) -> None:
+    cow: CowMap[int] = CowMap()
+    for number in range(size):
+        cow.put(str(number), number)
+    snapshot = cow.snapshot()
+    if change == "put":
+        cow.put("new", -1)
+    elif change == "replace":
+        cow.put("0", -1)
+    else:
+        cow.pop("0")
+    assert dict(pair for part in snapshot for pair in part.items()) == {str(number): number for number in range(size)}
+
+
+def test_a_part_that_the_map_owns_is_changed_in_place() -> None:
     cow: CowMap[int] = CowMap()
     for number in range(5000):
         cow.put(str(number), number)
-    before = [id(part) for part in cow.snapshot()]
-    for number in range(0, 5000, 7):
+    cow.snapshot()
+    for number in range(5000):
         cow.put(str(number), -1)
+    owned = [id(part) for part in cow._parts]
+    for number in range(0, 5000, 7):
+        cow.put(str(number), -2)
     cow.pop("17")
-    assert [id(part) for part in cow.snapshot()] == before
+    assert [id(part) for part in cow._parts] == owned
 
 
 def test_a_map_in_parts_equals_a_dict_and_shrinks_with_it() -> None:

@@ -37,7 +37,8 @@ class Intake:
     Outcomes of bad input
         Another kind (a ``Table`` too), or no name: skipped and logged as an error; the version does not move.
         Invalid UTF-8: replaced by U+FFFD, as Go's decoder does, and logged.
-        A list item that is no object; an event whose object is nested more than about 1,000 levels deep: skipped and logged.
+        A list item that is no object; an event whose object is nested too deeply for the parser: skipped and logged. Up to Python 3.12
+        that is about 1,000 levels, in 3.13 some 10,000. From 3.14 on the parser skips any depth; reading the object raises NestedTooDeeply.
         A frame that is not an event: ``DecodeError``; the stream cannot be trusted any more. A list with too deep an item: the same.
         An ERROR event: ``ErrorEvent``.
     """

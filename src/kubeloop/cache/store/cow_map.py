@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from sys import getrefcount
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -12,17 +11,17 @@ V = TypeVar("V")
 #: A part that grows beyond this is split. What a dict of 1024 slots holds, so that its halves fill one of 512 to the brim.
 PART = 682
 _NONE: frozenset[int] = frozenset()
-#: References to a part that no snapshot has (any more): ``_parts``, the variable that is asked about, and the question's own.
-_UNSHARED = 3
 
 
 class CowMap(Generic[V]):
     """Text to values.
 
     Guarantees
-        What ``snapshot`` returned never changes. A snapshot costs 8 bytes for every few hundred values; while it is held, the first change
-        of each part copies that part (2 us; 30 where the values are in no processor's cache), once for any number of snapshots taken
+        What ``snapshot`` returned never changes. A snapshot costs 8 bytes for every few hundred values. After a snapshot, the first change
+        of each part copies that part (2 us; 30 us where the values are in no processor's cache), once for any number of snapshots taken
         before. Nothing is ever copied or rebuilt whole.
+        The map records which parts it owns. It does not infer from reference counts whether a snapshot still exists: CPython 3.14 borrows
+        references, so a count proves nothing (decision 101).
         ``get`` may be called from any thread at any time; everything else needs one caller at a time.
 
     Not guaranteed
@@ -35,7 +34,7 @@ class CowMap(Generic[V]):
 
     def __init__(self) -> None:
         self._parts: list[dict[str, V]] = [{}]
-        #: The numbers of the parts that no snapshot shares; None: there was no snapshot yet, all are our own.
+        #: The numbers of the parts that were made after the last snapshot; None: there was no snapshot yet, so the map owns all parts.
         self._own: set[int] | frozenset[int] | None = None
 
     def get(self, key: str) -> V | None:
@@ -83,10 +82,8 @@ class CowMap(Generic[V]):
         return any(self._parts)
 
     def _ours(self, place: int) -> dict[str, V]:
-        """The part, which no snapshot shares from now on."""
-        part = self._parts[place]
-        if getrefcount(part) > _UNSHARED:
-            part = self._parts[place] = part.copy()
+        """Replace a part that a snapshot may share by a copy, and return the copy."""
+        part = self._parts[place] = self._parts[place].copy()
         self._claim(place)
         return part
 

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# find_python.sh VERSION DIRECTORY: print the path of an interpreter of Python VERSION (such as 3.14) that can make virtual environments.
+# It takes the first of: a python of PATH, a version that pyenv has installed, and Debian's packages, which it unpacks into DIRECTORY
+# (nothing outside DIRECTORY changes, except that debootstrap and patchelf are installed). Exit status 1: there is none, with the reason.
+set -euo pipefail
+version=${1:?usage: find_python.sh VERSION DIRECTORY}
+directory=${2:?usage: find_python.sh VERSION DIRECTORY}
+
+usable() { # interpreter
+  [ -x "$1" ] && "$1" - "$version" <<'PYTHON' >/dev/null 2>&1
+import ctypes, ensurepip, sqlite3, ssl, sys, venv
+sys.exit(sys.argv[1] != "%d.%d" % sys.version_info[:2])
+PYTHON
+}
+
+for candidate in "$(command -v "python$version" || true)" "$(command -v python3 || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+  if [ -n "$candidate" ] && usable "$candidate"; then
+    echo "$candidate"
+    exit 0
+  fi
+done
+
+case $version in
+  3.11) suite=bookworm ;;
+  3.13) suite=trixie ;;
+  3.14) suite=testing ;;
+  *)
+    echo "find_python.sh: this machine has no Python $version and Debian has no packages of it: install it with pyenv" >&2
+    exit 1
+    ;;
+esac
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "find_python.sh: this machine has no Python $version: install it (Debian's packages can be unpacked by root only)" >&2
+  exit 1
+fi
+
+root=$directory/python$version
+interpreter=$root/usr/bin/python$version
+mkdir -p "$root"
+{
+  for tool in debootstrap patchelf; do
+    command -v "$tool" || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$tool"; }
+  done
+  debootstrap --download-only --variant=minbase --include="python$version,python$version-venv" "$suite" "$root"
+  for package in "$root"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
+} >"$directory/python$version.log" 2>&1 || {
+  tail -n 20 "$directory/python$version.log" >&2
+  echo "find_python.sh: Debian $suite did not give a Python $version; see above" >&2
+  exit 1
+}
+# The interpreter uses the C library that it was built with, and the libraries beside it; DT_RPATH also holds for the libraries' own needs.
+loader=$(find "$root" -name 'ld-linux-*.so.*' -print -quit)
+libraries=$(dirname "$(find "$root" -name 'libc.so.6' -print -quit)")
+patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$interpreter"
+# Debian's ensurepip looks for pip under an absolute path.
+sed -i "s#/usr/share/python-wheels#$root/usr/share/python-wheels#" "$root/usr/lib/python$version"/_sysconfig*
+usable "$interpreter" || { echo "find_python.sh: the Python $version of Debian $suite does not run here" >&2; exit 1; }
+echo "$interpreter"
