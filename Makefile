@@ -1,8 +1,12 @@
 # kubeloop: `make demo` shows it at work, `make test` runs everything that CI runs. Both make their own .venv.
 PYTHON ?= python3
 VENV := .venv
+SERVER_SUITES := tests/apiserver tests/conformance tests/kubectl
+# The parts in which versions of Python differ most: containers, collection, decoding, event loops, TLS, a whole cluster.
+SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/disk tests/codec tests/meta tests/serving tests/testing tests/workqueue tests/blocking
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
 # A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
 WORKERS ?= auto
 # What is compiled is kept, whatever the shell says: tests start hundreds of processes, and each would compile all of kubeloop again.
@@ -10,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit test-disk test-real conformance bench million soak soak-informers soak-controllers soak-server fuzz generate lock clean
+.PHONY: help setup demo test lint types layers unit unit-short unit-clients test-disk test-real conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,8 +48,14 @@ layers: $(STAMP)  ## import-linter: nothing imports upwards
 unit: $(STAMP)  ## pytest
 	@$(PYTEST)
 
+unit-short: $(STAMP)  ## the suites in which versions of Python differ most, about a minute
+	@$(PYTEST) $(SHORT_SUITES)
+
+unit-clients: $(STAMP)  ## pytest without the server's suites
+	@$(PYTEST) tests/apiserver/storage examples $(filter-out $(SERVER_SUITES) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+
 test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
-	@KUBELOOP_TEST_STORAGE=sqlite $(PYTEST) tests/apiserver tests/conformance tests/kubectl --deselect tests/apiserver/storage
+	@KUBELOOP_TEST_STORAGE=sqlite $(PYTEST) $(SERVER_SUITES) --deselect tests/apiserver/storage
 
 test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-apiserver (needs Go)
 	@$(BIN)/python -m tests.realserver run
@@ -76,8 +86,12 @@ fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000
 generate: $(STAMP)  ## regenerate the built-in models, from the shipped schemas or: make generate OPENAPI=DIR
 	@$(BIN)/kubeloop generate models --builtins $(if $(OPENAPI),--openapi $(OPENAPI)) --out src/kubeloop/api
 
+release: $(STAMP)  ## build and check wheel and source archive, and try the wheel on each supported Python
+	@$(BIN)/python -m tools.release $(RELEASE)
+
 lock:  ## renew requirements/*.txt (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate pyproject.toml --all-extras --group dev -o requirements/dev.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate --group release -o requirements/release.txt
 
 clean:  ## remove everything that was made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .import_linter_cache.log .realserver
+	rm -rf $(VENV) .venv-* .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .import_linter_cache.log .realserver

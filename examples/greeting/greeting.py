@@ -17,10 +17,10 @@ class Greeting(Resource):
 class GreetingController(Controller[Greeting], owns=[ConfigMap], workers=2):
     async def reconcile(self, greeting: Greeting) -> None:
         if not self.owned(ConfigMap, greeting):
-            place = ObjectMeta(name=greeting.metadata.name, namespace=greeting.metadata.namespace)
-            text = ConfigMap(metadata=place, data={"text": f"Hello, {greeting.spec.name}!"})
-            set_controller_reference(greeting, text)
-            await self.client.create(text)
+            metadata = ObjectMeta(name=greeting.metadata.name, namespace=greeting.metadata.namespace)
+            config_map = ConfigMap(metadata=metadata, data={"text": f"Hello, {greeting.spec.name}!"})
+            set_controller_reference(greeting, config_map)
+            await self.client.create(config_map)
 
 
 async def main() -> None:
@@ -28,4 +28,5 @@ async def main() -> None:
         await Manager(client, [GreetingController()]).run()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

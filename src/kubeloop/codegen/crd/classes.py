@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,13 +45,37 @@ def imported(name: str, target: str) -> ModuleType:
         module = name.removesuffix(".py").removeprefix("./").replace("/", ".")
         raise ConfigError(f"{target}: name the module as Python imports it: {module}")
     try:
-        return importlib.import_module(name)
+        with _event_loops_refused():
+            return importlib.import_module(name)
+    except _RunsAtImport:
+        reason = f"{name} runs its program while it is imported"
+        raise ConfigError(f'{target}: {reason}: write asyncio.run(main()) below `if __name__ == "__main__":` only') from None
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"{target}: no module {error.name} here or on PYTHONPATH") from None
         raise ConfigError(f"{target}: cannot be imported: {error}") from error
     except Exception as error:  # whatever the user's module raises
         raise ConfigError(f"{target}: cannot be imported: {type(error).__name__}: {error}") from error
+
+
+class _RunsAtImport(Exception):
+    """A module calls asyncio.run() at its top level."""
+
+
+@contextmanager
+def _event_loops_refused() -> Iterator[None]:
+    """Make ``asyncio.run`` raise. A controller that a module starts at its top level would never let the import end."""
+
+    def refuse(_runner: asyncio.Runner, coroutine: Any, **_options: Any) -> Any:
+        coroutine.close()
+        raise _RunsAtImport
+
+    run = asyncio.Runner.run
+    asyncio.Runner.run = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        asyncio.Runner.run = run  # type: ignore[method-assign]
 
 
 def _modules(module: ModuleType, target: str) -> Iterator[ModuleType]:
