@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.api.apps.v1 import Deployment, ReplicaSet
-from kubeloop.api.core.v1 import ConfigMap, Namespace, Node, Pod, ServiceAccount
+from kubeloop.api.core.v1 import ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.controller import ControllerBase, Manager, Runnable
@@ -17,12 +17,14 @@ from kubeloop.controlplane.disruption import DisruptionController
 from kubeloop.controlplane.garbage_collector import GarbageCollector
 from kubeloop.controlplane.namespace import NamespaceController
 from kubeloop.controlplane.node import Delay, SimulatedNodes
+from kubeloop.controlplane.pod_gc import PodGarbageCollector
 from kubeloop.controlplane.quota import QuotaController
 from kubeloop.controlplane.replicaset import ReplicaSetController
 from kubeloop.controlplane.role_aggregation import ClusterRoleAggregator
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.service_account import RootCertificatePublisher, ServiceAccountController
 from kubeloop.controlplane.token_secrets import TokenSecretController
+from kubeloop.controlplane.volume_protection import ClaimProtectionController, VolumeProtectionController
 from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.transport import Transport
 
@@ -56,7 +58,12 @@ def controllers(
         CertificateApprover(),
         CertificateCleaner(),
         Scheduler(),
-        GarbageCollector([ConfigMap, Deployment, Namespace, Node, Pod, ReplicaSet, ServiceAccount]),
+        PodGarbageCollector(),
+        ClaimProtectionController(),
+        VolumeProtectionController(),
+        GarbageCollector(
+            [ConfigMap, Deployment, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ServiceAccount]
+        ),
     ]
     if authority:
         found.insert(1, RootCertificatePublisher(authority))
