@@ -1,6 +1,7 @@
-"""Scheduler: gives each pod a node. It looks at readiness, cordons, taints, node selectors and how many pods a node has, nothing else.
+"""Scheduler: gives each pod that has no node one of the nodes that ``node_fit`` lets it have.
 
-Source: Kubernetes documentation, "Kubernetes Scheduler" and "Taints and Tolerations". Not done: resources, affinity, spreading, preemption.
+It chooses the fitting node with the fewest pods. Not done: preferences and scores, preemption, gangs, allocation of resource claims.
+Source: Kubernetes documentation, "Kubernetes Scheduler"; pkg/scheduler/schedule_one.go.
 """
 
 from __future__ import annotations
@@ -9,73 +10,105 @@ from datetime import datetime
 
 import msgspec
 
-from kubeloop.api.core.v1 import Node, Pod, PodCondition, Taint, Toleration
-from kubeloop.cache import Head
-from kubeloop.controller import KeyController, Predicate, Watch, path_changed
+from kubeloop.api.core.v1 import Namespace, Node, PersistentVolumeClaim, Pod, PodCondition
+from kubeloop.cache import EventType, Head
+from kubeloop.controller import KeyController, Predicate, Watch, labels_changed, path_changed
+from kubeloop.controlplane.node_fit import judge
+from kubeloop.controlplane.scheduling_facts import Claim, ClusterFacts, NodeFacts, PodFacts
 from kubeloop.meta import Conflict, NotFound, ObjectKey, format_time
 
 SCHEDULER = "default-scheduler"
-#: Pods that a node takes if it does not say (the kubelet's default).
-_MOST = 110
 
 _unbound = Predicate(lambda event: not event.head.value("spec.nodeName"), ("spec.nodeName",))
+#: Pods that stop using a node, and pods on nodes that others may want to be near to, or far from.
+_makes_room = (
+    Predicate(lambda event: event.type is EventType.DELETED) | path_changed("spec") | path_changed("status.phase") | labels_changed
+) & Predicate(lambda event: bool(event.head.value("spec.nodeName")), ("spec.nodeName",))
+_node_changed = path_changed("spec") | path_changed("status.conditions") | path_changed("status.allocatable") | labels_changed
+_claim_changed = path_changed("status.phase") | path_changed("metadata.deletionTimestamp")
 
 
-def _all_waiting(head: Head) -> list[ObjectKey]:  # noqa: ARG001  # any change of a node may make room for any pod
+def _all_waiting(head: Head) -> list[ObjectKey]:  # noqa: ARG001  # any such change may make room for any pod
     return [_RETRY]
 
 
-#: Stands for "look at every pod that waits": one key, however many pods and node changes there are.
+#: Stands for "try every refused pod again": one key, however many pods and changes there are.
 _RETRY = ObjectKey("", "", "")
 
 
 class Scheduler(
     KeyController[Pod],
     predicates=[_unbound],
-    watches=[Watch(Node, to=_all_waiting, predicates=(path_changed("spec") | path_changed("status.conditions"),))],
-    indexes={Pod: {"node": "spec.nodeName"}},
+    watches=[
+        Watch(Node, to=_all_waiting, predicates=(_node_changed,)),
+        Watch(Pod, to=_all_waiting, predicates=(_makes_room,)),
+        Watch(PersistentVolumeClaim, to=_all_waiting, predicates=(_claim_changed,)),
+        Watch(Namespace, to=_all_waiting, predicates=(labels_changed,)),
+    ],
     name=SCHEDULER,
 ):
-    """Binds through ``pods/binding``; a pod that fits nowhere is told so in its condition PodScheduled and tried again when a node changes.
+    """Binds through ``pods/binding``. The condition PodScheduled of a pod that fits nowhere says why, and the pod is tried again when
+    something changes that may help it.
 
     One worker: two at once would count the same free place twice. Pods bound lately count although the cache may not show them yet.
     """
 
     async def start(self) -> None:
         self._assumed: dict[str, str] = {}
+        self._refused: set[ObjectKey] = set()
+        self._facts: dict[str, tuple[str, PodFacts]] = {}
 
     async def reconcile(self, key: ObjectKey) -> None:
         if not key.name:
-            for head in self.lister(Pod).heads_by_index("node", ""):
-                self.enqueue(ObjectKey(self.cluster, head.namespace, head.name))
+            for refused in list(self._refused):
+                self.enqueue(refused)
             return
+        self._refused.discard(key)
         pod = self.lister(Pod).by_key(key)
         if pod is None or not _is_mine(pod) or pod.metadata.uid in self._assumed:
             return
-        chosen, refusals = self._choose(pod)
-        if chosen is None:
-            await self._refuse(pod, refusals)
+        facts = self._facts_of(pod)
+        verdict = judge(facts, self._cluster(facts))
+        if verdict.fitting:
+            await self._bind(pod, min(verdict.fitting, key=lambda node: (len(node.pods), node.name)).name)
         else:
-            await self._bind(pod, chosen)
+            self._refused.add(key)
+            await self._refuse(pod, verdict.message)
 
-    def _choose(self, pod: Pod) -> tuple[str | None, dict[str, int]]:
-        """The fitting node with the fewest pods; else why the nodes do not fit, and how many for each reason."""
-        refusals: dict[str, int] = {}
-        fitting: list[tuple[int, str]] = []
-        for node in self.lister(Node).each():
-            pods = self._pods_on(node.metadata.name)
-            reason = refusal(pod, node, pods)
-            if reason:
-                refusals[reason] = refusals.get(reason, 0) + 1
-            else:
-                fitting.append((pods, node.metadata.name))
-        return (min(fitting)[1] if fitting else None), refusals
+    def _facts_of(self, pod: Pod) -> PodFacts:
+        head = self.lister(Pod).head(pod.metadata.name, pod.metadata.namespace)
+        return self._read(head) if head is not None else PodFacts(msgspec.to_builtins(pod))
 
-    def _pods_on(self, node: str) -> int:
-        heads = self.lister(Pod).heads_by_index("node", node)
-        for head in heads:
-            self._assumed.pop(head.uid, None)
-        return len(heads) + sum(assumed == node for assumed in self._assumed.values())
+    def _read(self, head: Head) -> PodFacts:
+        """Return the facts of one state of a pod; they are read once."""
+        version, facts = self._facts.get(head.uid, ("", None))
+        if facts is None or version != head.resource_version:
+            facts = PodFacts(msgspec.json.decode(head.document()))
+            self._facts[head.uid] = (head.resource_version, facts)
+        return facts
+
+    def _cluster(self, wanted: PodFacts) -> ClusterFacts:
+        """Return what the caches show, and the pods that were bound lately; of volume claims only those of the pod."""
+        nodes = {node.metadata.name: _node_facts(node) for node in self.lister(Node).each()}
+        present = set()
+        for head in self.lister(Pod).heads():
+            present.add(head.uid)
+            facts = self._read(head)
+            if facts.node:
+                self._assumed.pop(head.uid, None)
+            node = nodes.get(facts.node or self._assumed.get(head.uid, ""))
+            if node is not None and not facts.ended:
+                node.pods.append(facts)
+        for known in (self._facts, self._assumed):
+            for uid in known.keys() - present:
+                del known[uid]
+        namespaces = {head.name: head.labels for head in self.lister(Namespace).heads()}
+        claims = {}
+        for name, _ in wanted.claims:
+            found = self.lister(PersistentVolumeClaim).get(name, wanted.namespace)
+            if found is not None:
+                claims[wanted.namespace, name] = _claim(found)
+        return ClusterFacts(list(nodes.values()), namespaces, claims)
 
     async def _bind(self, pod: Pod, node: str) -> None:
         namespace, name = pod.metadata.namespace, pod.metadata.name
@@ -93,12 +126,9 @@ class Scheduler(
         self._assumed[pod.metadata.uid] = node
         self.events.normal(pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
-    async def _refuse(self, pod: Pod, refusals: dict[str, int]) -> None:
-        total = sum(refusals.values())
-        why = ", ".join(f"{count} node(s) {reason}" for reason, count in sorted(refusals.items()))
-        message = f"0/{total} nodes are available: {why}." if why else "no nodes available to schedule pods"
+    async def _refuse(self, pod: Pod, message: str) -> None:
         before = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
-        if before is not None and before.status == "False" and before.message == message:
+        if before is not None and (before.status, before.reason, before.message) == ("False", "Unschedulable", message):
             return
         condition = {
             "type": "PodScheduled",
@@ -118,19 +148,16 @@ class Scheduler(
         self.events.warning(pod, "FailedScheduling", message)
 
 
-def refusal(pod: Pod, node: Node, pods: int) -> str:
-    """Why ``node``, which has so many pods, cannot take ``pod``; "" if it can. Worded to follow "3 node(s)"."""
-    if node.spec.unschedulable and not _tolerates(pod, Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")):
-        return "were unschedulable"
-    if not any(one.type == "Ready" and one.status == "True" for one in node.status.conditions):
-        return "were not ready"
-    for taint in node.spec.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerates(pod, taint):
-            return f"had untolerated taint(s) {{{taint.key}: {taint.value or ''}}}"
-    if not pod.spec.node_selector.items() <= node.metadata.labels.items():
-        return "didn't match Pod's node affinity/selector"
-    allowed = node.status.allocatable.get("pods")
-    return "had too many pods" if pods >= (_MOST if allowed is None else allowed.value()) else ""
+def _node_facts(node: Node) -> NodeFacts:
+    taints = [{"key": taint.key, "value": taint.value or "", "effect": taint.effect} for taint in node.spec.taints]
+    amounts = {name: one.milli_value() if name == "cpu" else one.value() for name, one in node.status.allocatable.items()}
+    return NodeFacts.of(node.metadata.name, node.metadata.labels, taints, amounts, unschedulable=bool(node.spec.unschedulable))
+
+
+def _claim(claim: PersistentVolumeClaim) -> Claim:
+    lost = (claim.spec.volume_name or "") if claim.status.phase == "Lost" else None
+    owner = next((one.uid for one in claim.metadata.owner_references if one.controller), "")
+    return Claim(claim.metadata.deletion_timestamp is not None, lost, owner)
 
 
 def _is_mine(pod: Pod) -> bool:
@@ -141,21 +168,6 @@ def _is_mine(pod: Pod) -> bool:
         and not pod.spec.scheduling_gates
         and pod.status.phase not in ("Succeeded", "Failed")
     )
-
-
-def _tolerates(pod: Pod, taint: Taint) -> bool:
-    return any(_matches(toleration, taint) for toleration in pod.spec.tolerations)
-
-
-def _matches(toleration: Toleration, taint: Taint) -> bool:
-    """Source: k8s.io/api core/v1 Toleration.ToleratesTaint. An empty key with Exists tolerates everything."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and (toleration.value or "") == (taint.value or "")
 
 
 def _since(condition: PodCondition | None) -> datetime | None:

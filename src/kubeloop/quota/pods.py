@@ -52,6 +52,11 @@ def pod_usage(pod: JSONObject, now: datetime) -> Amounts:
     return plus(counted, _usage(_needs(pod, "requests"), _needs(pod, "limits")))
 
 
+def pod_requests(pod: JSONObject) -> Amounts:
+    """Return what a pod needs of a node as a whole: of its containers, or of itself where it says so, and its overhead."""
+    return _needs(pod, "requests")
+
+
 def _is_alive(pod: JSONObject, now: datetime) -> bool:
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return False
