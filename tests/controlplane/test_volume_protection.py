@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import TypeVar
-
 import pytest
 
 from kubeloop.api.core.v1 import (
@@ -18,7 +15,6 @@ from kubeloop.api.core.v1 import (
     VolumeResourceRequirements,
 )
 from kubeloop.client import Client
-from kubeloop.codec import decode
 from kubeloop.controlplane.volume_protection import (
     CLAIM_FINALIZER,
     VOLUME_FINALIZER,
@@ -26,15 +22,9 @@ from kubeloop.controlplane.volume_protection import (
     VolumeProtectionController,
     any_uses,
 )
-from kubeloop.meta import ObjectMeta, Quantity, Resource
+from kubeloop.meta import ObjectMeta, Quantity
 from tests.controlplane.simulated import simulation
-from tests.controlplane.workloads import pod
-
-R = TypeVar("R", bound=Resource)
-
-
-def read(kind: type[R], document: dict[str, object]) -> R:
-    return decode(kind, json.dumps(document).encode())
+from tests.controlplane.workloads import pod, read
 
 
 def claim(name: str, **metadata: object) -> PersistentVolumeClaim:

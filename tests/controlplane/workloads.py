@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, TypeVar
 
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec, DeploymentStrategy, ReplicaSet, ReplicaSetSpec
 from kubeloop.api.core.v1 import Container, Pod, PodSpec, PodTemplateSpec
-from kubeloop.meta import LabelSelector, ObjectMeta
+from kubeloop.codec import decode
+from kubeloop.meta import LabelSelector, ObjectMeta, Resource
+
+R = TypeVar("R", bound=Resource)
+
+
+def read(kind: type[R], document: dict[str, object]) -> R:
+    """Return an object as its JSON says."""
+    return decode(kind, json.dumps(document).encode())
 
 
 def template(app: str, image: str = "x:1") -> PodTemplateSpec:

@@ -20,11 +20,24 @@ def test_a_pod_is_scheduled_and_becomes_ready(kubectl: Kubectl) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\.\d+", row[5])
 
 
-@pytest.mark.parametrize("command", [("logs", "solo"), ("exec", "solo", "--", "true")], ids=["logs", "exec"])
-def test_what_needs_containers_says_that_the_node_is_simulated(kubectl: Kubectl, command: tuple[str, ...]) -> None:
+def test_a_command_says_that_the_node_is_simulated(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=POD)
     kubectl("wait", "pod/solo", "--for=condition=Ready", "--timeout=20s")
-    assert "simulated node kubeloop-node, whose pods have no containers" in kubectl.refused(*command)
+    assert "simulated node kubeloop-node, whose pods have no containers" in kubectl.refused("exec", "solo", "--", "true")
+
+
+def test_the_log_of_a_simulated_pod_is_empty_or_what_its_annotation_says(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=POD)
+    kubectl("wait", "pod/solo", "--for=condition=Ready", "--timeout=20s")
+    assert kubectl("logs", "solo") == ""
+    kubectl("annotate", "pod", "solo", "simulated.kubeloop.dev/log=started\nready")
+    assert kubectl("logs", "solo", "--tail=1") == "ready\n"
+
+
+def test_a_pod_that_is_not_restarted_completes(kubectl: Kubectl) -> None:
+    kubectl("run", "once", "--image=busybox", "--restart=Never")
+    kubectl("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s")
+    assert kubectl("get", "pod", "once").splitlines()[1].split()[1:3] == ["0/1", "Completed"]
 
 
 def test_a_rollout_finishes_and_its_status_says_so(kubectl: Kubectl) -> None:

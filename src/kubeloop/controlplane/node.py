@@ -1,41 +1,66 @@
-"""Simulated nodes: pods bound to them become Running and Ready without any container, and go when they are deleted.
+"""Simulated nodes: pods bound to them run and end without any container, as the annotations of ``simulation`` say.
 
 They are honest about it: the node's ``nodeInfo`` names kubeloop, and container ids begin with ``kubeloop://``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from kubeloop.api.core.v1 import Node, NodeAddress, NodeCondition, NodeSystemInfo, Pod
+from kubeloop.api.core.v1 import ConfigMap, Node, NodeAddress, NodeCondition, NodeSystemInfo, PersistentVolumeClaim, Pod, Secret
+from kubeloop.cache import EventType, Head
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import Controller, Predicate, Result
-from kubeloop.controlplane.pod_status import running_status, starting_status
-from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectMeta, Quantity
+from kubeloop.codec import to_dict
+from kubeloop.controller import Controller, Predicate, Result, Watch
+from kubeloop.controlplane.pod_references import Missing, find_missing, references_of
+from kubeloop.controlplane.pod_status import NOTHING_MISSING, Place, differs, running, starting, stop_seconds, terminated
+from kubeloop.controlplane.simulation import Simulation, unknown_probes
+from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, Quantity, Resource
 from kubeloop.meta.version import VERSION
+
+JSONObject = dict[str, Any]
 
 #: Seconds that a pod takes from being bound to running, by pod.
 Delay = Callable[[Pod], float]
 
 _bound = Predicate(lambda event: bool(event.head.value("spec.nodeName")), ("spec.nodeName",))
+_exists = Predicate(lambda event: event.type is not EventType.DELETED)
+_KINDS: dict[str, type[Resource]] = {"ConfigMap": ConfigMap, "Secret": Secret, "PersistentVolumeClaim": PersistentVolumeClaim}
+_ENDED = ("Succeeded", "Failed")
+#: Seconds that each attempt of upstream's kubelet to mount a volume waits for the next at most.
+_RETRY = 120.0
 
 
-class SimulatedNodes(Controller[Pod], predicates=[_bound], workers=10, name="kubelet"):
+class SimulatedNodes(
+    Controller[Pod],
+    predicates=[_bound],
+    watches=[Watch(kind, to="waiting_pods", predicates=(_exists,)) for kind in _KINDS.values()],
+    workers=10,
+    name="kubelet",
+):
     """Plays the kubelet of each node named in ``nodes``: creates the Node objects, runs their pods, ends them.
 
-    ``delay`` lets a pod start slowly; a pod is first shown as ContainerCreating then. Pod addresses are of 10.244.0.0/16, each used by
+    A pod starts when the ConfigMaps, Secrets and volume claims that it needs are there. Pod addresses are of 10.244.0.0/16, each used by
     one pod at a time; nothing listens there.
+
+    Args:
+        nodes: Names of the nodes.
+        delay: Seconds that a pod takes to start, or a function that returns them for a pod. It is shown as ContainerCreating until then.
     """
 
     def __init__(self, nodes: Iterable[str] = ("kubeloop-node",), delay: Delay | float = 0.0) -> None:
         self.nodes = {name: f"10.0.0.{number + 10}" for number, name in enumerate(nodes)}
         self._delay: Delay = delay if callable(delay) else _always(delay)
+        self._addresses: dict[str, str] = {}
+        self._waiting: dict[ObjectKey, Missing] = {}
 
     async def start(self) -> None:
-        self._addresses: dict[str, str] = {}
+        self._addresses.clear()
+        self._waiting.clear()
         for pod in self.lister(Pod).each():
             if pod.status.pod_ip:
                 self._addresses[pod.metadata.uid] = pod.status.pod_ip
@@ -43,56 +68,128 @@ class SimulatedNodes(Controller[Pod], predicates=[_bound], workers=10, name="kub
         for name, address in self.nodes.items():
             await self._register(name, address)
 
+    def waiting_pods(self, obj: Head) -> list[ObjectKey]:
+        """Return the keys of the pods in an object's namespace that wait for something to be created."""
+        for key in [key for key in self._waiting if self.lister(Pod).by_key(key) is None]:
+            del self._waiting[key]
+        return [key for key in self._waiting if key.namespace == obj.namespace]
+
     async def reconcile(self, pod: Pod) -> Result | None:
         host = self.nodes.get(pod.spec.node_name or "")
         if host is None:
             return None
         if pod.metadata.deletion_timestamp is not None:
-            await self._end(pod)
+            return await self._end(pod, host)
+        if pod.status.phase in _ENDED:
             return None
-        if pod.status.phase in ("Succeeded", "Failed", "Running") and not pod.spec.readiness_gates:
-            return None
-        now = self.clock.wall()
+        tree, now = to_dict(pod), self.clock.wall()
+        missing = NOTHING_MISSING
         if pod.status.phase != "Running":
-            wanted = self._delay(pod)
-            waited = (now - pod.status.start_time).total_seconds() if pod.status.start_time else None
-            if waited is None and wanted > 0:
-                await self._write(pod, starting_status(pod, host, now))
-                return Result(requeue_after=wanted)
-            if waited is not None and waited < wanted:
-                return Result(requeue_after=wanted - waited)
-        status = running_status(pod, host, self._address(pod), now)
-        if pod.status.phase != "Running":
-            await self._write(pod, status)
-            for container in pod.spec.containers:
-                self.events.normal(pod, "Started", f"Started container {container.name}")
-        elif _ready(status) != next((one.status for one in pod.status.conditions if one.type == "Ready"), None):
-            await self._write(pod, {"conditions": status["conditions"]})
+            delay = self._delay(pod)
+            waited = (now - pod.status.start_time).total_seconds() if pod.status.start_time else 0.0
+            if waited < delay:
+                await self._write(pod, starting(tree, Place(host, ""), now).status)
+                return Result(requeue_after=delay - waited)
+            missing = await self._find_missing(pod, tree)
+            if missing.volumes:
+                await self._write(pod, starting(tree, Place(host, ""), now, missing).status)
+                return Result(requeue_after=_RETRY)
+        place = Place(host, host if pod.spec.host_network else self._address(pod))
+        simulation = Simulation.of(tree)
+        observed = running(tree, simulation, place, now, missing)
+        if await self._write(pod, observed.status):
+            self._report(pod, tree, simulation, observed.status)
+        if missing:
+            return Result(requeue_after=_RETRY)
+        return None if observed.seconds is None else Result(requeue_after=observed.seconds)
+
+    # ------------------------------------------------------------------------------------------------------- what a pod refers to
+
+    async def _find_missing(self, pod: Pod, tree: JSONObject) -> Missing:
+        """Return what keeps the pod from starting; a change of it is reported as events."""
+        key = pod.object_key(self.cluster)
+        references = references_of(tree["spec"])
+        keys = {one.target: await self._keys(one.kind, one.name, pod.metadata.namespace) for one in references}
+        missing = find_missing(pod.metadata.namespace, references, keys)
+        before = self._waiting.pop(key, NOTHING_MISSING)
+        if missing:
+            self._waiting[key] = missing
+        if missing != before:
+            for name, why in missing.volumes.items():
+                self.events.warning(pod, "FailedMount", f'MountVolume.SetUp failed for volume "{name}" : {why}')
+            for why in () if missing.volumes else missing.containers.values():
+                self.events.warning(pod, "Failed", f"Error: {why}")
+        return missing
+
+    async def _keys(self, kind: str, name: str, namespace: str) -> frozenset[str] | None:
+        """Return the keys of an object's data; None: there is no such object. What the cache lacks is read from the server, as the cache
+        may be behind."""
+        found: Any = self.lister(_KINDS[kind]).get(name, namespace)
+        if found is None:
+            try:
+                found = await self.client.get(_KINDS[kind], name, namespace=namespace)
+            except NotFound:
+                return None
+        binary = found.binary_data if isinstance(found, ConfigMap) else {}
+        return frozenset() if isinstance(found, PersistentVolumeClaim) else frozenset({*found.data, *binary})
+
+    def _report(self, pod: Pod, tree: JSONObject, simulation: Simulation, status: JSONObject) -> None:
+        """Record the events of what has just begun."""
+        statuses = (tree.get("status") or {}).get("containerStatuses") or ()
+        known = {one["name"] for one in statuses if one["state"].get("running")}
+        begun = [one["name"] for one in status["containerStatuses"] if one["state"].get("running") and one["name"] not in known]
+        for name in begun:
+            self.events.normal(pod, "Started", f"Started container {name}")
+        if not begun or known:
+            return
+        for fault in simulation.faults:
+            self.events.warning(pod, "InvalidSimulation", fault)
+        if probes := unknown_probes(tree):
+            text = f"The simulated node runs no probes. These count as successful: {', '.join(probes)}."
+            self.events.normal(pod, "ProbesNotRun", f"{text} The annotations simulated.kubeloop.dev/PROBE=failure let them fail.")
+
+    # ----------------------------------------------------------------------------------------------------------------------- end
+
+    async def _end(self, pod: Pod, host: str) -> Result | None:
+        """End a pod as a kubelet does: its containers end within the grace period, its status says so, then the deletion is confirmed."""
+        self._waiting.pop(pod.object_key(self.cluster), None)
+        metadata, tree, now = pod.metadata, to_dict(pod), self.clock.wall()
+        grace = metadata.deletion_grace_period_seconds or 0
+        if pod.status.phase not in _ENDED:
+            begun = (metadata.deletion_timestamp or now) - timedelta(seconds=grace)
+            wanted = stop_seconds(tree, Simulation.of(tree)) if pod.status.phase == "Running" else 0.0
+            left = min(wanted, grace) - (now - begun).total_seconds()
+            if wanted > 0 and left > 0:
+                return Result(requeue_after=left)
+            for container in pod.spec.containers if pod.status.phase == "Running" else ():
+                self.events.normal(pod, "Killing", f"Stopping container {container.name}")
+            place = Place(host, pod.status.pod_ip or "")
+            await self._write(pod, terminated(tree, place, now, killed=wanted > grace))
+        elif grace == 0:
+            self._addresses.pop(metadata.uid, None)
+            return None  # Confirmed already: finalizers keep the pod.
+        self._addresses.pop(metadata.uid, None)
+        with contextlib.suppress(NotFound, Conflict):  # Gone, or a namesake has replaced it.
+            await self.client.delete(pod, grace_period=0, options=DeleteOptions(uid=metadata.uid))
         return None
 
-    async def _end(self, pod: Pod) -> None:
-        """There is nothing to terminate: confirm the deletion, as a kubelet does when the last container has ended."""
-        self._addresses.pop(pod.metadata.uid, None)
-        try:
-            await self.client.delete(pod, grace_period=0, options=DeleteOptions(uid=pod.metadata.uid))
-        except (NotFound, Conflict):
-            pass
-        else:
-            for container in pod.spec.containers:
-                self.events.normal(pod, "Killing", f"Stopping container {container.name}")
-
-    async def _write(self, pod: Pod, status: dict[str, Any]) -> None:
+    async def _write(self, pod: Pod, status: JSONObject) -> bool:
+        """Write a status unless it is what the pod has; return whether it was written."""
+        if not differs(to_dict(pod), status):
+            return False
         change = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         metadata = pod.metadata
         try:
             await self.client.patch(Pod, metadata.name, change, type="strategic", namespace=metadata.namespace, subresource="status")
         except NotFound:
-            return
+            return False
         except (Conflict, Invalid):
             # The uid is a precondition: the pod is another one by now, which its own event brings here.
             live = await self.client.get_metadata(Pod, metadata.name, namespace=metadata.namespace)
             if live.metadata.uid == metadata.uid:
                 raise
+            return False
+        return True
 
     def _address(self, pod: Pod) -> str:
         address = self._addresses.get(pod.metadata.uid)
@@ -146,10 +243,6 @@ _CONDITIONS = (
 
 def _condition(kind: str, state: str, reason: str, message: str, now: datetime) -> NodeCondition:
     return NodeCondition(type=kind, status=state, reason=reason, message=message, last_heartbeat_time=now, last_transition_time=now)
-
-
-def _ready(status: dict[str, Any]) -> str:
-    return str(next(one["status"] for one in status["conditions"] if one["type"] == "Ready"))
 
 
 def _always(seconds: float) -> Delay:

@@ -1,126 +1,331 @@
-"""The status that a simulated kubelet gives a pod: starting, or running and ready. No I/O.
+"""The status that a simulated kubelet gives a pod: what its containers do at a moment, and the phase and conditions that follow. No I/O.
 
-Source: what a real kubelet writes (Kubernetes pkg/kubelet/status, kubelet_pods.go); documentation, "Pod Lifecycle".
+Source: Kubernetes pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses), pkg/kubelet/status/generate.go.
 """
 
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from kubeloop.api.core.v1 import Container, Pod
+from kubeloop.controlplane.pod_references import Missing
+from kubeloop.controlplane.simulation import EXIT_CODE, Simulation
 from kubeloop.meta import format_time
+from kubeloop.meta.time import parse_time
 
 JSONObject = dict[str, Any]
 
+_DEADLINE = "Pod was active on the node longer than the specified deadline"
+NOTHING_MISSING = Missing({}, {})
 
-def running_status(pod: Pod, host_ip: str, pod_ip: str, now: datetime) -> JSONObject:
-    """All containers run and are ready; the pod is ready unless a readiness gate of its own holds it back."""
-    gates = {condition.type for condition in pod.status.conditions if condition.status == "True"}
-    ready = all(gate.condition_type in gates for gate in pod.spec.readiness_gates)
-    started = format_time(now)
-    return {
-        "phase": "Running",
-        **_place(pod, host_ip, now),
-        "podIP": pod_ip,
-        "podIPs": [{"ip": pod_ip}],
-        "conditions": _conditions(pod, now, initialized=True, containers=True, ready=ready),
-        "initContainerStatuses": [_completed(pod, one, started) for one in pod.spec.init_containers],
-        "containerStatuses": [_running(pod, one, started) for one in pod.spec.containers],
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pod runs: addresses of its node and of itself."""
+
+    host: str
+    pod: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A pod's status at a moment; ``seconds``: when it changes by itself, None: it does not."""
+
+    status: JSONObject
+    seconds: float | None = None
+
+
+def starting(pod: JSONObject, place: Place, now: datetime, missing: Missing = NOTHING_MISSING) -> Observation:
+    """Return the status of a pod whose containers are being made."""
+    spec = pod["spec"]
+    first = "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
+    init = [_waiting(one, "PodInitializing") for one in spec.get("initContainers") or ()]
+    main = [_waiting(one, first) for one in spec.get("containers") or ()]
+    return Observation(_status(pod, "Pending", init, main, Place(place.host, ""), now, sandbox=not missing.volumes))
+
+
+def running(pod: JSONObject, simulation: Simulation, place: Place, now: datetime, missing: Missing = NOTHING_MISSING) -> Observation:
+    """Return the status of a pod whose volumes are mounted: containers run, have ended, or wait for what their environment lacks."""
+    spec = pod["spec"]
+    init: list[JSONObject] = []
+    blocked = False
+    for container in spec.get("initContainers") or ():
+        status = _waiting(container, "PodInitializing") if blocked else _init(pod, container, simulation, now, missing)
+        blocked = blocked or not _is_begun(status)
+        init.append(status)
+    waits = [math.inf]
+    main = []
+    for container in spec.get("containers") or ():
+        status = _waiting(container, "PodInitializing") if blocked else _main(pod, container, simulation, now, missing)
+        if started := (status["state"].get("running") or {}).get("startedAt"):
+            waits.append(_left(started, simulation.run_seconds(container["name"]), now))
+        main.append(status)
+    phase = _phase(pod, init, main)
+    if phase in ("Succeeded", "Failed"):
+        init = [_stopped(one, now, code=0) for one in init]
+    status = _status(pod, phase, init, main, place, now, sandbox=phase not in ("Succeeded", "Failed"))
+    if phase not in ("Succeeded", "Failed") and (deadline := spec.get("activeDeadlineSeconds")) is not None:
+        left = _left(status["startTime"], deadline, now)
+        if left <= 0:
+            main = [_stopped(one, now, code=137) for one in main]
+            init = [_stopped(one, now, code=137) for one in init]
+            expired = _status(pod, "Failed", init, main, place, now, sandbox=False)
+            return Observation(expired | {"reason": "DeadlineExceeded", "message": _DEADLINE})
+        waits.append(left)
+    soonest = min(waits)
+    return Observation(status, None if soonest == math.inf else max(soonest, 0.01))
+
+
+def terminated(pod: JSONObject, place: Place, now: datetime, *, killed: bool) -> JSONObject:
+    """Return the status of a pod that was asked to end; ``killed``: its grace period was over before it did."""
+    code = 137 if killed else 0
+    before = pod.get("status") or {}
+    init = [_stopped(one, now, code=code) for one in before.get("initContainerStatuses") or ()]
+    main = [_stopped(one, now, code=code) for one in before.get("containerStatuses") or ()]
+    codes = [one["state"].get("terminated", {}).get("exitCode", 137) for one in main]
+    phase = before.get("phase")
+    if phase not in ("Succeeded", "Failed"):
+        phase = "Succeeded" if main and not any(codes) else "Failed"
+    return _status(pod, phase, init, main, place, now, sandbox=False)
+
+
+def stop_seconds(pod: JSONObject, simulation: Simulation) -> float:
+    """Return how long the containers of a pod take to end when they are asked to, a hook that sleeps included."""
+    found = [0.0]
+    for container in pod["spec"].get("containers") or ():
+        hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        found.append(simulation.stop_seconds(container["name"]) + (hook.get("seconds") or 0))
+    return max(found)
+
+
+# ------------------------------------------------------------------------------------------------------------------ containers
+
+
+def _main(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: Missing) -> JSONObject:
+    name = container["name"]
+    before = _before(pod, "containerStatuses", name)
+    state = before.get("state") or {}
+    if state.get("terminated") or (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+        return before
+    if name in missing.containers:
+        return _waiting(container, "CreateContainerConfigError", missing.containers[name])
+    started = (state.get("running") or {}).get("startedAt") or format_time(now.replace(microsecond=0))
+    if not simulation.passes("livenessProbe", name) and container.get("livenessProbe"):
+        return _crashed(pod, container, started, format_time(now), 137)
+    seconds = simulation.run_seconds(name)
+    if _left(started, seconds, now) > 0:
+        return _up(pod, container, started, simulation)
+    code = simulation.exit_code(name)
+    ended = format_time(parse_time(started) + timedelta(seconds=seconds))
+    if simulation.restart_policy == "Always" or (simulation.restart_policy == "OnFailure" and code):
+        return _crashed(pod, container, started, ended, code)
+    return _ended(pod, container, started, ended, code)
+
+
+def _init(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: Missing) -> JSONObject:
+    """An init container ends at once; a sidecar (restartPolicy Always, KEP-753) runs beside the containers that follow."""
+    name = container["name"]
+    before = _before(pod, "initContainerStatuses", name)
+    state = before.get("state") or {}
+    if state.get("terminated") or (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+        return before
+    if name in missing.containers:
+        return _waiting(container, "CreateContainerConfigError", missing.containers[name])
+    moment = (state.get("running") or {}).get("startedAt") or format_time(now.replace(microsecond=0))
+    if container.get("restartPolicy") == "Always":
+        return _up(pod, container, moment, simulation)
+    code = simulation.exit_code(name) if name in simulation.values.get(EXIT_CODE, {}) else 0
+    if code and simulation.restart_policy != "Never":
+        return _crashed(pod, container, moment, moment, code)
+    return _ended(pod, container, moment, moment, code) | {"ready": code == 0}
+
+
+def _is_begun(init: JSONObject) -> bool:
+    """Return whether the containers after an init container may start: it has completed, or is a sidecar that has started."""
+    return bool(init["ready"] or (init["state"].get("running") and init["started"]))
+
+
+def _before(pod: JSONObject, kind: str, name: str) -> JSONObject:
+    statuses = (pod.get("status") or {}).get(kind) or ()
+    return next((one for one in statuses if one["name"] == name), {})
+
+
+def _left(started: str, seconds: float, now: datetime) -> float:
+    return seconds - (now - parse_time(started)).total_seconds()
+
+
+def _base(pod: JSONObject, container: JSONObject) -> JSONObject:
+    resources = {key: value for key, value in (container.get("resources") or {}).items() if value}
+    image = container.get("image") or ""
+    identity = hashlib.sha256(f"{pod['metadata'].get('uid')}/{container['name']}".encode()).hexdigest()
+    found = {
+        "name": container["name"],
+        "image": image,
+        "imageID": "kubeloop://image/" + hashlib.sha256(image.encode()).hexdigest()[:12],
+        "containerID": f"kubeloop://{identity}",
+        "restartCount": 0,
+        "lastState": {},
+        "resources": resources,
     }
-
-
-def starting_status(pod: Pod, host_ip: str, now: datetime) -> JSONObject:
-    """The node has the pod and its containers are being made."""
-    return {
-        "phase": "Pending",
-        **_place(pod, host_ip, now),
-        "conditions": _conditions(pod, now, initialized=not pod.spec.init_containers, containers=False, ready=False),
-        "initContainerStatuses": [_waiting(one, "PodInitializing") for one in pod.spec.init_containers],
-        "containerStatuses": [_waiting(one, "ContainerCreating") for one in pod.spec.containers],
-    }
-
-
-def _place(pod: Pod, host_ip: str, now: datetime) -> JSONObject:
-    start = pod.status.start_time or now
-    return {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}], "startTime": format_time(start)}
-
-
-def _conditions(pod: Pod, now: datetime, *, initialized: bool, containers: bool, ready: bool) -> list[JSONObject]:
-    names = [one.name for one in pod.spec.containers]
-    unready = f"containers with unready status: [{' '.join(names)}]"
-    states: list[tuple[str, bool, str, str]] = [
-        ("PodReadyToStartContainers", containers, "", ""),
-        ("Initialized", initialized, "ContainersNotInitialized", ""),
-        ("Ready", ready, "ReadinessGatesNotReady" if containers else "ContainersNotReady", "" if containers else unready),
-        ("ContainersReady", containers, "ContainersNotReady", unready),
-        ("PodScheduled", True, "", ""),
-    ]
-    known = {condition.type: condition for condition in pod.status.conditions}
-    found: list[JSONObject] = []
-    for kind, state, reason, message in states:
-        text = "True" if state else "False"
-        before = known.get(kind)
-        since = before.last_transition_time if before is not None and before.status == text else None
-        condition: JSONObject = {"type": kind, "status": text, "lastTransitionTime": format_time(since or now)}
-        if pod.metadata.generation:
-            condition["observedGeneration"] = pod.metadata.generation
-        # A patch leaves what it does not name: the reason of a former False has to be taken back.
-        condition["reason"] = reason if not state and reason else None
-        condition["message"] = message if not state and message else None
-        found.append(condition)
+    if resources.get("requests"):
+        found["allocatedResources"] = resources["requests"]
     return found
 
 
-def _running(pod: Pod, container: Container, started: str) -> JSONObject:
+def _up(pod: JSONObject, container: JSONObject, started: str, simulation: Simulation) -> JSONObject:
+    name = container["name"]
+    begun = not container.get("startupProbe") or simulation.passes("startupProbe", name)
+    ready = begun and (not container.get("readinessProbe") or simulation.passes("readinessProbe", name))
+    return _base(pod, container) | {"ready": ready, "started": begun, "state": {"running": {"startedAt": started}}}
+
+
+def _termination(base: JSONObject, started: str, ended: str, code: int) -> JSONObject:
+    reason = "Error" if code else "Completed"
+    return {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": ended, "containerID": base["containerID"]}
+
+
+def _ended(pod: JSONObject, container: JSONObject, started: str, ended: str, code: int) -> JSONObject:
+    base = _base(pod, container)
+    return base | {"ready": False, "started": False, "state": {"terminated": _termination(base, started, ended, code)}}
+
+
+def _crashed(pod: JSONObject, container: JSONObject, started: str, ended: str, code: int) -> JSONObject:
+    base, metadata = _base(pod, container), pod["metadata"]
+    where = f"container={container['name']} pod={metadata['name']}_{metadata.get('namespace')}({metadata.get('uid')})"
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off 5m0s restarting failed {where}"}
+    last = {"terminated": _termination(base, started, ended, code)}
+    return base | {"ready": False, "started": False, "restartCount": 1, "state": {"waiting": waiting}, "lastState": last}
+
+
+def _stopped(status: JSONObject, now: datetime, *, code: int) -> JSONObject:
+    """Return the status of a container after it was asked to end; one that has ended, or never ran, stays what it is."""
+    started = (status["state"].get("running") or {}).get("startedAt")
+    if started is None:
+        return status
+    termination = _termination(status, started, format_time(now.replace(microsecond=0)), code)
+    return status | {"ready": False, "started": False, "state": {"terminated": termination}}
+
+
+def _waiting(container: JSONObject, reason: str, message: str = "") -> JSONObject:
+    waiting = {"reason": reason, "message": message} if message else {"reason": reason}
     return {
-        "name": container.name,
-        "image": container.image or "",
-        "imageID": _image_id(container),
-        "containerID": _container_id(pod, container),
-        "ready": True,
-        "started": True,
-        "restartCount": 0,
-        "state": {"running": {"startedAt": started}, "waiting": None},
-        "lastState": {},
-    }
-
-
-def _completed(pod: Pod, container: Container, moment: str) -> JSONObject:
-    if container.restart_policy == "Always":  # A sidecar (KEP-753) goes on running.
-        return _running(pod, container, moment)
-    identity = _container_id(pod, container)
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment, "containerID": identity}
-    return {
-        "name": container.name,
-        "image": container.image or "",
-        "imageID": _image_id(container),
-        "containerID": identity,
-        "ready": True,
-        "started": False,
-        "restartCount": 0,
-        "state": {"terminated": ended, "waiting": None},
-        "lastState": {},
-    }
-
-
-def _waiting(container: Container, reason: str) -> JSONObject:
-    return {
-        "name": container.name,
-        "image": container.image or "",
+        "name": container["name"],
+        "image": container.get("image") or "",
         "imageID": "",
         "ready": False,
         "started": False,
         "restartCount": 0,
-        "state": {"waiting": {"reason": reason}},
+        "state": {"waiting": waiting},
         "lastState": {},
     }
 
 
-def _container_id(pod: Pod, container: Container) -> str:
-    return "kubeloop://" + hashlib.sha256(f"{pod.metadata.uid}/{container.name}".encode()).hexdigest()
+# ------------------------------------------------------------------------------------------------------------------------- pods
 
 
-def _image_id(container: Container) -> str:
-    return "kubeloop://image/" + hashlib.sha256((container.image or "").encode()).hexdigest()[:12]
+def _phase(pod: JSONObject, init: list[JSONObject], main: list[JSONObject]) -> str:
+    policy = pod["spec"].get("restartPolicy") or "Always"
+    for status in init:
+        if (status["state"].get("terminated") or {}).get("exitCode") and policy == "Never":
+            return "Failed"
+    if any(not _is_begun(one) for one in init) and not any(one["state"].get("running") for one in main):
+        return "Pending"
+    crashed = [one for one in main if (one["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff"]
+    if any(one["state"].get("waiting") and one not in crashed for one in main):
+        return "Pending"
+    ended = [one["state"]["terminated"] for one in main if one["state"].get("terminated")]
+    if not main or len(ended) < len(main):
+        return "Running"
+    return "Failed" if any(one["exitCode"] for one in ended) else "Succeeded"
+
+
+def _status(
+    pod: JSONObject, phase: str, init: list[JSONObject], main: list[JSONObject], place: Place, now: datetime, *, sandbox: bool
+) -> JSONObject:
+    before = pod.get("status") or {}
+    found: JSONObject = {
+        "phase": phase,
+        "hostIP": place.host,
+        "hostIPs": [{"ip": place.host}],
+        "startTime": before.get("startTime") or format_time(now.replace(microsecond=0)),
+        "conditions": _conditions(pod, phase, init, main, now, sandbox=sandbox),
+        "initContainerStatuses": init,
+        "containerStatuses": main,
+    }
+    if generation := pod["metadata"].get("generation"):
+        found["observedGeneration"] = generation
+    if place.pod:
+        found |= {"podIP": place.pod, "podIPs": [{"ip": place.pod}]}
+    return found
+
+
+def _conditions(
+    pod: JSONObject, phase: str, init: list[JSONObject], main: list[JSONObject], now: datetime, *, sandbox: bool
+) -> list[JSONObject]:
+    sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    unready = [one["name"] for one in [*init, *main] if not one["ready"] and (one in main or one["name"] in sidecars)]
+    incomplete = [one["name"] for one in init if not _is_begun(one)]
+    any_started = any(not one["state"].get("waiting") or one["restartCount"] for one in main)
+    terminal = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "")
+    if terminal:
+        containers = ("False", terminal, "")
+    elif unready:
+        containers = ("False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
+    else:
+        containers = ("True", "", "")
+    if phase == "Succeeded":
+        initialized = ("True", "PodCompleted", "")
+    elif not incomplete or any_started:
+        initialized = ("True", "", "")
+    else:
+        initialized = ("False", "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]")
+    states = {
+        "PodReadyToStartContainers": ("True" if sandbox else "False", "", ""),
+        "Initialized": initialized,
+        "Ready": containers if containers[0] == "False" else _gates(pod),
+        "ContainersReady": containers,
+        "PodScheduled": ("True", "", ""),
+    }
+    known = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+    found: list[JSONObject] = []
+    for kind, (state, reason, message) in states.items():
+        before = known.get(kind) or {}
+        since = before.get("lastTransitionTime") if before.get("status") == state else None
+        condition: JSONObject = {"type": kind, "status": state, "lastTransitionTime": since or format_time(now.replace(microsecond=0))}
+        if generation := pod["metadata"].get("generation"):
+            condition["observedGeneration"] = generation
+        # A patch leaves what it does not name: the reason of a former state has to be taken back.
+        found.append(condition | {"reason": reason or None, "message": message or None})
+    return found
+
+
+def _gates(pod: JSONObject) -> tuple[str, str, str]:
+    states = {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or ()}
+    faults = []
+    for gate in pod["spec"].get("readinessGates") or ():
+        kind = gate["conditionType"]
+        if kind not in states:
+            faults.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif states[kind] != "True":
+            faults.append(f'the status of pod readiness gate "{kind}" is not "True", but {states[kind]}')
+    return ("False", "ReadinessGatesNotReady", ", ".join(faults)) if faults else ("True", "", "")
+
+
+def differs(pod: JSONObject, status: JSONObject) -> bool:
+    """Return whether a pod's stored status lacks something of ``status``."""
+    stored = pod.get("status") or {}
+    for name, value in status.items():
+        if name == "conditions":
+            known = {one["type"]: one for one in stored.get("conditions") or ()}
+            if any(_lacks(known.get(one["type"]) or {}, one) for one in value):
+                return True
+        elif (stored.get(name) or None) != (value or None):
+            return True
+    return False
+
+
+def _lacks(stored: JSONObject, wanted: JSONObject) -> bool:
+    return any((stored.get(key) or None) != (value or None) for key, value in wanted.items())

@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from urllib.parse import quote
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer, Frames, Reply
 from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
-from kubeloop.apiserver.kubelet.nodes import kubelet_of
+from kubeloop.apiserver.kubelet.nodes import is_simulated, kubelet_of
 from kubeloop.apiserver.kubelet.objects import container_of, pod_of
 from kubeloop.apiserver.kubelet.options import encoded, log_parameters, truth
+from kubeloop.apiserver.kubelet.simulated_logs import read_log
 from kubeloop.apiserver.kubelet.upgrading import is_websocket, subprotocols
 from kubeloop.apiserver.negotiation import MEDIA_TYPES, negotiate
 from kubeloop.meta.errors import ApiError
@@ -61,6 +62,9 @@ async def log(exchange: Exchange) -> Reply:
     node = (pod.get("spec") or {}).get("nodeName")
     if not node:
         return Answer(204, body=b"")
+    if await is_simulated(exchange, node):
+        chunks = read_log(exchange, pod, container, dict(parameters))
+        return _reply(chunks, by_socket=by_socket, offered=offered)
     kubelet = await kubelet_of(exchange, node)
     credentials = exchange.parts.kubelets
     tls = credentials.unverified if truth(exchange.request, "insecureSkipTLSVerifyBackend") else credentials.context
@@ -69,12 +73,21 @@ async def log(exchange: Exchange) -> Reply:
     wire, status = await _ask(place)
     if not 200 <= status <= 206:
         raise await _refused(wire, status, name)
+    return _reply(_chunks(wire), by_socket=by_socket, offered=offered, close=wire.abort)
+
+
+def _nothing() -> None:
+    """There is no connection to end."""
+
+
+def _reply(chunks: AsyncIterator[bytes], *, by_socket: bool, offered: Collection[str], close: Callable[[], None] = _nothing) -> Reply:
+    """Return a log as the client asked for it; ``close`` ends the connection that it comes from."""
     if by_socket and offered and not set(offered) & set(_PROTOCOLS):
-        wire.abort()
+        close()
         return Answer(403, body=b"")
     if by_socket:
-        return SocketTakeover(lambda socket: _messages(socket, wire), _PROTOCOLS, close=wire.abort)
-    return Frames(_chunks(wire), content_type=_TEXT)
+        return SocketTakeover(lambda socket: _messages(socket, chunks), _PROTOCOLS, close=close)
+    return Frames(chunks, content_type=_TEXT)
 
 
 def _check_accept(header: str) -> None:
@@ -131,13 +144,13 @@ async def _refused(wire: Wire, status: int, pod: str) -> ApiError:
     return refusals.refusal(status, reason, f"{shown} ( {_LOG.resource} {pod})", refusals.about(_LOG, pod))
 
 
-async def _messages(socket: Socket, wire: Wire) -> None:
+async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:
     """An empty message first, so that the client knows that it is connected; then the log, encoded as the protocol says."""
     encoded = socket.protocol == _BASE64
 
     async def send() -> None:
         await socket.send("" if encoded else b"")
-        async for part in _chunks(wire):
+        async for part in chunks:
             await socket.send(b64encode(part).decode() if encoded else part)
 
     async def until_client_goes() -> None:

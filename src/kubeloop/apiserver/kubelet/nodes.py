@@ -43,10 +43,10 @@ async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
     if found is None:
         raise refusals.not_found(exchange.resource.gvr.group_resource, node)
     status: dict[str, Any] = found.get("status") or {}
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
-    if not port and str((status.get("nodeInfo") or {}).get("containerRuntimeVersion")).startswith(_SIMULATED):
+    port = _port(status)
+    if _is_simulated(status):
         raise refusals.not_implemented(
-            f"logs, commands and connections on the simulated node {node}, whose pods have no containers; "
+            f"commands and connections on the simulated node {node}, whose pods have no containers; "
             "name a kubelet of your own in the node's status.daemonEndpoints"
         )
     addresses = status.get("addresses") or []
@@ -55,3 +55,17 @@ async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
         shown = " ".join(f"{{{one.get('type', '')} {one.get('address', '')}}}" for one in addresses)
         raise refusals.internal(f"no preferred addresses found; known addresses: [{shown}]")
     return Kubelet(host, port if port > 0 else _DEFAULT_PORT, _WEBSOCKETS in (status.get("declaredFeatures") or ()))
+
+
+async def is_simulated(exchange: Exchange, node: str) -> bool:
+    """Return whether the node exists, runs no containers, and names no kubelet."""
+    found = await find(exchange, NODES, "", node)
+    return found is not None and _is_simulated(found.get("status") or {})
+
+
+def _is_simulated(status: dict[str, Any]) -> bool:
+    return not _port(status) and str((status.get("nodeInfo") or {}).get("containerRuntimeVersion")).startswith(_SIMULATED)
+
+
+def _port(status: dict[str, Any]) -> int:
+    return ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0

@@ -1,0 +1,95 @@
+"""References of a pod to ConfigMaps, Secrets and volume claims, and which of them keep its containers from starting. No I/O.
+
+Source: Kubernetes pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables), pkg/volume/secret, configmap and projected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+JSONObject = dict[str, Any]
+
+_WORDS = {"ConfigMap": "configmap", "Secret": "secret", "PersistentVolumeClaim": "persistentvolumeclaim"}
+
+
+class Reference(NamedTuple):
+    """One use of an object of the pod's namespace. ``keys``: those that it must have. One of ``volume`` and ``container`` is set."""
+
+    kind: str
+    name: str
+    keys: tuple[str, ...]
+    volume: str = ""
+    container: str = ""
+
+    @property
+    def target(self) -> tuple[str, str]:
+        return self.kind, self.name
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What keeps containers from starting: by volume, and by container, in the kubelet's words."""
+
+    volumes: Mapping[str, str]
+    containers: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.volumes or self.containers)
+
+
+def references_of(spec: JSONObject) -> list[Reference]:
+    """Return the references that are not optional, in the order in which the kubelet meets them."""
+    found = [one for volume in spec.get("volumes") or () for one in _of_volume(volume)]
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        found += _of_container(container)
+    return found
+
+
+def _of_volume(volume: JSONObject) -> Iterator[Reference]:
+    name = volume["name"]
+    if claim := volume.get("persistentVolumeClaim"):
+        yield Reference("PersistentVolumeClaim", claim["claimName"], (), volume=name)
+    sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+    for source in sources:
+        for field, kind, key in (("secret", "Secret", "secretName"), ("configMap", "ConfigMap", "name")):
+            chosen = source.get(field)
+            if chosen is None or chosen.get("optional"):
+                continue
+            named = chosen.get(key) or chosen.get("name") or ""
+            yield Reference(kind, named, tuple(item["key"] for item in chosen.get("items") or ()), volume=name)
+
+
+def _of_container(container: JSONObject) -> Iterator[Reference]:
+    for source in container.get("envFrom") or ():
+        for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+            chosen = source.get(field)
+            if chosen is not None and not chosen.get("optional"):
+                yield Reference(kind, chosen.get("name") or "", (), container=container["name"])
+    for variable in container.get("env") or ():
+        for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+            chosen = (variable.get("valueFrom") or {}).get(field)
+            if chosen is not None and not chosen.get("optional"):
+                yield Reference(kind, chosen.get("name") or "", (chosen["key"],), container=container["name"])
+
+
+def find_missing(namespace: str, references: list[Reference], keys: Mapping[tuple[str, str], frozenset[str] | None]) -> Missing:
+    """Return which references cannot be resolved; ``keys`` are those of each object by kind and name, None for one that is not there."""
+    volumes: dict[str, str] = {}
+    containers: dict[str, str] = {}
+    for one in references:
+        present = keys[one.target]
+        lacking = "" if present is None else next((key for key in one.keys if key not in present), "")
+        if present is not None and not lacking:
+            continue
+        if one.container:
+            where = f"couldn't find key {lacking} in {one.kind} {namespace}/{one.name}"
+            containers.setdefault(one.container, where if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')
+        elif one.kind == "PersistentVolumeClaim":
+            why = f'failed to fetch PVC from API server: persistentvolumeclaims "{one.name}" not found'
+            volumes.setdefault(one.volume, f"error processing PVC {namespace}/{one.name}: {why}")
+        else:
+            faulty = "configmap references non-existent config key" if one.kind == "ConfigMap" else "references non-existent secret key"
+            volumes.setdefault(one.volume, f"{faulty}: {lacking}" if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')
+    return Missing(volumes, containers)
