@@ -1,10 +1,34 @@
-"""Template hashes: stable, name-safe, blind to the order of keys and to their own label."""
+"""Template hashes: those of upstream's controllers, name-safe, blind to the order of keys and to their own label.
 
+template_hashes.json holds Deployments' templates and the hashes that kube-controller-manager 1.36.3 gave their ReplicaSets.
+"""
+
+from __future__ import annotations
+
+import json
 import re
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kubeloop.controlplane.template import HASH_LABEL, same_template, template_hash, with_hash
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
+
+
+RECORDED = json.loads((Path(__file__).parent / "template_hashes.json").read_text())
+
+
+@pytest.mark.parametrize("recorded", [pytest.param(one, id=one["name"]) for one in RECORDED])
+def test_the_hash_is_that_of_upstream(recorded: dict[str, Any]) -> None:
+    assert template_hash(recorded["template"], recorded["collisionCount"]) == recorded["hash"]
+
+
+def test_a_quantity_that_is_none_is_named() -> None:
+    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "much!"}}}]}}
+    with pytest.raises(ValueError, match='"much!" is no quantity'):
+        template_hash(template)
 
 
 def test_the_hash_does_not_depend_on_the_order_of_keys_nor_on_nulls() -> None:

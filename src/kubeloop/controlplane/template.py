@@ -6,8 +6,9 @@ Templates are handled as JSON trees, not as typed structs, so that fields which 
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
+
+from kubeloop.controlplane.template_dump import dump_template
 
 JSONObject = dict[str, Any]
 
@@ -17,14 +18,15 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: JSONObject, collision_count: int | None = None) -> str:
-    """A name-safe hash of a template, the same for the same JSON tree whatever the order of its keys.
+    """Return the hash of a template that upstream's controllers compute, too, so that either takes over the other's ReplicaSets.
 
-    The algorithm is upstream's (FNV-1a over the object and the collision count, the decimal number spelled in safe characters); the value
-    is not, since upstream hashes the printed form of a Go struct. Nothing may rely on a value: only on equality within one cluster.
+    Args:
+        template: A pod template as an API server returns it, defaults included.
+        collision_count: That of the owner's status; None and 0 are different.
     """
-    data = json.dumps(_bare(template), sort_keys=True, separators=(",", ":")).encode()
+    data = dump_template(template).encode()
     if collision_count is not None:
-        data += collision_count.to_bytes(8, "little", signed=True)
+        data += (collision_count & 0xFFFFFFFF).to_bytes(8, "little")
     digest = 0x811C9DC5
     for byte in data:
         digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
