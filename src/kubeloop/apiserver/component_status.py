@@ -1,15 +1,17 @@
 """ComponentStatuses: made when they are asked for, never stored. Source: pkg/registry/core/componentstatus.
 
-This server has one component to tell of, its storage, under the name that clients know. It does not look for controllers or schedulers.
+Scheduler and controller manager report their health themselves if they run beside this server; else they are probed at upstream's ports.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
 from kubeloop.apiserver.options import list_options
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.tables import partial_list, table
@@ -18,6 +20,10 @@ from kubeloop.meta.kinds import GroupResource
 JSONObject = dict[str, Any]
 
 _STORAGE = "etcd-0"
+#: Where upstream looks for the components that are not part of the server.
+_PORTS = {"controller-manager": 10257, "scheduler": 10259}
+#: Seconds for a probe, and bytes of its answer that are shown.
+_TIMEOUT, _SHOWN = 20.0, 10_000
 #: What upstream calls the resource when one is not found.
 _SINGULAR = GroupResource("", "componentstatus")
 
@@ -48,5 +54,36 @@ async def get(exchange: Exchange) -> Answer:
 
 async def _components(exchange: Exchange) -> list[JSONObject]:
     await exchange.parts.objects.storage.get("/registry/health")
-    healthy = {"type": "Healthy", "status": "True", "message": "ok"}
-    return [{"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": _STORAGE}, "conditions": [healthy]}]
+    faults = await asyncio.gather(*(_fault(exchange, name, port) for name, port in _PORTS.items()))
+    return [*(_status(name, fault) for name, fault in zip(_PORTS, faults, strict=True)), _status(_STORAGE, "")]
+
+
+def _status(name: str, fault: str) -> JSONObject:
+    condition = {"type": "Healthy", "status": "False" if fault else "True", "message": fault or "ok"}
+    return {"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name}, "conditions": [condition]}
+
+
+async def _fault(exchange: Exchange, name: str, port: int) -> str:
+    """Return what is wrong with a component; "" if it is healthy."""
+    own = exchange.parts.components.get(name)
+    if own is not None:
+        return own()
+    place = Place("127.0.0.1", port, exchange.parts.kubelets.unverified, "/healthz")
+    wire = None
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            wire = await place.connect()
+            head = request_head("GET", place.target, [("Host", place.authority), ("User-Agent", "kube-probe/1.36"), ("Accept", "*/*")])
+            status, _ = await wire.exchange("GET", head, None)
+            body = b""
+            while len(body) < _SHOWN and (part := await wire.chunk()):
+                body += part
+    except FAULTS as fault:
+        return f'Get "{place.url}": {dial_fault(fault, place)}'
+    finally:
+        if wire is not None:
+            wire.abort()
+    if not 200 <= status < 400:
+        return f"HTTP probe failed with statuscode: {status}"
+    text = body[:_SHOWN].decode("utf-8", "replace")
+    return "" if text == "ok" else text

@@ -35,7 +35,10 @@ from kubeloop.timing import Clock
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The server's parts, as handlers use them. ``default_timeout`` gives seconds for watches that name none."""
+    """The server's parts, as handlers use them. ``default_timeout`` gives seconds for watches that name none.
+
+    ``components``: by the name of a component that runs beside the server, a function that returns what is wrong with it, "" if nothing.
+    """
 
     schemas: Schemas
     registry: Registry
@@ -51,6 +54,7 @@ class Parts:
     clock: Clock
     default_timeout: Callable[[], float]
     kubelets: KubeletCredentials
+    components: dict[str, Callable[[], str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from kubeloop.apiserver.crd.keeper import DefinitionKeeper
 from kubeloop.apiserver.deleting import Deleter
 from kubeloop.apiserver.discovery import Discovery
 from kubeloop.apiserver.exchange import Parts
+from kubeloop.apiserver.flow.schema_status import SchemaStatus
 from kubeloop.apiserver.health import Health, Version
 from kubeloop.apiserver.issuer import IssuerDocuments
 from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
@@ -159,6 +160,7 @@ class ApiServer:
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
+        self._schema_status = SchemaStatus(self.registry, self.objects, self.writer.owners, self.cache, clock)
         self._stopping = False
         self._health = Health()
         # By the name that probes of a kube-apiserver ask for.
@@ -166,6 +168,8 @@ class ApiServer:
         self._health.add("shutdown", lambda: not self._stopping, "readyz")
         own = self._authority.certificate
         self.authentication = Authentication(self.options.authentication, self.registry, self.writer, clock, own, self.options.tokens)
+        #: Health of the components that run beside this server: what is wrong with each, "" if nothing.
+        self.components: dict[str, Callable[[], str]] = {}
         parts = Parts(
             schemas=schemas,
             registry=self.registry,
@@ -181,6 +185,7 @@ class ApiServer:
             clock=clock,
             default_timeout=lambda: self.options.min_request_timeout * (1 + random.random()),
             kubelets=self.options.kubelets,
+            components=self.components,
         )
         self.operation = Operation(clock, self.options.operation)
         counted = self.operation.metrics, self.operation.flow, self.operation.in_flight
@@ -210,6 +215,7 @@ class ApiServer:
             await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start()
         await self._aggregator.start()
+        self._schema_status.start()
         self.compactor.start()
         address = f"{HOST}:{self._port}"
         discovery = Discovery(self.registry, address, self._aggregator.table)
@@ -227,6 +233,7 @@ class ApiServer:
         if self._listener is not None:
             await self._listener.close(grace=how.shutdown_grace, spread=how.watch_grace)
         await self.authentication.stop()
+        await self._schema_status.stop()
         await self._aggregator.stop()
         await self._definitions.stop()
         await self._webhooks.stop()

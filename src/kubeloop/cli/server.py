@@ -313,7 +313,15 @@ def _controllers(api: ApiServer) -> asyncio.Task[None]:
             source="kubeloop server",
         )
         keys = controlplane.ClusterKeys(api.signing_authority, api.authentication.accounts.signing)
-        await controlplane.run(config, keys=keys, grace=0.0)  # what they would still write goes with the store
+
+        def report_health(_: object) -> None:
+            for name in ("controller-manager", "scheduler"):
+                api.components[name] = str  # nothing is wrong
+
+        try:
+            await controlplane.run(config, keys=keys, grace=0.0, ready=report_health)  # what they would still write goes with the store
+        finally:
+            api.components.clear()
 
     return asyncio.create_task(run(), name="controllers")
 

@@ -29,7 +29,10 @@ def default_flow_control(now: str) -> Iterator[tuple[str, JSONObject]]:
         yield "prioritylevelconfigurations", {"metadata": _metadata(row), "spec": row["spec"], "status": {}}
     for row in told["flowschemas"]:
         level = row["spec"]["priorityLevelConfiguration"]["name"]
-        yield "flowschemas", {"metadata": _metadata(row), "spec": row["spec"], "status": {"conditions": [_found(level, now)]}}
+        yield (
+            "flowschemas",
+            {"metadata": _metadata(row), "spec": row["spec"], "status": {"conditions": [dangling(level, now, exists=True)]}},
+        )
 
 
 @cache
@@ -47,6 +50,9 @@ def _metadata(row: JSONObject) -> JSONObject:
     return {"name": row["name"], "generation": 1, "annotations": dict(_ANNOTATIONS)}
 
 
-def _found(level: str, now: str) -> JSONObject:
-    message = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists'
-    return {"type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found", "message": message}
+def dangling(level: str, now: str, *, exists: bool) -> JSONObject:
+    """Return the condition of a FlowSchema that names the priority level ``level``; ``now``: RFC 3339."""
+    state, reason, why = ("False", "Found", "it exists") if exists else ("True", "NotFound", "there is no such object")
+    link = "and" if exists else "but"
+    message = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" {link} {why}'
+    return {"type": "Dangling", "status": state, "lastTransitionTime": now, "reason": reason, "message": message}

@@ -38,6 +38,10 @@ class DaemonSetStrategy(TemplateStrategy):
         changed = obj["spec"].get("template") != old["spec"].get("template")
         _set_template_generation(obj, _template_generation(old) + changed)
 
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        _set_template_generation(obj, _template_generation(old))
+
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], template_options(None)))
 

@@ -63,6 +63,8 @@ class PodStrategy(BuiltinStrategy):
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         apply_label_keys(obj)
+        for condition in (obj.get("status") or {}).get("conditions") or ():
+            condition["lastTransitionTime"] = context.time or None
         context.warnings += _app_armor_from_annotations(obj)
 
     def initial_status(self, obj: JSONObject) -> JSONObject:
