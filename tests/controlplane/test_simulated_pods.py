@@ -109,6 +109,11 @@ async def test_what_is_optional_may_be_missing(cluster: Simulation, made: Pod) -
     assert (await become(cluster, made))["phase"] == "Running"
 
 
+async def test_a_missing_image_pull_secret_is_reported_and_holds_back_no_pod(cluster: Simulation) -> None:
+    assert (await become(cluster, pod(imagePullSecrets=[{"name": "registry"}])))["phase"] == "Running"
+    assert "some image pull secrets (registry)" in (await events(cluster))["FailedToRetrieveImagePullSecret"]
+
+
 @pytest.mark.parametrize(
     ("annotation", "probe", "expected"),
     [

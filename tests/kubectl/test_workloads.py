@@ -34,6 +34,11 @@ def test_the_log_of_a_simulated_pod_is_empty_or_what_its_annotation_says(kubectl
     assert kubectl("logs", "solo", "--tail=1") == "ready\n"
 
 
+def test_all_components_are_healthy(kubectl: Kubectl) -> None:
+    rows = [line.split()[:3] for line in kubectl("get", "componentstatuses").splitlines()[1:]]
+    assert sorted(rows) == [[name, "Healthy", "ok"] for name in ("controller-manager", "etcd-0", "scheduler")]
+
+
 def test_a_pod_that_is_not_restarted_completes(kubectl: Kubectl) -> None:
     kubectl("run", "once", "--image=busybox", "--restart=Never")
     kubectl("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s")

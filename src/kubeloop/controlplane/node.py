@@ -142,6 +142,12 @@ class SimulatedNodes(
             self.events.normal(pod, "Started", f"Started container {name}")
         if not begun or known:
             return
+        pull = [one.name for one in pod.spec.image_pull_secrets if self.lister(Secret).get(one.name or "", pod.metadata.namespace) is None]
+        if pull:
+            text = (
+                f"Unable to retrieve some image pull secrets ({', '.join(map(str, pull))}); attempting to pull the image may not succeed."
+            )
+            self.events.warning(pod, "FailedToRetrieveImagePullSecret", text)
         for fault in simulation.faults:
             self.events.warning(pod, "InvalidSimulation", fault)
         if probes := unknown_probes(tree):

@@ -24,7 +24,7 @@ from kubeloop.controlplane.role_aggregation import ClusterRoleAggregator
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.service_account import RootCertificatePublisher, ServiceAccountController
 from kubeloop.controlplane.token_secrets import TokenSecretController
-from kubeloop.controlplane.volume_protection import ClaimProtectionController, VolumeProtectionController
+from kubeloop.controlplane.volumes import ClaimProtectionController, EphemeralVolumeController, VolumeProtectionController
 from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.transport import Transport
 
@@ -61,6 +61,7 @@ def controllers(
         PodGarbageCollector(),
         ClaimProtectionController(),
         VolumeProtectionController(),
+        EphemeralVolumeController(),
         GarbageCollector(
             [ConfigMap, Deployment, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ServiceAccount]
         ),

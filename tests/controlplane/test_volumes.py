@@ -1,10 +1,11 @@
-"""Protection of volumes: claims and volumes that are in use wait, others go when they are deleted."""
+"""Volumes and claims: those in use wait for their users, others go when they are deleted; ephemeral volumes get their claims."""
 
 from __future__ import annotations
 
 import pytest
 
 from kubeloop.api.core.v1 import (
+    Event,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -15,10 +16,11 @@ from kubeloop.api.core.v1 import (
     VolumeResourceRequirements,
 )
 from kubeloop.client import Client
-from kubeloop.controlplane.volume_protection import (
+from kubeloop.controlplane.volumes import (
     CLAIM_FINALIZER,
     VOLUME_FINALIZER,
     ClaimProtectionController,
+    EphemeralVolumeController,
     VolumeProtectionController,
     any_uses,
 )
@@ -105,6 +107,31 @@ async def test_a_deleted_volume_goes_unless_it_is_bound() -> None:
         assert (await cluster.client.get(PersistentVolume, "bound")).metadata.finalizers == [VOLUME_FINALIZER]
         await cluster.client.patch(PersistentVolume, "bound", {"status": {"phase": "Released"}}, subresource="status")
         await cluster.drive(cluster.client.wait_gone(PersistentVolume, "bound", timeout=10))
+
+
+SCRATCH = {"metadata": {"labels": {"a": "b"}}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+
+
+def with_scratch() -> Pod:
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": SCRATCH}}]
+    return read(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}], "volumes": volumes}})
+
+
+async def test_a_pod_gets_the_claim_of_its_ephemeral_volume() -> None:
+    async with simulation(EphemeralVolumeController()) as cluster:
+        made = await cluster.client.create(with_scratch())
+        found = await cluster.drive(cluster.client.wait_for(PersistentVolumeClaim, "p-scratch", bool, timeout=10))
+        assert (found.metadata.labels, found.metadata.owner_references[0].uid) == ({"a": "b"}, made.metadata.uid)
+
+
+async def test_a_claim_of_the_same_name_is_left_alone() -> None:
+    async with simulation(EphemeralVolumeController()) as cluster:
+        await cluster.client.create(claim("p-scratch"))
+        await cluster.client.create(with_scratch())
+        await cluster.drive(cluster.clock.sleep(10))
+        assert not (await cluster.client.get(PersistentVolumeClaim, "p-scratch")).metadata.owner_references
+        messages = {event.message for event in await cluster.client.list(Event) if event.reason == "FailedBinding"}
+        assert messages == {"ephemeral volume scratch: PVC default/p-scratch was not created for pod default/p (pod is not owner)"}
 
 
 @pytest.mark.server

@@ -1,17 +1,25 @@
-"""Protection of volumes: a claim that a pod uses, and a volume that is bound, outlive their deletion until neither is so.
+"""Volumes and claims: claims in use and bound volumes outlive their deletion; pods get the claims of their ephemeral volumes.
 
-The server's admission adds the finalizers; these controllers remove them. Source: Kubernetes pkg/controller/volume/pvcprotection and
-pvprotection.
+The server's admission adds the finalizers that protect; controllers here remove them. Nothing binds claims to volumes.
+Source: Kubernetes pkg/controller/volume/pvcprotection, pvprotection and ephemeral.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimTemplate, Pod
 from kubeloop.cache import Head
-from kubeloop.controller import Controller, Watch, add_finalizer, remove_finalizer
-from kubeloop.meta import ObjectKey
+from kubeloop.controller import (
+    Controller,
+    Predicate,
+    Watch,
+    add_finalizer,
+    is_controlled_by,
+    remove_finalizer,
+    set_controller_reference,
+)
+from kubeloop.meta import AlreadyExists, ApiError, KubeloopError, ObjectKey, ObjectMeta
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
@@ -84,3 +92,44 @@ class VolumeProtectionController(Controller[PersistentVolume], workers=1, name="
             await add_finalizer(self.client, volume, VOLUME_FINALIZER)
         elif volume.status.phase != "Bound":
             await remove_finalizer(self.client, volume, VOLUME_FINALIZER)
+
+
+_with_volumes = Predicate(lambda event: any(one.get("ephemeral") is not None for one in event.head.value(_CLAIMS) or ()), (_CLAIMS,))
+
+
+class EphemeralVolumeController(
+    Controller[Pod], predicates=[_with_volumes], owns=[PersistentVolumeClaim], name="ephemeral-volume-controller"
+):
+    """Creates the claims of a pod's ephemeral volumes; they go with the pod. Source: Kubernetes pkg/controller/volume/ephemeral."""
+
+    async def reconcile(self, pod: Pod) -> None:
+        if pod.metadata.deletion_timestamp is not None:
+            return
+        for volume in pod.spec.volumes:
+            if volume.ephemeral is not None and volume.ephemeral.volume_claim_template is not None:
+                try:
+                    await self._create(pod, f"{pod.metadata.name}-{volume.name}", volume.ephemeral.volume_claim_template)
+                except KubeloopError as error:
+                    why = error.status.message if isinstance(error, ApiError) else str(error)
+                    self.events.warning(pod, "FailedBinding", f"ephemeral volume {volume.name}: {why}")
+                    raise
+
+    async def _create(self, pod: Pod, name: str, template: PersistentVolumeClaimTemplate) -> None:
+        """Create a claim unless it is there.
+
+        Raises:
+            KubeloopError: a claim of somebody else has the name, or the server refuses the claim.
+        """
+        namespace = pod.metadata.namespace
+        found = self.lister(PersistentVolumeClaim).get(name, namespace)
+        if found is None:
+            labels, annotations = dict(template.metadata.labels), dict(template.metadata.annotations)
+            metadata = ObjectMeta(name=name, namespace=namespace, labels=labels, annotations=annotations)
+            claim = PersistentVolumeClaim(metadata=metadata, spec=template.spec)
+            set_controller_reference(pod, claim)
+            try:
+                await self.client.create(claim)
+            except AlreadyExists:
+                found = await self.client.get(PersistentVolumeClaim, name, namespace=namespace)
+        if found is not None and not is_controlled_by(found, pod):
+            raise KubeloopError(f"PVC {namespace}/{name} was not created for pod {namespace}/{pod.metadata.name} (pod is not owner)")
