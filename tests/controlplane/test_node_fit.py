@@ -28,7 +28,7 @@ def pod(name: str = "p", *, node: str = "", labels: dict[str, str] | None = None
 
 
 def node(name: str = "n", *pods: PodFacts, taints: list[JSONObject] | None = None, closed: bool = False, **labels: str) -> NodeFacts:
-    made = NodeFacts.of(name, {HOSTNAME: name} | labels, taints or [], ROOM, unschedulable=closed)
+    made = NodeFacts(name, {HOSTNAME: name} | labels, taints or [], closed, ROOM)
     made.pods = list(pods)
     return made
 

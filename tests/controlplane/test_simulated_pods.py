@@ -109,6 +109,40 @@ async def test_what_is_optional_may_be_missing(cluster: Simulation, made: Pod) -
     assert (await become(cluster, made))["phase"] == "Running"
 
 
+@pytest.mark.parametrize(
+    ("made", "reason", "message"),
+    [
+        pytest.param(
+            pod(container={"resources": {"requests": {"cpu": "100"}}}),
+            "OutOfcpu",
+            "Node didn't have enough resource: cpu, requested: 100000, used: 0, capacity: 64000",
+            id="too large",
+        ),
+        pytest.param(
+            pod(nodeSelector={"disk": "ssd"}),
+            "NodeAffinity",
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+            id="with another node selector",
+        ),
+    ],
+)
+async def test_a_pod_that_was_bound_to_a_node_which_it_does_not_fit_is_rejected(
+    cluster: Simulation, made: Pod, reason: str, message: str
+) -> None:
+    status = await become(cluster, made)
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", reason, f"Pod was rejected: {message}")
+    assert (await events(cluster))[reason] == message
+
+
+async def test_a_second_pod_with_the_same_host_port_is_rejected(cluster: Simulation) -> None:
+    ports = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+    first = pod(container=ports)
+    first.metadata.name = "first"
+    await cluster.client.create(first)
+    await cluster.drive(cluster.clock.sleep(5))
+    assert (await become(cluster, pod(container=ports)))["reason"] == "NodePorts"
+
+
 async def test_a_missing_image_pull_secret_is_reported_and_holds_back_no_pod(cluster: Simulation) -> None:
     assert (await become(cluster, pod(imagePullSecrets=[{"name": "registry"}])))["phase"] == "Running"
     assert "some image pull secrets (registry)" in (await events(cluster))["FailedToRetrieveImagePullSecret"]

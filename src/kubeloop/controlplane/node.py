@@ -16,8 +16,10 @@ from kubeloop.cache import EventType, Head
 from kubeloop.client import DeleteOptions
 from kubeloop.codec import to_dict
 from kubeloop.controller import Controller, Predicate, Result, Watch
+from kubeloop.controlplane.node_fit import find_admission_fault
 from kubeloop.controlplane.pod_references import Missing, find_missing, references_of
 from kubeloop.controlplane.pod_status import NOTHING_MISSING, Place, differs, running, starting, stop_seconds, terminated
+from kubeloop.controlplane.scheduling_facts import PodFacts, node_facts
 from kubeloop.controlplane.simulation import Simulation, unknown_probes
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, Quantity, Resource
 from kubeloop.meta.version import VERSION
@@ -39,6 +41,7 @@ class SimulatedNodes(
     Controller[Pod],
     predicates=[_bound],
     watches=[Watch(kind, to="waiting_pods", predicates=(_exists,)) for kind in _KINDS.values()],
+    reads=[Node],
     workers=10,
     name="kubelet",
 ):
@@ -85,6 +88,8 @@ class SimulatedNodes(
         tree, now = to_dict(pod), self.clock.wall()
         missing = NOTHING_MISSING
         if pod.status.phase != "Running":
+            if await self._reject(pod, tree):
+                return None
             delay = self._delay(pod)
             waited = (now - pod.status.start_time).total_seconds() if pod.status.start_time else 0.0
             if waited < delay:
@@ -102,6 +107,29 @@ class SimulatedNodes(
         if missing:
             return Result(requeue_after=_RETRY)
         return None if observed.seconds is None else Result(requeue_after=observed.seconds)
+
+    async def _reject(self, pod: Pod, tree: JSONObject) -> bool:
+        """Fail a pod that does not fit its node; return whether it was failed. What a scheduler has bound was checked by it."""
+        node = self.lister(Node).get(pod.spec.node_name or "")
+        if (
+            node is None
+            or pod.status.start_time
+            or any(one.type == "PodScheduled" and one.status == "True" for one in pod.status.conditions)
+        ):
+            return False
+        facts = node_facts(node)
+        for other in self.lister(Pod).each():
+            if other.spec.node_name == facts.name and other.status.start_time and other.status.phase not in _ENDED:
+                facts.pods.append(PodFacts(to_dict(other)))
+        fault = find_admission_fault(PodFacts(tree), facts)
+        if fault is None:
+            return False
+        reason, message = fault
+        self.events.warning(pod, reason, message)
+        generation = pod.metadata.generation or None
+        status = {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}", "observedGeneration": generation}
+        await self._write(pod, status)
+        return True
 
     # ------------------------------------------------------------------------------------------------------- what a pod refers to
 

@@ -75,6 +75,26 @@ def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, Refusal]:
     return found
 
 
+def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | None:
+    """Return why a kubelet rejects a pod that was bound to its node, as reason and message of the pod's status; None: it does not.
+
+    Source: Kubernetes pkg/kubelet/lifecycle/predicate.go.
+    """
+    for name, wanted, used in (("pods", 1, len(node.pods)), *((name, one, node.used(name)) for name, one in pod.requests.items())):
+        capacity = node.allocatable.get(name)
+        if capacity is None and "/" in name:
+            continue  # An extended resource that the node does not know is the cluster's.
+        if wanted > 0 and wanted > (capacity or 0) - used:
+            text = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity or 0}"
+            return f"OutOf{name}", text
+    for plugin, fits in (("NodeAffinity", _is_chosen(pod)), ("NodePorts", _has_ports(pod))):
+        if refused := fits(node):
+            return plugin, f"Predicate {plugin} failed: {refused.reasons[0]}"
+    if any(taint.get("effect") == "NoExecute" and not pod.tolerates(taint) for taint in node.taints):
+        return "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+    return None
+
+
 # ------------------------------------------------------------------------------------------------------- whatever the node
 
 

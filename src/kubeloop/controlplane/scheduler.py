@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import Namespace, Node, PersistentVolumeClaim, Pod, Po
 from kubeloop.cache import EventType, Head
 from kubeloop.controller import KeyController, Predicate, Watch, labels_changed, path_changed
 from kubeloop.controlplane.node_fit import judge
-from kubeloop.controlplane.scheduling_facts import Claim, ClusterFacts, NodeFacts, PodFacts
+from kubeloop.controlplane.scheduling_facts import Claim, ClusterFacts, PodFacts, node_facts
 from kubeloop.meta import Conflict, NotFound, ObjectKey, format_time
 
 SCHEDULER = "default-scheduler"
@@ -89,7 +89,7 @@ class Scheduler(
 
     def _cluster(self, wanted: PodFacts) -> ClusterFacts:
         """Return what the caches show, and the pods that were bound lately; of volume claims only those of the pod."""
-        nodes = {node.metadata.name: _node_facts(node) for node in self.lister(Node).each()}
+        nodes = {node.metadata.name: node_facts(node) for node in self.lister(Node).each()}
         present = set()
         for head in self.lister(Pod).heads():
             present.add(head.uid)
@@ -146,12 +146,6 @@ class Scheduler(
         except (NotFound, Conflict):
             return
         self.events.warning(pod, "FailedScheduling", message)
-
-
-def _node_facts(node: Node) -> NodeFacts:
-    taints = [{"key": taint.key, "value": taint.value or "", "effect": taint.effect} for taint in node.spec.taints]
-    amounts = {name: one.milli_value() if name == "cpu" else one.value() for name, one in node.status.allocatable.items()}
-    return NodeFacts.of(node.metadata.name, node.metadata.labels, taints, amounts, unschedulable=bool(node.spec.unschedulable))
 
 
 def _claim(claim: PersistentVolumeClaim) -> Claim:

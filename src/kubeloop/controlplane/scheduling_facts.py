@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from kubeloop.api.core.v1 import Node
 from kubeloop.meta import Selector, selector_from
 from kubeloop.quota.pods import pod_requests
 
@@ -130,12 +131,6 @@ class NodeFacts:
     allocatable: dict[str, int]
     pods: list[PodFacts] = field(default_factory=list)
 
-    @classmethod
-    def of(
-        cls, name: str, labels: Mapping[str, str], taints: Iterable[JSONObject], allocatable: Mapping[str, int], *, unschedulable: bool
-    ) -> NodeFacts:
-        return cls(name, dict(labels), list(taints), unschedulable, {"pods": _MOST_PODS} | dict(allocatable))
-
     def used(self, resource: str) -> int:
         return sum(pod.requests.get(resource, 0) for pod in self.pods)
 
@@ -144,6 +139,13 @@ class NodeFacts:
         uids = {pod.uid for pod in gone}
         kept = [pod for pod in self.pods if pod.uid not in uids]
         return NodeFacts(self.name, self.labels, self.taints, self.unschedulable, self.allocatable, kept)
+
+
+def node_facts(node: Node) -> NodeFacts:
+    """Return the facts of a node, as yet without pods."""
+    taints: list[JSONObject] = [{"key": taint.key, "value": taint.value or "", "effect": taint.effect} for taint in node.spec.taints]
+    amounts = {name: one.milli_value() if name == "cpu" else one.value() for name, one in node.status.allocatable.items()}
+    return NodeFacts(node.metadata.name, dict(node.metadata.labels), taints, bool(node.spec.unschedulable), {"pods": _MOST_PODS} | amounts)
 
 
 @dataclass

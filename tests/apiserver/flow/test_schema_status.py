@@ -18,7 +18,7 @@ async def condition(api: Api, status: str) -> dict[str, Any]:
             schema = (await api("GET", f"{_GROUP}/flowschemas/mine")).body
             for one in (schema.get("status") or {}).get("conditions") or ():
                 if one["status"] == status:
-                    return schema
+                    return dict(schema)
             await asyncio.sleep(0.01)
 
 
