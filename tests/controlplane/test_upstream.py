@@ -30,6 +30,7 @@ from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kubeloop.api.rbac.v1 import AggregationRule, ClusterRole, PolicyRule
 from kubeloop.client import Client
+from kubeloop.controlplane.simulation import EXIT_CODE, RUN_SECONDS
 from kubeloop.meta import LabelSelector, ObjectMeta, Quantity
 from tests.controlplane.workloads import deployment, is_ready, is_rolled_out, pod_spec, template
 from tests.realserver.controller_manager import ControllerManager
@@ -59,16 +60,6 @@ async def open_gate(client: Client, name: str) -> None:
     change = {"status": {"conditions": [{"type": _GATE, "status": "True"}]}}
     await client.patch(Pod, name, change, type="strategic", subresource="status")
     await client.wait_for(Pod, name, is_ready, timeout=_LONG)
-
-
-async def end(client: Client, pod: Pod, phase: str, code: int) -> None:
-    """As a kubelet tells that the only container has ended."""
-    await client.wait_for(Pod, pod.metadata.name, lambda one: one.status.phase == "Running", timeout=_LONG)
-    moment = "2026-01-01T00:00:00Z"
-    state = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error", "startedAt": moment, "finishedAt": moment}}
-    container = {"name": "c", "image": "x:1", "imageID": "", "ready": False, "restartCount": 0, "state": {**state, "running": None}}
-    change = {"status": {"phase": phase, "containerStatuses": [container]}}
-    await client.patch(Pod, pod.metadata.name, change, type="strategic", subresource="status")
 
 
 async def names(client: Client) -> list[str]:
@@ -118,11 +109,10 @@ async def test_a_stateful_set_makes_its_claims_and_rolls_out_from_the_last_pod(c
 
 
 async def test_a_job_is_complete_when_its_pods_succeeded(client: Client) -> None:
-    await client.create(Job(metadata=ObjectMeta(name="j"), spec=JobSpec(completions=2, parallelism=2, template=_work())))
+    await client.create(Job(metadata=ObjectMeta(name="j"), spec=JobSpec(completions=2, parallelism=2, template=_work({RUN_SECONDS: "10"}))))
     await client.wait_for(Job, "j", lambda one: one.status.active == 2, timeout=_LONG)
     for pod in await client.list(Pod, namespace=client.namespace, labels="batch.kubernetes.io/job-name=j"):
         assert pod.metadata.finalizers == ["batch.kubernetes.io/job-tracking"]
-        await end(client, pod, "Succeeded", 0)
     done = await client.wait_for(Job, "j", lambda one: one.status.completion_time is not None, timeout=_LONG)
     assert (done.status.succeeded, done.status.active, done.status.failed) == (2, None, None)
     assert [(one.type, one.status, one.reason) for one in done.status.conditions] == [
@@ -133,20 +123,18 @@ async def test_a_job_is_complete_when_its_pods_succeeded(client: Client) -> None
 
 
 async def test_a_job_fails_when_its_pods_failed_too_often_and_takes_them_along_when_it_is_deleted(client: Client) -> None:
-    await client.create(Job(metadata=ObjectMeta(name="j"), spec=JobSpec(backoff_limit=0, template=_work())))
-    await client.wait_for(Job, "j", lambda one: one.status.active == 1, timeout=_LONG)
-    (pod,) = await client.list(Pod, namespace=client.namespace)
-    await end(client, pod, "Failed", 1)
+    await client.create(Job(metadata=ObjectMeta(name="j"), spec=JobSpec(backoff_limit=0, template=_work({EXIT_CODE: "1"}))))
     failed = await client.wait_for(Job, "j", lambda one: any(it.type == "Failed" for it in one.status.conditions), timeout=_LONG)
     assert [(one.reason, one.message) for one in failed.status.conditions if one.type == "Failed"] == [
         ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
     ]
+    (pod,) = await client.list(Pod, namespace=client.namespace)
     await client.delete(Job, "j", propagation="Background")
     await client.wait_gone(Pod, pod.metadata.name, timeout=_LONG)
 
 
-def _work() -> PodTemplateSpec:
-    return PodTemplateSpec(spec=pod_spec(restart_policy="Never"))
+def _work(annotations: dict[str, str]) -> PodTemplateSpec:
+    return PodTemplateSpec(metadata=ObjectMeta(annotations=annotations), spec=pod_spec(restart_policy="Never"))
 
 
 async def test_a_secret_of_a_service_account_gets_a_token_that_the_server_knows(client: Client) -> None:
