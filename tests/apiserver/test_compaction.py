@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ import pytest
 from kubeloop.apiserver.compaction import Compactor
 from kubeloop.apiserver.storage import FutureRevision, MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 
 
@@ -38,7 +40,8 @@ async def history(clock: FakeClock, seconds: float, revisions: int) -> AsyncIter
     cache = WatchCache(storage)
     await cache.start()
     compactor = Compactor(storage, cache, clock, seconds, revisions)
-    compactor.start()
+    tasks = Supervisor(clock, logging.getLogger("test"))
+    compactor.start(tasks)
     await asyncio.sleep(0)
     yield History(storage, cache, compactor)
     await compactor.stop()

@@ -5,9 +5,9 @@ Source: kube-apiserver --etcd-compaction-interval.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
+from functools import partial
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
@@ -15,6 +15,7 @@ from kubeloop.apiserver.options import resource_version_number
 from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage, StorageFailed
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.serving.request import Request
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -39,18 +40,18 @@ class Compactor:
         self._clock = clock
         self._interval = interval
         self._revisions = revisions
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[SupervisedTask] = []
 
-    def start(self) -> None:
-        self._tasks.append(asyncio.create_task(self._by_age(), name="compaction by age"))
+    def start(self, tasks: Supervisor) -> None:
+        """Compact at intervals until ``stop``."""
+        self._tasks.append(tasks.start(self._by_age, name="compaction"))
         if self._revisions:
-            self._tasks.append(asyncio.create_task(self._by_revisions(self._revisions), name="compaction by revisions"))
+            self._tasks.append(tasks.start(partial(self._by_revisions, self._revisions), name="compaction"))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        stopping = [task.stop for task in self._tasks]
         self._tasks.clear()
+        await close_all(*stopping)
 
     async def compact(self, revision: int) -> None:
         """Forget what is older than ``revision``; nothing happens when it is forgotten already.

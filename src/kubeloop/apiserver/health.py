@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from kubeloop.apiserver import refusals
@@ -12,6 +13,7 @@ from kubeloop.apiserver.answers import Answer, JSONObject, indented, not_found_p
 from kubeloop.apiserver.negotiation import JSON, check_route
 from kubeloop.meta.version import VERSION
 from kubeloop.serving.request import Request
+from kubeloop.tasks import Supervisor
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -26,6 +28,7 @@ class Health:
 
     def __init__(self) -> None:
         self._checks: dict[str, dict[str, Callable[[], bool]]] = {one: {} for one in self.ENDPOINTS}
+        self._tasks: list[Supervisor] = []
         self.add("ping", lambda: True)
 
     def add(self, name: str, check: Callable[[], bool], *endpoints: str) -> None:
@@ -33,10 +36,20 @@ class Health:
         for one in endpoints or self.ENDPOINTS:
             self._checks[one][name] = check
 
+    def add_tasks(self, tasks: Supervisor) -> None:
+        """Add a check to ``/readyz`` for each name of background tasks, as they are started."""
+        self._tasks.append(tasks)
+
+    def _checks_of(self, endpoint: str) -> dict[str, Callable[[], bool]]:
+        if endpoint != "readyz":
+            return self._checks[endpoint]
+        names = {name: partial(tasks.healthy, name) for tasks in self._tasks for name in tasks.failures}
+        return self._checks[endpoint] | names
+
     def results(self) -> Iterator[tuple[str, str, bool]]:
         """Endpoint, name and state of each check."""
-        for endpoint, checks in self._checks.items():
-            for name, check in checks.items():
+        for endpoint in self._checks:
+            for name, check in self._checks_of(endpoint).items():
                 yield endpoint, name, check()
 
     def answer(self, request: Request) -> Answer | None:
@@ -45,14 +58,14 @@ class Health:
         if endpoint not in self.ENDPOINTS:
             return None
         if slash:
-            check = self._checks[endpoint].get(name)
+            check = self._checks_of(endpoint).get(name)
             if check is None:
                 return not_found_page()
             # Upstream's way of saying that it is no page is missing here.
             return Answer(body=b"ok", content_type=_TEXT) if check() else text(f"internal server error: {name} failed\n", 500)
         excluded = set(request.query.get("exclude", ()))
         lines, failed = [], []
-        for one, check in self._checks[endpoint].items():
+        for one, check in self._checks_of(endpoint).items():
             if one in excluded:
                 lines.append(f"[+]{one} excluded: ok")
             elif check():

@@ -5,7 +5,6 @@ Source: Kubernetes API concepts, "Resource versions", "Retrieving large results 
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from kubeloop.apiserver import refusals
@@ -16,7 +15,7 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.storage import Compacted, FutureRevision, KeyValue, Range, prefix_end
 from kubeloop.apiserver.watch_cache import WatchCache
-from kubeloop.timing import Clock
+from kubeloop.timing import Clock, within
 
 #: Seconds that a read waits for a version that is still to come, as upstream's watch cache does.
 _PATIENCE = 3.0
@@ -73,17 +72,10 @@ class Reader:
         current = await self._objects.storage.revision()
         if revision <= current:
             return
-        waiting = asyncio.ensure_future(self._cache.reached(revision))
-        timer = self._clock.call_later(_PATIENCE, waiting.cancel)
         try:
-            await waiting
-        except asyncio.CancelledError:
-            if not waiting.cancelled():
-                raise
+            await within(self._clock, _PATIENCE, self._cache.reached(revision))
+        except TimeoutError:
             raise refusals.version_too_large(revision, await self._objects.storage.revision()) from None
-        finally:
-            timer.cancel()
-            waiting.cancel()
 
     async def page(self, resource: ServedResource, namespace: str, options: ListOptions, selection: Selection) -> Page:
         """Raises BadRequest (token, version), Expired, Timeout."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,6 +56,7 @@ from kubeloop.meta.errors import NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin
 from kubeloop.serving.listener import Handler, Listener
+from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 
 _LOG = logging.getLogger(__name__)
@@ -117,8 +118,10 @@ class ApiServer:
     Not guaranteed
         Anything across restarts, unless ``storage`` is one that outlives them.
 
+        A ``start`` that fails has closed everything, storage too. ``stop`` closes everything, whatever fails meanwhile.
+
     Raises
-        ConfigError: from ``start``, when the port is taken. ``stop`` is due all the same.
+        ConfigError: from ``start``, when the port is taken.
     """
 
     def __init__(self, options: ServerOptions | None = None, storage: Storage | None = None) -> None:
@@ -158,11 +161,13 @@ class ApiServer:
         self.writer.guard = Grants(self.authorization, self.authorization.roles)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
+        self.tasks = Supervisor(clock, _LOG)
         self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._schema_status = SchemaStatus(self.registry, self.objects, self.writer.owners, self.cache, clock)
-        self._stopping = False
+        self._stopping = self._stopped = False
         self._health = Health()
+        self._health.add_tasks(self.tasks)
         # By the name that probes of a kube-apiserver ask for.
         self._health.add("etcd", lambda: not (self.storage.fault or self.cache.fault))
         self._health.add("shutdown", lambda: not self._stopping, "readyz")
@@ -189,7 +194,8 @@ class ApiServer:
         )
         self.operation = Operation(clock, self.options.operation)
         counted = self.operation.metrics, self.operation.flow, self.operation.in_flight
-        self.metrics = Metrics(counted[0], self.admission.metrics, *counted[1:], self._health, self.registry, self.objects, self.cache)
+        supervised = self._health, self.tasks
+        self.metrics = Metrics(counted[0], self.admission.metrics, *counted[1:], *supervised, self.registry, self.objects, self.cache)
         actions = {
             COMPACTION_PATH: self.compactor.answer,
             "/metrics": self.metrics.answer,
@@ -202,6 +208,23 @@ class ApiServer:
         self._listener = Listener(self.handler, self._context(), host=HOST, port=self.options.port) if self.options.listen else None
 
     async def start(self) -> None:
+        """Open storage's changes, write the objects of a new cluster, and answer requests.
+
+        Raises:
+            ConfigError: An option cannot be served; the text says which.
+            StorageFailed: Storage cannot be read or written.
+        """
+        try:
+            await self._start()
+        except BaseException as error:
+            self._stopping = True
+            try:
+                await self._close()
+            except Exception as fault:  # noqa: BLE001 - the first error is the cause, and the one to raise
+                error.add_note(f"closing what had been started failed as well: {type(fault).__name__}: {fault}")
+            raise
+
+    async def _start(self) -> None:
         self.options.kubelets.check()
         self.operation.start()
         if self._listener is not None:
@@ -213,10 +236,10 @@ class ApiServer:
         if self.options.provision and self.options.notices:
             await tell_of_tokens(self.registry, self.writer)
             await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
-        await self._definitions.start()
-        await self._aggregator.start()
-        self._schema_status.start()
-        self.compactor.start()
+        await self._definitions.start(self.tasks)
+        await self._aggregator.start(self.tasks)
+        self._schema_status.start(self.tasks)
+        self.compactor.start(self.tasks)
         address = f"{HOST}:{self._port}"
         discovery = Discovery(self.registry, address, self._aggregator.table)
         self._pipeline.documents.append(IssuerDocuments(self.authentication.accounts, address))
@@ -226,22 +249,36 @@ class ApiServer:
             _LOG.info("serving at %s", self.url)
 
     async def stop(self) -> None:
+        """End streams, finish answers, stop background tasks, close storage. A second call does nothing.
+
+        Raises:
+            Exception: What a part failed with while it was closed; an ``ExceptionGroup`` when several did. All parts are closed.
+            asyncio.CancelledError: The caller was cancelled. All parts are closed.
+        """
         self._stopping = True
+        if self._stopped:
+            return
+        steps: list[Callable[[], Awaitable[object]]] = []
+        delay = self.options.operation.shutdown_delay
+        if delay:  # a load balancer learns from /readyz meanwhile that this server accepts nothing more
+            steps.append(lambda: self.options.clock.sleep(delay))
+        await close_all(*steps, self._close)
+
+    async def _close(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
         how = self.options.operation
-        if how.shutdown_delay:  # whoever balances load learns from /readyz meanwhile that there is nothing more to come
-            await self.options.clock.sleep(how.shutdown_delay)
-        if self._listener is not None:
-            await self._listener.close(grace=how.shutdown_grace, spread=how.watch_grace)
-        await self.authentication.stop()
-        await self._schema_status.stop()
-        await self._aggregator.stop()
-        await self._definitions.stop()
-        await self._webhooks.stop()
+        listener = self._listener
+        steps: list[Callable[[], Awaitable[object]]] = []
+        if listener is not None:
+            steps.append(lambda: listener.close(grace=how.shutdown_grace, spread=how.watch_grace))
+        steps += [self.authentication.stop, self._schema_status.stop, self._aggregator.stop, self._definitions.stop, self._webhooks.stop, self._stop_policies]
+        steps += [self.compactor.stop, self.tasks.stop, self.cache.stop, self.storage.close, self.operation.stop]
+        await close_all(*steps)
+
+    async def _stop_policies(self) -> None:
         self._policies.stop()
-        await self.compactor.stop()
-        await self.cache.stop()
-        await self.storage.close()
-        await self.operation.stop()
 
     def break_off(self) -> None:
         """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""

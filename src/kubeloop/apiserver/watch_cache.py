@@ -6,7 +6,6 @@ A change is decoded and encoded at most once for each form, however many watch i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from bisect import bisect_right
 from collections import Counter, deque
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from kubeloop.apiserver.storage import Event, KeyValue, Storage, StorageFailed
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.tasks import end_tasks
 
 _LOG = logging.getLogger(__name__)
 
@@ -189,15 +189,14 @@ class WatchCache:
         await self.reached(newest)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        for subscriptions in list(self._subscriptions.values()):
-            for one in list(subscriptions):
-                one.end()
-        for _, waiter in self._waiters:
-            waiter.cancel()
+        try:
+            await end_tasks(self._task)
+        finally:
+            for subscriptions in list(self._subscriptions.values()):
+                for one in list(subscriptions):
+                    one.end()
+            for _, waiter in self._waiters:
+                waiter.cancel()
 
     def subscribe(self, prefix: str) -> Subscription:
         """Changes below ``prefix`` (a resource's, or one namespace's of it), from now on."""

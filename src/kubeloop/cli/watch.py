@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from kubeloop.meta.errors import ConfigError, Forbidden, KubeloopError, Unauthorized
+from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
     from kubeloop.cache import Event, Informer
@@ -100,9 +101,8 @@ async def _run(wanted: Wanted, kubeconfig: Path | None, context: str | None) -> 
             await work
     finally:
         waiting.cancel()
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError, KubeloopError):
-            await work
+        with contextlib.suppress(KubeloopError):
+            await end_tasks(work)
     if ended.error is not None:
         raise ended.error
     return ended.status

@@ -6,7 +6,6 @@ Bytes are the affair of ``http1``; handlers see ``Request`` and the kinds of ``R
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 import weakref
 from collections.abc import Coroutine
@@ -15,6 +14,7 @@ from typing import Any
 from kubeloop.meta.errors import ConfigError
 from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.http1.connection import Connection, Handler
+from kubeloop.tasks import end_tasks
 
 __all__ = ["Handler", "Listener", "bare_context", "server_context"]
 
@@ -141,15 +141,14 @@ class Listener:
         pump = asyncio.ensure_future(work)
         self._streams.add(pump)
         try:
-            await pump
+            await asyncio.wait((pump,))
         except asyncio.CancelledError:
-            pump.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pump
-            if not self._ending:
-                raise
+            await end_tasks(pump)
+            raise
         finally:
             self._streams.discard(pump)
+        if not (pump.cancelled() and self._ending):
+            pump.result()
 
 
 def bare_context() -> ssl.SSLContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import builtin
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 
 GVR = GroupVersionResource("kl.example.com", "v1", "objs")
@@ -46,6 +48,7 @@ class Bench:
         self.cache = WatchCache(self.storage)
         self.objects = Objects(self.storage)
         self.registry = builtin_registry(builtin(), self.clock)
+        self.tasks = Supervisor(self.clock, logging.getLogger("test"))
         self.keeper = DefinitionKeeper(self.objects, self.cache, self.registry, self.clock, self.delete)
         self.asked: list[str] = []
         #: Names of instances that a finalizer holds.
@@ -108,7 +111,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     await made.cache.start()
-    await made.keeper.start()
+    await made.keeper.start(made.tasks)
     yield made
     await made.keeper.stop()
     await made.cache.stop()
@@ -256,7 +259,7 @@ async def test_what_storage_holds_is_served_from_the_start() -> None:
     bench = Bench()
     await bench.create(definition())
     await bench.cache.start()
-    await bench.keeper.start()
+    await bench.keeper.start(bench.tasks)
     assert bench.registry.get(GVR) is not None
     assert await established(bench)
     await bench.keeper.stop()

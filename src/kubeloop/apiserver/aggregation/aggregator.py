@@ -17,6 +17,7 @@ from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.serving.request import Request
+from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
@@ -54,15 +55,14 @@ class Aggregator:
         self._keeper = Keeper(self.table, registry, objects, owners, changes, clock, lambda: self._backends)
         self._autoregister = Autoregister(registry, objects, owners, changes, clock)
 
-    async def start(self, *, autoregister: bool = True) -> None:
+    async def start(self, tasks: Supervisor, *, autoregister: bool = True) -> None:
         """``autoregister`` False: no APIServices for custom resources. The watch cache must have been started."""
         if autoregister:
-            await self._autoregister.start()
-        await self._keeper.start()
+            await self._autoregister.start(tasks)
+        await self._keeper.start(tasks)
 
     async def stop(self) -> None:
-        await self._autoregister.stop()
-        await self._keeper.stop()
+        await close_all(self._autoregister.stop, self._keeper.stop)
 
     @cached_property
     def _backends(self) -> Backends:

@@ -5,10 +5,8 @@ Source: k8s.io/kubernetes pkg/controlplane/controller/crdregistration; kube-aggr
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
-import logging
 from typing import Any, Final
 
 from kubeloop.apiserver.aggregation.registered import MANAGED, OWN_GROUP
@@ -18,13 +16,12 @@ from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.provisioning.api_services import available
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.storage import KeyValue, prefix_end
-from kubeloop.apiserver.watch_cache import WatchCache, WatchEvent
-from kubeloop.meta.errors import KubeloopError
+from kubeloop.apiserver.resource_controller import ResourceController
+from kubeloop.apiserver.storage import KeyValue
+from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
-
-_LOG = logging.getLogger(__name__)
 
 JSONObject = dict[str, Any]
 
@@ -36,7 +33,7 @@ VERSION_PRIORITY: Final = 100
 
 
 class Autoregister:
-    """One task. What it made it keeps as it should be; what others made under the same name is theirs."""
+    """Maintains the APIServices that it created. It leaves alone those that others created under the same name."""
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, changes: WatchCache, clock: Clock) -> None:
         self._registry = registry
@@ -46,48 +43,25 @@ class Autoregister:
         self._clock = clock
         #: By key of a definition, the (group, version)s that it serves.
         self._served: dict[str, frozenset[tuple[str, str]]] = {}
-        self._task: asyncio.Task[None] | None = None
+        #: The (group, version)s whose APIService could not be written.
+        self._unsettled: set[tuple[str, str]] = set()
+        self._controllers: list[ResourceController] = []
 
-    async def start(self) -> None:
-        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started."""
-        definitions, services = self._resource(DEFINITIONS), self._resource(_API_SERVICES)
-        subscriptions = [self._changes.subscribe(one.storage_prefix) for one in (definitions, services)]
-        found = await self._objects.storage.range(definitions.storage_prefix, prefix_end(definitions.storage_prefix))
-        for kv in found.items:
-            self._served[kv.key] = self._versions(definitions, kv)
-        for one in sorted(self._wanted()):
-            await self._settle(*one)
-        for obj in await self._objects.all(services):
-            if _is_kept(obj):
-                await self._settle_named(obj["metadata"]["name"])  # of definitions that went while the server was down
+    async def start(self, tasks: Supervisor) -> None:
+        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started.
 
-        async def follow(which: int) -> None:
-            try:
-                while events := await subscriptions[which].take():
-                    for event in events:
-                        with contextlib.suppress(StaleWrite):
-                            await (self._defined if which == 0 else self._service_changed)(event)
-            finally:
-                subscriptions[which].close()
-
-        async def both() -> None:
-            ways = [asyncio.ensure_future(follow(which)) for which in (0, 1)]
-            try:
-                await asyncio.gather(*ways)
-            except KubeloopError:
-                _LOG.exception("API services of custom resources are no longer kept")
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
-
-        self._task = asyncio.create_task(both(), name="API services of custom resources")
+        Raises:
+            StorageFailed: The objects cannot be read.
+        """
+        # All definitions are known before APIServices are synced: else APIServices of definitions that were not read yet would be removed.
+        for gvr, sync in ((DEFINITIONS, self._sync_definition), (_API_SERVICES, self._sync_service)):
+            prefix = self._resource(gvr).storage_prefix
+            controller = ResourceController("apiservice-autoregistration", prefix, self._objects.storage, self._changes, sync)
+            self._controllers.append(controller)
+            await controller.start(tasks)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await close_all(*[controller.stop for controller in self._controllers])
 
     def _wanted(self) -> set[tuple[str, str]]:
         return {one for served in self._served.values() for one in served}
@@ -96,23 +70,22 @@ class Autoregister:
         spec = self._objects.tree(resource, kv)["spec"]
         return frozenset((spec["group"], version["name"]) for version in spec.get("versions") or () if version.get("served"))
 
-    async def _defined(self, event: WatchEvent) -> None:
-        before = self._served.get(event.key, frozenset())
-        if event.event.value is None:
-            self._served.pop(event.key, None)
-            after: frozenset[tuple[str, str]] = frozenset()
-        else:
-            after = self._served[event.key] = self._versions(self._resource(DEFINITIONS), event.current())
-        for one in sorted(before | after):
+    async def _sync_definition(self, key: str, kv: KeyValue | None) -> None:
+        before = self._served.pop(key, frozenset())
+        after = frozenset[tuple[str, str]]()
+        if kv is not None:
+            after = self._served[key] = self._versions(self._resource(DEFINITIONS), kv)
+        self._unsettled |= before | after
+        for one in sorted(self._unsettled):
             await self._settle(*one)
+            self._unsettled.discard(one)
 
-    async def _service_changed(self, event: WatchEvent) -> None:
-        """Whoever deletes or changes what is kept finds it there again."""
-        await self._settle_named(event.key.rpartition("/")[2])
-
-    async def _settle_named(self, name: str) -> None:
+    async def _sync_service(self, key: str, kv: KeyValue | None) -> None:
+        """An APIService that is managed here and was deleted or changed is written again."""
+        name = key.rpartition("/")[2]
         version, _, group = name.partition(".")
-        await self._settle(group, version)
+        if kv is None or (group, version) in self._wanted() or _is_kept(self._objects.tree(self._resource(_API_SERVICES), kv)):
+            await self._settle(group, version)
 
     async def _settle(self, group: str, version: str) -> None:
         """Make the stored APIService what it is to be."""

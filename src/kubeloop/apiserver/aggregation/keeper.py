@@ -5,10 +5,9 @@ Source: kube-aggregator pkg/apiserver/apiservice_controller.go, pkg/controllers/
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver.aggregation.conditions import LOCAL, Finding, with_condition
@@ -18,9 +17,11 @@ from kubeloop.apiserver.objects import Objects, StaleWrite
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.storage import KeyValue, prefix_end
-from kubeloop.apiserver.watch_cache import Subscription, WatchCache
+from kubeloop.apiserver.resource_controller import ResourceController, WatchEnded
+from kubeloop.apiserver.storage import KeyValue
+from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
@@ -67,39 +68,28 @@ class Keeper:
         self._probes: dict[str, Probe] = {}
         #: Labels and annotations, by name.
         self._said: dict[str, tuple[Any, Any]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._follows_services = False
+        self._controller: ResourceController | None = None
+        self._tasks: Supervisor | None = None
+        self._following: list[SupervisedTask] = []
+        #: Names whose last sync failed.
+        self._unfinished: set[str] = set()
 
-    async def start(self) -> None:
-        """The watch cache must have been started."""
-        resource = self._resource(API_SERVICES)
-        subscription = self._changes.subscribe(resource.storage_prefix)
-        found = await self._objects.storage.range(resource.storage_prefix, prefix_end(resource.storage_prefix))
-        for kv in found.items:
-            await self._changed(kv)
+    async def start(self, tasks: Supervisor) -> None:
+        """Read what storage holds, then follow changes until ``stop``. The watch cache must have been started.
 
-        async def follow() -> None:
-            try:
-                while events := await subscription.take():
-                    for event in events:
-                        if event.event.value is None:
-                            await self._gone(event.key.removeprefix(resource.storage_prefix))
-                        else:
-                            await self._changed(event.current())
-            finally:
-                subscription.close()
-
-        self._tasks.append(asyncio.create_task(follow(), name="API services"))
+        Raises:
+            StorageFailed: The APIServices cannot be read.
+        """
+        self._tasks = tasks
+        prefix = self._resource(API_SERVICES).storage_prefix
+        self._controller = ResourceController("apiservice-controller", prefix, self._objects.storage, self._changes, self._sync)
+        await self._controller.start(tasks)
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        for probe in list(self._probes.values()):
-            await probe.stop()
+        probes = list(self._probes.values())
         self._probes.clear()
+        steps = [] if self._controller is None else [self._controller.stop]
+        await close_all(*steps, *[task.stop for task in self._following], *[probe.stop for probe in probes])
 
     def look(self, name: str) -> None:
         """Look at an APIService at once: something says that it is not what it was."""
@@ -107,12 +97,21 @@ class Keeper:
         if probe is not None:
             probe.look()
 
+    async def _sync(self, key: str, kv: KeyValue | None) -> None:
+        name = key.rpartition("/")[2]
+        if kv is not None and self._revisions.get(name, 0) >= kv.mod_revision and name not in self._unfinished:
+            return
+        self._unfinished.add(name)
+        if kv is None:
+            await self._gone(name)
+        else:
+            await self._changed(kv)
+        self._unfinished.discard(name)
+
     async def _changed(self, kv: KeyValue) -> None:
         resource = self._resource(API_SERVICES)
         obj = self._objects.tree(resource, kv)
         found = registered(obj)
-        if self._revisions.get(found.name, 0) >= kv.mod_revision:
-            return
         self._revisions[found.name] = kv.mod_revision
         before = self._table.services.get(found.name)
         if before != found:
@@ -133,8 +132,7 @@ class Keeper:
             return
         self._said[found.name] = said
         await self._end_probe(found.name)
-        probe = self._probes[found.name] = self._probe(found)
-        probe.start()
+        self._probes[found.name] = self._probe(found)
 
     def _probe(self, service: Registered) -> Probe:
         """What looks at other servers is imported with the first of them: most servers have none."""
@@ -144,7 +142,10 @@ class Keeper:
 
         backends = self._backends()
         checks = Checks(self._registry, self._objects, backends)
-        return Probe(service, checks, self._tell, Reader(self._table, backends).read, self._clock)
+        assert self._tasks is not None
+        probe = Probe(service, checks, self._tell, Reader(self._table, backends).read, self._clock)
+        probe.start(self._tasks)
+        return probe
 
     async def _gone(self, name: str) -> None:
         self._revisions.pop(name, None)
@@ -161,16 +162,18 @@ class Keeper:
 
     def _follow_services(self) -> None:
         """Once there is a first APIService that needs it: services and their endpoints may make all the difference."""
-        if self._follows_services:
+        if self._following:
             return
-        self._follows_services = True
+        assert self._tasks is not None
         for gvr in (_SERVICES, _SLICES):
-            resource = self._resource(gvr)
-            work = self._nudge(resource, self._changes.subscribe(resource.storage_prefix))
-            self._tasks.append(asyncio.create_task(work, name=f"{gvr.resource} of API services"))
+            work = partial(self._follow_backends, self._resource(gvr))
+            self._following.append(self._tasks.start(work, name="apiservice-backends"))
 
-    async def _nudge(self, resource: ServedResource, subscription: Subscription) -> None:
+    async def _follow_backends(self, resource: ServedResource) -> None:
+        subscription = self._changes.subscribe(resource.storage_prefix)
         try:
+            for probe in self._probes.values():
+                probe.look()  # changes from before the subscription were not seen
             while events := await subscription.take():
                 for event in events:
                     obj = self._objects.tree(resource, event.current())
@@ -181,6 +184,7 @@ class Keeper:
                         wanted = probe.service.service
                         if wanted is not None and (wanted.namespace, wanted.name) == (metadata.get("namespace", ""), name):
                             probe.look()
+            raise WatchEnded(f"the watch of {resource.storage_prefix} ended")
         finally:
             subscription.close()
 

@@ -6,17 +6,14 @@ Source: kube-aggregator pkg/controllers/status/remote (when it looks), pkg/apise
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kubeloop.apiserver.aggregation.availability import Checks
 from kubeloop.apiserver.aggregation.conditions import Finding
 from kubeloop.apiserver.aggregation.registered import Registered
+from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Backoff, Clock
-
-_LOG = logging.getLogger(__name__)
 
 #: Seconds between looks while nothing changes. Upstream waits for 30, and does not look sooner when a request fails.
 INTERVAL: Final = 5.0
@@ -30,7 +27,7 @@ Read = Callable[[Registered, Finding], Awaitable[bool]]
 
 
 class Probe:
-    """One task, from ``start`` to ``stop``. ``look`` makes it look at once."""
+    """A task that checks one APIService at intervals, from ``start`` to ``stop``. ``look`` makes it check at once."""
 
     def __init__(self, service: Registered, checks: Checks, tell: Tell, read: Read, clock: Clock) -> None:
         self.service = service
@@ -40,10 +37,10 @@ class Probe:
         self._clock = clock
         self._due = asyncio.Event()
         self._read_at = float("-inf")
-        self._task: asyncio.Task[None] | None = None
+        self._task: SupervisedTask | None = None
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"probe of APIService {self.service.name}")
+    def start(self, tasks: Supervisor) -> None:
+        self._task = tasks.start(self._run, name="apiservice-availability")
 
     def look(self) -> None:
         self._due.set()
@@ -55,9 +52,7 @@ class Probe:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await self._task.stop()
 
     async def _run(self) -> None:
         retries = Backoff(initial=0.1, cap=INTERVAL, jitter=0.1, reset_after=None, clock=self._clock)
@@ -77,8 +72,11 @@ class Probe:
                     pause = retries.next()
                 else:
                     retries = Backoff(initial=0.1, cap=INTERVAL, jitter=0.1, reset_after=None, clock=self._clock)
-            except Exception:  # noqa: BLE001 - whatever it was, the next look may be luckier, and the log has it
-                _LOG.exception("APIService %s could not be looked at", self.service.name)
+                if self._task is not None:
+                    self._task.recovered(self.service.name)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next check may succeed
+                if self._task is not None:
+                    self._task.failed(error, self.service.name)
             await self._wait(pause)
 
     async def _wait(self, seconds: float) -> None:

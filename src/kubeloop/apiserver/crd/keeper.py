@@ -5,11 +5,10 @@ Upstream spreads this over controllers (naming, establishing, finalizing) and ha
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import copy
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, accepted_names, group_of, is_served, is_true, set_condition
@@ -19,11 +18,13 @@ from kubeloop.apiserver.objects import Objects, StaleWrite, StoredObject
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.resource_controller import ResourceController
 from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.conversion import Post, calls_nobody
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Backoff, Clock
 
 _LOG = logging.getLogger(__name__)
@@ -59,37 +60,26 @@ class DefinitionKeeper:
         self._definitions: dict[str, StoredObject] = {}
         #: What is registered for a definition: enough of it to know when it must be registered anew.
         self._registered: dict[str, tuple[Any, list[GroupVersionResource]]] = {}
-        self._removals: dict[str, asyncio.Task[None]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._removals: dict[str, SupervisedTask] = {}
+        #: Keys of definitions that must be settled although their revision is known: the last try failed, or names became free.
+        self._unsettled: set[str] = set()
+        self._controller: ResourceController | None = None
+        self._tasks: Supervisor | None = None
 
-    async def start(self) -> None:
-        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started."""
-        subscription = self._changes.subscribe(self._resource.storage_prefix)
+    async def start(self, tasks: Supervisor) -> None:
+        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started.
+
+        Raises:
+            StorageFailed: The definitions cannot be read.
+        """
+        self._tasks = tasks
         prefix = self._resource.storage_prefix
-        found = await self._objects.storage.range(prefix, prefix_end(prefix))
-        for kv in found.items:
-            await self._changed(kv)
-
-        async def follow() -> None:
-            try:
-                while events := await subscription.take():
-                    for event in events:
-                        if event.event.value is None:
-                            await self._gone(event.key)
-                        else:
-                            await self._changed(event.current())
-            finally:
-                subscription.close()
-
-        self._task = asyncio.create_task(follow(), name="custom resource definitions")
+        self._controller = ResourceController("crd-controller", prefix, self._objects.storage, self._changes, self._sync)
+        await self._controller.start(tasks)
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._task, *self._removals.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        steps = [] if self._controller is None else [self._controller.stop]
+        await close_all(*steps, *[task.stop for task in self._removals.values()])
 
     @property
     def _resource(self) -> ServedResource:
@@ -98,35 +88,48 @@ class DefinitionKeeper:
             raise LookupError(f"the registry does not serve {DEFINITIONS}")
         return found
 
-    async def _changed(self, kv: KeyValue) -> None:
+    async def _sync(self, key: str, kv: KeyValue | None) -> None:
+        if kv is None:
+            self._gone(key)
+            return
         stored = StoredObject(kv, self._objects.tree(self._resource, kv))
-        before = self._definitions.get(kv.key)
-        if before is not None and before.revision >= kv.mod_revision:
+        before = self._definitions.get(key)
+        if before is not None and before.revision >= kv.mod_revision and key not in self._unsettled:
             return
-        self._definitions[kv.key] = stored
-        crd = stored.obj
-        if crd["metadata"].get("deletionTimestamp"):
-            if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
-                self._unregister(kv.key)  # emptied; somebody else's finalizer keeps the definition
-                return
-            self._register(kv.key, crd)
-            if kv.key not in self._removals:
-                task = asyncio.create_task(self._remove(kv.key), name=f"removal of {crd['metadata']['name']}")
-                self._removals[kv.key] = task
-                task.add_done_callback(lambda _: self._removals.pop(kv.key, None))
-            return
-        await self._settle(kv.key)
+        self._unsettled.add(key)
+        self._definitions[key] = stored
+        if stored.obj["metadata"].get("deletionTimestamp"):
+            self._remove_soon(key, stored.obj)
+        else:
+            await self._settle(key)
+        self._unsettled.discard(key)
 
-    async def _gone(self, key: str) -> None:
+    def _remove_soon(self, key: str, crd: JSONObject) -> None:
+        if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
+            self._unregister(key)  # emptied; somebody else's finalizer keeps the definition
+            return
+        self._register(key, crd)
+        removal = self._removals.get(key)
+        if removal is None or removal.done:
+            assert self._tasks is not None
+            self._removals[key] = self._tasks.start(partial(self._remove, key), name="crd-finalizer")
+
+    def _gone(self, key: str) -> None:
         before = self._definitions.pop(key, None)
+        self._unsettled.discard(key)
         self._unregister(key)
         if before is not None:
             # Names that it held may now be granted to others.
-            for other in self._others(key, group_of(before.obj)):
-                await self._settle(other)
+            self._settle_others(key, group_of(before.obj))
 
     def _others(self, key: str, group: str) -> list[str]:
         return [other for other, stored in self._definitions.items() if other != key and group_of(stored.obj) == group]
+
+    def _settle_others(self, key: str, group: str) -> None:
+        assert self._controller is not None
+        for other in self._others(key, group):
+            self._unsettled.add(other)
+            self._controller.enqueue(other)
 
     async def _settle(self, key: str) -> None:
         stored = self._definitions[key]
@@ -139,8 +142,7 @@ class DefinitionKeeper:
             # At the moment at which the status says so: no sooner, and before anybody who is told of Established can ask for the resource.
             self._register(key, after)
             if accepted_names(after) != accepted_names(stored.obj):
-                for other in self._others(key, group):
-                    await self._settle(other)
+                self._settle_others(key, group)
 
     async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
         """False: somebody wrote first; the change that brings their state is on its way."""
@@ -199,6 +201,7 @@ class DefinitionKeeper:
                 await self._condition(key, "True", "InstanceDeletionFailed", f"could not issue all deletes: {exc.status.message}")
                 await self._clock.sleep(backoff.next())
         await self._release(key)
+        self._removals.pop(key, None)
 
     async def _remove_instances(self, key: str) -> None:
         """Also those that appear meanwhile; returns when none is left."""

@@ -6,7 +6,6 @@ Source: k8s.io/apiserver pkg/util/flowcontrol/apf_controller.go.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from kubeloop.apiserver.object_meta import timestamp
@@ -18,11 +17,11 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage import Event, prefix_end
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
-from kubeloop.timing import Backoff, Clock
+from kubeloop.tasks import SupervisedTask, Supervisor
+from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
 
-_LOG = logging.getLogger("kubeloop.apiserver")
 SCHEMAS = GroupVersionResource(GROUP, "v1", "flowschemas")
 LEVELS = GroupVersionResource(GROUP, "v1", "prioritylevelconfigurations")
 MANAGER = "api-priority-and-fairness-config-consumer-v1"
@@ -32,7 +31,7 @@ class SchemaStatus:
     """Writes the status of FlowSchemas, from ``start`` to ``stop``, whenever a schema or a priority level changes.
 
     Guarantees:
-        A write that fails is logged and repeated with growing delay.
+        A write that fails is logged, and all statuses are written again after a delay that grows (``Supervisor``).
     """
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, cache: WatchCache, clock: Clock) -> None:
@@ -42,40 +41,29 @@ class SchemaStatus:
         self._cache = cache
         self._clock = clock
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: SupervisedTask | None = None
 
-    def start(self) -> None:
-        """The watch cache must have been started."""
+    def start(self, tasks: Supervisor) -> None:
+        """Follow schemas and priority levels until ``stop``. The watch cache must have been started."""
         for resource in (self._registry.get(SCHEMAS), self._registry.get(LEVELS)):
             if resource is None:
                 return
             self._cache.observe(resource.storage_prefix, self._notice)
-        self._changed.set()
-        self._task = asyncio.create_task(self._run(), name="status of flow schemas")
+        self._task = tasks.start(self._run, name="flow-schema-status")
 
     async def stop(self) -> None:
         """Safe whether or not it was started."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            self._task = None
+            await self._task.stop()
 
     def _notice(self, _: Event) -> None:
         self._changed.set()
 
     async def _run(self) -> None:
-        backoff = Backoff(initial=0.1, cap=30.0, clock=self._clock)
         while True:
-            await self._changed.wait()
             self._changed.clear()
-            try:
-                await self._write_all()
-            except Exception:  # noqa: BLE001  # logged; the task must not end
-                _LOG.exception("cannot write the status of FlowSchemas; trying again")
-                self._changed.set()
-                await self._clock.sleep(backoff.next())
-            else:
-                backoff.reset()
+            await self._write_all()
+            await self._changed.wait()
 
     async def _write_all(self) -> None:
         levels = {obj["metadata"]["name"] for obj in await self._all(LEVELS)}

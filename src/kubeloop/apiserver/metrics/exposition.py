@@ -20,6 +20,7 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.serving.request import Request
+from kubeloop.tasks import Supervisor
 
 Samples = Iterator[tuple[Labels, float]]
 
@@ -36,6 +37,7 @@ class Metrics:
         flow: FlowControl,
         in_flight: InFlight,
         health: Health,
+        tasks: Supervisor,
         registry: Registry,
         objects: Objects,
         cache: WatchCache,
@@ -48,6 +50,7 @@ class Metrics:
         self._registry = registry
         self._objects = objects
         self._cache = cache
+        self._tasks = tasks
 
     async def answer(self, _: Request) -> Answer:
         """``/metrics``, whatever the method, as upstream."""
@@ -63,6 +66,8 @@ class Metrics:
             ((dict(zip(names, key, strict=True)), found) for key, found in steps),
         )
         self._of_health(out)
+        failures = (({"task": name}, count) for name, count in self._tasks.failures.items())
+        out.counter("kubeloop_background_task_failures_total", "Failures of background tasks, which are tried again.", failures)
         _of_process(out)
         return _page(out)
 

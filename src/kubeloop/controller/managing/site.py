@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kubeloop.controller.managing.address import Address
 from kubeloop.meta import ConfigError
 from kubeloop.serving.answer import Answer, Reply
 from kubeloop.serving.request import Request
+from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from kubeloop.controller.managing.access import Access
     from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
     from kubeloop.serving.listener import Listener
+
+log = logger_with_context(__name__)
 
 Route: TypeAlias = Callable[[Request], Awaitable[Answer | None]]
 """None: the path is somebody else's."""
@@ -49,7 +51,7 @@ class Site:
         self._access = access
         self._listener: Listener | None = None
         self._context: ssl.SSLContext | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks = Supervisor(clock, log)
 
     async def __aenter__(self) -> Self:
         try:
@@ -66,17 +68,13 @@ class Site:
         await self._listener.serve()
         scheme = "http" if self._context is None else "https"
         self.url = f"{scheme}://{Address(self._address.host or '127.0.0.1', self._listener.port)}"
-        if self._certificate is not None:
-            self._keeping = asyncio.create_task(self._certificate.keep(self._changed), name=f"certificate-{self.option}")
+        if (certificate := self._certificate) is not None:
+            self._tasks.start(lambda: certificate.keep(self._changed), name=f"certificate-{self.option}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeping
-        if self._listener is not None:
-            await self._listener.close()
+        steps = [] if self._listener is None else [self._listener.close]
+        await close_all(self._tasks.stop, *steps)
 
     async def _secured(self, certificate: CertificateSource) -> ssl.SSLContext:
         from kubeloop.controller.webhooks.tls import server_tls

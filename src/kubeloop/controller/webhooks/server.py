@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kubeloop.client import Client
 from kubeloop.controller.webhooks.certificates.source import CertificateSource, Serving
@@ -19,6 +17,7 @@ from kubeloop.controller.webhooks.registering import Inject, Register, Registrar
 from kubeloop.controller.webhooks.tls import change_certificate, server_tls
 from kubeloop.meta import ConfigError, KubeloopError
 from kubeloop.serving.listener import Listener
+from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
@@ -90,7 +89,7 @@ class WebhookServer:
         self._listener: Listener | None = None
         self._registrar: Registrar | None = None
         self._serving: Serving | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Supervisor(self._clock, log)
 
     async def __aenter__(self) -> Self:
         try:
@@ -122,9 +121,9 @@ class WebhookServer:
             ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
         """
         _ = self._started
-        for task in self._tasks:
-            if task.done():
-                raise KubeloopError(f"{task.get_name()} has ended")
+        for name in self._tasks.failures:
+            if not self._tasks.healthy(name):
+                raise KubeloopError(f"{name} failed and is tried again; the log has the reason")
 
     @property
     def _started(self) -> Listener:
@@ -146,7 +145,7 @@ class WebhookServer:
         self._listener = listener
         await listener.serve()
         log.info("webhooks are served at %s: %s", listener.url, ", ".join(self._hooks.paths))
-        self._begin(self._certificates.keep(self._changed), "keeping webhook certificates")
+        self._tasks.start(lambda: self._certificates.keep(self._changed), name="webhook-certificates")
         if self._client is not None and (self._register or self._inject):
             await self._tell(self._client, listener, self._serving)
 
@@ -156,13 +155,10 @@ class WebhookServer:
             targets += registered(self._hooks, self._register.name, self._register.place or Url(listener.url))
         self._registrar = Registrar(client, self._clock, targets, serving.authorities)
         await self._patiently("the registration of webhooks", self._registrar.apply)
-        self._begin(self._registrar.keep(), "keeping webhooks registered")
+        self._tasks.start(self._registrar.keep, name="webhook-registration")
 
     async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         return await waited_for(what, attempt, self._clock, self._start_timeout)
-
-    def _begin(self, work: Any, name: str) -> None:
-        self._tasks.append(asyncio.create_task(work, name=name))
 
     def _changed(self, serving: Serving) -> None:
         assert self._context is not None
@@ -173,18 +169,9 @@ class WebhookServer:
         self._serving = serving
 
     async def _close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                try:
-                    await task
-                except Exception:
-                    log.exception("%s failed", task.get_name())
-        self._tasks.clear()
         listener, self._listener = self._listener, None
-        if listener is not None:
-            await listener.close()
+        steps = [] if listener is None else [listener.close]
+        await close_all(self._tasks.stop, *steps)
 
 
 _NOT_STARTED = "the webhook server does not serve: enter it with async with, or give it to Manager(servers=[...])"

@@ -192,6 +192,11 @@ class SqliteStorage:
                 batch, self._waiting = self._waiting, []
                 try:
                     await self._settle(batch)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the writers must get an answer, and later writes a new try
+                    _LOG.exception("writing to %s failed", self._ledger.path)
+                    for write in batch:
+                        if not write.done.done():
+                            write.done.set_exception(StorageFailed(f"cannot write {self._ledger.path}: {type(error).__name__}: {error}"))
                 except BaseException:
                     for write in batch:
                         write.done.cancel()  # nobody waits for what does not come

@@ -1,0 +1,57 @@
+"""Ending tasks and closing parts: everything is ended, every error is reported, and the caller's cancellation passes through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+
+async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel the tasks and return when all of them have ended.
+
+    ``await task`` under ``suppress(CancelledError)`` does not do this: it also suppresses the cancellation of the caller.
+
+    Args:
+        tasks: None is left out, so that an attribute that was never assigned can be given.
+
+    Raises:
+        Exception: What a task failed with; an ``ExceptionGroup`` when several failed.
+        asyncio.CancelledError: The caller was cancelled. The tasks are cancelled, and may not have ended yet.
+    """
+    given = [task for task in tasks if task is not None]
+    for task in given:
+        task.cancel()
+    if given:
+        await asyncio.wait(given)
+    errors = [error for task in given if not task.cancelled() and isinstance(error := task.exception(), Exception)]
+    raise_errors("background tasks failed", errors)
+
+
+async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
+    """Run every step in order, whatever the steps before it raise.
+
+    Raises:
+        Exception: What a step raised; an ``ExceptionGroup`` when several did.
+        asyncio.CancelledError: The caller was cancelled. All steps have run; the first error of theirs is the cause.
+    """
+    errors: list[Exception] = []
+    cancelled: asyncio.CancelledError | None = None
+    for step in steps:
+        try:
+            await step()
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except Exception as error:  # noqa: BLE001 - raised below, when everything is closed
+            errors.append(error)
+    if cancelled is not None:
+        raise cancelled from (errors[0] if errors else None)
+    raise_errors("several parts failed to close", errors)
+
+
+def raise_errors(message: str, errors: Sequence[Exception]) -> None:
+    """Raise the error; a group of them when there are several; nothing when there is none."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup(message, errors)
