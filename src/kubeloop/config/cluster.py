@@ -15,6 +15,7 @@ from kubeloop.config.credentials import Credentials, Pem
 from kubeloop.config.origins import Provenance
 from kubeloop.config.proxies import is_proxy_url, not_a_proxy
 from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.tls import client_tls
 
 if TYPE_CHECKING:
     from kubeloop.config.explain import Explanation
@@ -72,10 +73,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: a file cannot be read or holds no usable certificate or key.
         """
-        # Not create_default_context(): from Python 3.13 it sets VERIFY_X509_STRICT, which refuses the CAs that kubeadm and
-        # others have made for years; and it loads the system's store (10 ms) even where the cluster's own CA replaces it.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Not create_default_context(): it loads the system's store (10 ms) even where the cluster's own CA replaces it.
+        context = client_tls()
         if self.insecure_skip_tls_verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.tls import server_tls
 from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.http1.connection import Connection, Handler
 from kubeloop.tasks import end_tasks
@@ -153,8 +154,7 @@ class Listener:
 
 def bare_context() -> ssl.SSLContext:
     """TLS for a server that asks for client certificates without insisting, and has none of its own yet."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = server_tls()
     context.verify_mode = ssl.CERT_OPTIONAL
     context.verify_flags |= _NO_CHECK_TIME
     return context

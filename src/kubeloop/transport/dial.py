@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from kubeloop.config.proxies import Proxy, proxy_for
+from kubeloop.meta.tls import client_tls
 from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
 from kubeloop.transport.proxying.refused import ProxyRefusedError
@@ -115,8 +116,7 @@ class Dialer:
 
     def _proxy_tls(self) -> ssl.SSLContext:
         """Trust for the proxy itself: this system's authorities and the cluster's. Its certificate is checked whatever the server's is."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = client_tls()
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         if self._authorities is not None and (found := self._authorities()):
             context.load_verify_locations(cadata=found.decode("ascii", "replace"))

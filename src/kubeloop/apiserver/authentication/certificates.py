@@ -84,13 +84,17 @@ class Bundle:
         self._known: dict[tuple[bytes, ...], bool] = {}
 
     def has_issued(self, chain: tuple[bytes, ...]) -> bool:
-        """Whether one of them issued one of ``chain``: DER, the client's own first, each issued by the next, which TLS verified."""
+        """Whether one of them is in ``chain``, or issued one of it.
+
+        ``chain``: DER, the client's own first, each issued by the next; TLS verified it. As with Go, a bundle may hold the client's own.
+        """
         known = self._known.get(chain)
         if known is None:
             if len(self._known) >= 1024:
                 self._known.clear()
             certificates = [x509.load_der_x509_certificate(der) for der in chain]
-            known = self._known[chain] = any(_issued(one, authority) for one in certificates for authority in self._authorities)
+            vouched = (one == authority or _issued(one, authority) for one in certificates for authority in self._authorities)
+            known = self._known[chain] = any(vouched)
         return known
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.tls import client_tls
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class KubeletCredentials:
         return KubeletCredentials().unverified
 
     def _context(self, authority: Path | None) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = client_tls()
         try:
             if authority is None:
                 context.check_hostname = False

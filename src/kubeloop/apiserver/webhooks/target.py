@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kubeloop.apiserver.webhooks.failure import NotCallable
+from kubeloop.meta.tls import client_tls
 
 JSONObject = dict[str, Any]
 
@@ -50,8 +51,7 @@ def trust(bundle: bytes) -> ssl.SSLContext:
     Raises:
         NotCallable: the bundle holds no certificate.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = client_tls()
     if not bundle:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return context

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.meta import ConfigError
+from kubeloop.meta import ConfigError, tls
 
 
 def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
@@ -16,8 +16,7 @@ def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLCont
     Raises:
         ConfigError: the authorities are no certificates. ssl.SSLError: the certificate is none, or the key is not its own.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = tls.server_tls()
     if client_authorities:
         try:
             context.load_verify_locations(cadata=client_authorities.decode("ascii", "replace"))
