@@ -134,6 +134,7 @@ class ScriptedKubelet:
         self.command: Command = lambda command, terminal: run_process(command, terminal, cwd)
         self.attached: Command = self._echo
         self.spdy_protocol = V4
+        self.resets_streams = False
         self.streams: list[dict[str, str]] = []
 
     async def __aenter__(self) -> Self:
@@ -242,7 +243,10 @@ class ScriptedKubelet:
             code = await run(command, terminal)
             await streams["error"].write(_status(code))
             for stream in streams.values():
-                await stream.close()
+                # Real kubelets end their half of no stream: they reset all of them, and end the connection.
+                await (stream.reset() if self.resets_streams else stream.close())
+            if self.resets_streams:
+                return
             await connection.close()
             await asyncio.wait((reading,), timeout=5)
         except StreamReset:

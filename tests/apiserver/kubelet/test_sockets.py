@@ -183,3 +183,23 @@ async def test_a_log_in_a_protocol_that_there_is_not_is_forbidden(cluster: Clust
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await cluster.session.ws_connect(f"{pod}/log", protocols=["odd"])
     assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        pytest.param("echo+hi", None, id="a command that succeeds"),
+        pytest.param("echo+hi%0Aexit+7", "terminated with exit code 7", id="a command that fails"),
+    ],
+)
+async def test_a_kubelet_that_resets_its_streams_after_the_outcome_has_ended_in_order(
+    cluster: Cluster, kubelet: ScriptedKubelet, pod: str, command: str, message: str | None
+) -> None:
+    kubelet.resets_streams = True
+    query = f"command=sh&command=-c&command={command}&stdout=1&stderr=1"
+    async with cluster.session.ws_connect(f"{pod}/exec?{query}", protocols=[V5]) as socket:
+        messages = await received(socket)
+    assert b"".join(one[1:] for one in messages if one[:1] == b"\x01") == b"hi\n"
+    outcome = told(messages)
+    assert outcome["status"] == ("Failure" if message else "Success")
+    assert (message or "") in outcome.get("message", "")

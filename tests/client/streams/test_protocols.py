@@ -191,6 +191,28 @@ async def test_201_an_upgrade_that_is_refused_falls_back_to_spdy_once(status: st
         assert [call.headers["upgrade"] for call in peer.calls] == ["websocket", "SPDY/3.1"]
 
 
+async def _reset_after_the_outcome(streams: dict[str, Stream]) -> None:
+    await streams["stdout"].write(b"out")
+    await streams["stdout"].reset()
+    for _ in range(100):  # the client reads this reset before the outcome comes
+        await asyncio.sleep(0)
+    await streams["error"].write(_failure(3))
+    for stream in streams.values():
+        await stream.reset()
+
+
+async def test_streams_that_a_kubelet_resets_after_the_outcome_have_ended_in_order() -> None:
+    async def serve(call: Call) -> None:
+        if call.headers["upgrade"] == "websocket":
+            call.say("400 Bad Request", b"no")
+        else:
+            await serve_spdy(call, 3, _reset_after_the_outcome, V4)
+
+    async with Peer(serve) as peer:
+        result = await peer.client.exec(POD, ["x"])
+        assert (result.stdout, result.exit_code) == (b"out", 3)
+
+
 async def test_201_what_both_refuse_is_refused_with_the_last_answer() -> None:
     async def serve(call: Call) -> None:
         call.say("403 Forbidden", b"first" if call.headers["upgrade"] == "websocket" else b"last")

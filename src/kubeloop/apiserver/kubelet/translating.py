@@ -19,7 +19,7 @@ from kubeloop.apiserver.kubelet.upgrading import NoAnswer, ask_for_upgrade
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.serving.answer import Socket, SocketTakeover
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, ConnectionOver, SpdyError, Stream
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
 from kubeloop.transport.http1 import Wire
 
 V5 = "v5.channel.k8s.io"
@@ -127,7 +127,8 @@ class _Translation:
             side.append(told)
             await asyncio.gather(*outputs)
             message = await told
-            await connection.close()
+            with contextlib.suppress(*FAULTS):  # the kubelet may have ended the connection already
+                await connection.close()
         except FAULTS as fault:
             return refusals.internal_error(str(fault) or "the kubelet does not take the streams").status
         finally:
@@ -197,9 +198,13 @@ async def _pings(connection: Connection) -> None:
 
 
 async def _all_of(errors: Stream) -> bytes:
-    """What the error stream says. A kubelet that dies has said nothing, which is a success: kube-apiserver reads it so."""
+    """What the error stream says until it ends.
+
+    A reset is an end: a kubelet resets its streams once the command has ended (apimachinery httpstream/spdy, Close), and Go's reader of a
+    stream that was reset gets EOF. A kubelet that dies has said nothing, which is a success: kube-apiserver reads it so.
+    """
     found = bytearray()
-    with contextlib.suppress(ConnectionOver):
+    with contextlib.suppress(StreamReset):
         while part := await errors.read():
             if len(found) < _ERROR_SIZE:
                 found += part

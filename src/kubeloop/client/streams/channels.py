@@ -16,7 +16,7 @@ from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.spdy_wire import OPEN_TIME, run_spdy
 from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, TransportError
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, Stream, StreamReset
+from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, ConnectionOver, Stream, StreamReset
 from kubeloop.timing import Clock
 from kubeloop.transport import NotUpgradedError, Query, Transport
 
@@ -134,8 +134,13 @@ class StreamChannels:
 
     async def _read(self, channel: Channel) -> None:
         stream = self._streams[channel]
-        while data := await stream.read():
-            await self._come.put((channel, data))
+        try:
+            while data := await stream.read():
+                await self._come.put((channel, data))
+        except ConnectionOver:
+            raise
+        except StreamReset:
+            return  # A kubelet resets its streams once the command has ended (apimachinery httpstream/spdy, Close).
 
 
 @asynccontextmanager
