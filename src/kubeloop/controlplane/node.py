@@ -258,12 +258,9 @@ class SimulatedNodes(
             os_image="kubeloop simulated node",
             system_uuid="kubeloop",
         )
-        node = await self.client.update_status(node)
-        # A new node is tainted by the server's admission until it is ready; upstream's node lifecycle controller takes that off.
-        kept = [taint for taint in node.spec.taints if taint.key != _NOT_READY]
-        if len(kept) != len(node.spec.taints):
-            node.spec.taints = kept
-            await self.client.update(node)
+        await self.client.update_status(node)
+        # Admission taints a new node until it is ready. The node lifecycle controller removes that, too, where it runs.
+        await self.client.change(Node, name, _remove_not_ready)
 
 
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -277,6 +274,14 @@ _CONDITIONS = (
 
 def _condition(kind: str, state: str, reason: str, message: str, now: datetime) -> NodeCondition:
     return NodeCondition(type=kind, status=state, reason=reason, message=message, last_heartbeat_time=now, last_transition_time=now)
+
+
+def _remove_not_ready(node: Node) -> None:
+    node.spec.taints = [taint for taint in node.spec.taints if taint.key != _NOT_READY]
+
+
+def _ready(status: dict[str, Any]) -> str:
+    return str(next(one["status"] for one in status["conditions"] if one["type"] == "Ready"))
 
 
 def _always(seconds: float) -> Delay:

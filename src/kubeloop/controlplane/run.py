@@ -17,6 +17,7 @@ from kubeloop.controlplane.disruption import DisruptionController
 from kubeloop.controlplane.garbage_collector import GarbageCollector
 from kubeloop.controlplane.namespace import NamespaceController
 from kubeloop.controlplane.node import Delay, SimulatedNodes
+from kubeloop.controlplane.node_lifecycle import NodeLifecycleController
 from kubeloop.controlplane.pod_gc import PodGarbageCollector
 from kubeloop.controlplane.quota import QuotaController
 from kubeloop.controlplane.replicaset import ReplicaSetController
@@ -58,6 +59,7 @@ def controllers(
         CertificateApprover(),
         CertificateCleaner(),
         Scheduler(),
+        NodeLifecycleController(),
         PodGarbageCollector(),
         ClaimProtectionController(),
         VolumeProtectionController(),
