@@ -14,6 +14,8 @@ import pytest
 from kubeloop.api import find
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, ContainerPort, EmptyDirVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume
+from kubeloop.api.meta.v1 import Condition
+from kubeloop.codec import encode
 from kubeloop.codec.applied import encode_applied, read_owned, set_fields
 from kubeloop.meta import Model, ObjectMeta, Resource, Unstructured, custom_resource
 from kubeloop.schema import builtin
@@ -140,3 +142,19 @@ class TestOwned:
         obj = read_owned(kind, b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}', "ops")
         obj["data"] = {"a": "2"}
         assert applied(obj) == {**NAMED, "data": {"a": "2"}}
+
+
+class ReportedStatus(Model):
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+@custom_resource("example.com/v1", plural="reported")
+class Reported(Resource):
+    status: ReportedStatus = msgspec.field(default_factory=ReportedStatus)
+
+
+def test_a_field_that_is_required_and_may_be_empty_is_always_sent() -> None:
+    said = Reported(metadata=ObjectMeta(name="x"), status=ReportedStatus(conditions=[Condition(type="Ready", status="True", reason="Up")]))
+    wanted = {"type": "Ready", "status": "True", "reason": "Up", "message": ""}
+    assert applied(said) == NAMED | {"status": {"conditions": [wanted]}}
+    assert json.loads(encode(said))["status"]["conditions"] == [wanted]

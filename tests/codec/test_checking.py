@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, cast
+import re
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, EnvVar, Pod, PodSpec, ResourceRequirements, Secret
 from kubeloop.codec import decode, encode, require_document
-from kubeloop.codec.checking import checked
-from kubeloop.meta import LabelSelector, ObjectMeta, Quantity, Resource, Unstructured, custom_resource
+from kubeloop.codec.checking import checked, checked_changes
+from kubeloop.meta import LabelSelector, Model, ObjectMeta, Quantity, Resource, Unstructured, custom_resource
 
 NAME = ObjectMeta(name="x", namespace="shop")
 
@@ -137,3 +138,73 @@ class TestObjectsThatWereRead:
         read.metadata.labels["a"] = cast("str", 1)
         with pytest.raises(ValueError, match=r'Pod "x": metadata\.labels'):
             checked(read, require_document)
+
+
+class Phased(Model):
+    phase: Literal["Up", "Down"]
+    count: int = 0
+    spec: str = ""
+    inner: Container | None = None
+
+
+class Required(Model):
+    image: str
+
+
+@custom_resource("example.com/v1", plural="machines")
+class Machine(Resource):
+    spec: Required
+    status: Phased | None = None
+
+
+def machine(status: str = "null") -> Machine:
+    head = b'{"apiVersion":"example.com/v1","kind":"Machine","metadata":{"name":"x"},"spec":{"image":"a"},"status":'
+    return decode(Machine, head + status.encode() + b"}")
+
+
+class TestOneFieldOfAnObject:
+    def test_an_object_made_here_has_no_changes(self) -> None:
+        assert checked_changes(Machine(spec=Required(image="a")), "status") is None
+
+    @pytest.mark.parametrize("status", ["null", '{"phase":"Up"}', '{"phase":"Sideways","count":2}'])
+    def test_an_unchanged_object_passes(self, status: str) -> None:
+        trees = checked_changes(machine(status), "status")
+        assert trees is not None
+        assert trees[0] == trees[1]
+
+    def test_the_field_may_hold_names_that_objects_have_and_the_rest_of_the_object_is_not_checked(self) -> None:
+        read = machine()
+        read.status = Phased(phase="Up", spec="x")
+        read.spec = wrong(Required, image=3)
+        trees = checked_changes(read, "status")
+        assert trees is not None
+        assert trees[1]["status"] == {"phase": "Up", "spec": "x"}
+
+    @pytest.mark.parametrize(
+        ("changes", "fault"),
+        [
+            pytest.param({"count": "3"}, "status.count: expected int, got str", id="a wrong type"),
+            pytest.param({"phase": "Left"}, "status.phase: invalid enum value 'Left'", id="no choice of the class"),
+            pytest.param({"inner": EnvVar(name="x")}, "status.inner: expected Container, got EnvVar", id="a struct of another place"),
+            pytest.param({"spec": {1}}, "status.spec: expected str, got array", id="a set"),
+            pytest.param({"spec": object()}, "status.spec: a object was given, which JSON cannot say", id="no JSON"),
+        ],
+    )
+    def test_a_wrong_change_is_named(self, changes: dict[str, Any], fault: str) -> None:
+        read = machine('{"phase":"Up"}')
+        assert read.status is not None
+        for name, value in changes.items():
+            setattr(read.status, name, value)
+        with pytest.raises(ValueError, match=f'^Machine "x": {re.escape(fault)}$'):
+            checked_changes(read, "status")
+
+    def test_a_value_that_broke_the_rules_before_goes_back_but_not_one_of_another_type(self) -> None:
+        read = machine('{"phase":"Sideways"}')
+        assert read.status is not None
+        read.status.count = 3
+        trees = checked_changes(read, "status")
+        assert trees is not None
+        assert trees[1]["status"] == {"phase": "Sideways", "count": 3}
+        read.status.count = wrong(str)
+        with pytest.raises(ValueError, match=r"status\.count: expected int, got str"):
+            checked_changes(read, "status")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import pytest
@@ -68,6 +69,55 @@ def test_nulls_inside_lists_and_maps_are_empty_values() -> None:
 def test_a_required_field_of_a_class_without_default_may_be_missing() -> None:
     widget = decode(Widget, b'{"kind":"Widget","apiVersion":"example.com/v1","spec":{"size":3.0}}')
     assert widget.spec == WidgetSpec(size=3, names=[], limit=Quantity("0"), colour=None)
+
+
+class Inner(Model):
+    image: str
+    mode: Literal["Fast", "Safe"]
+    size: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Outer(Model):
+    inner: Inner
+    others: list[Inner] = msgspec.field(default_factory=list)
+
+
+@custom_resource("example.com/v1", plural="nests")
+class Nest(Resource):
+    """Its defaults cannot be made, as their classes have required fields."""
+
+    spec: Outer = msgspec.field(default_factory=cast("Callable[[], Outer]", Outer))
+    status: Inner = msgspec.field(default_factory=cast("Callable[[], Inner]", Inner))
+
+
+EMPTY = {"image": "", "mode": "", "size": 0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "spec", "status"),
+    [
+        pytest.param({}, {"inner": EMPTY, "others": []}, EMPTY, id="nothing"),
+        pytest.param({"spec": None, "status": None}, {"inner": EMPTY, "others": []}, EMPTY, id="nulls"),
+        pytest.param({"spec": {"inner": None}, "status": {}}, {"inner": EMPTY, "others": []}, EMPTY, id="nulls within"),
+        pytest.param(
+            {"spec": {"others": [{"image": "a"}, None]}},
+            {"inner": EMPTY, "others": [EMPTY | {"image": "a"}, EMPTY]},
+            EMPTY,
+            id="items that lack fields",
+        ),
+    ],
+)
+def test_missing_parts_whose_default_cannot_be_made_are_empty(parts: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> None:
+    document = json.dumps({"apiVersion": "example.com/v1", "kind": "Nest", "metadata": {"name": "a"}, **parts}, separators=(",", ":"))
+    nest = decode(Nest, document.encode())
+    assert msgspec.to_builtins(nest.status) == status
+    assert {"inner": msgspec.to_builtins(nest.spec.inner), "others": [msgspec.to_builtins(one) for one in nest.spec.others]} == spec
+    assert encode(nest) == document.encode(), "what was not there is not written"
+
+
+def test_a_wrong_type_beside_a_missing_part_is_named() -> None:
+    with pytest.raises(DecodeError, match=r"^Nest: spec\.inner\.image: expected str, got int$"):
+        decode(Nest, b'{"kind":"Nest","apiVersion":"example.com/v1","spec":{"inner":{"image":3}}}')
 
 
 def test_a_class_that_names_an_unknown_type_is_the_programmers_fault() -> None:

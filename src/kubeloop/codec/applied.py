@@ -137,7 +137,7 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
     for info in msgspec.structs.fields(cls):
         if info.default is not msgspec.NODEFAULT:
             default = info.default
-        elif info.default_factory is not msgspec.NODEFAULT:
+        elif _has_default(info.default_factory) and not shapes[info.encode_name].required:
             default = info.default_factory()
         else:
             continue
@@ -146,6 +146,11 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
         shape = shapes[info.encode_name].shape
         found[info.encode_name] = _inside(msgspec.json.decode(fresh.write(default, shape)), shape, _without_defaults)
     return found
+
+
+def _has_default(factory: Any) -> bool:
+    """Whether a field with this factory has a default that goes without saying; ``str`` makes "" a value that is always sent."""
+    return factory is not msgspec.NODEFAULT and factory is not str
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -5,15 +5,19 @@ Models take any value when they are built (checking each assignment would cost e
 
 from __future__ import annotations
 
+import functools
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
+from kubeloop.codec.applied import document_changes
 from kubeloop.codec.decoding import dec_hook, decoder_of
 from kubeloop.codec.encoding import describe
 from kubeloop.codec.forgiving import build
 from kubeloop.codec.locating import explain
+from kubeloop.codec.shape import fields_of
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.arguments import require_object
 from kubeloop.meta.object_meta import ObjectMeta
@@ -22,6 +26,7 @@ from kubeloop.meta.resource import Resource, source_of
 from kubeloop.meta.unstructured import Unstructured
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 
 
 def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
@@ -31,10 +36,49 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
         ValueError: a field holds a value of another type, or one that JSON cannot say; the text names object and field.
         TypeError: ``obj`` is no object.
     """
+    body = _written(obj, write)
+    source = source_of(obj)
+    if not isinstance(obj, Unstructured) and (source is None or source.document is not body):
+        _check(obj, type(obj), obj, None if source is None else source.document, body)
+    return body
+
+
+def checked_changes(obj: Resource, field: str = "") -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The trees before and after the changes to an object that was read (``document_changes``), if its fields are of their types.
+
+    Args:
+        obj: The object.
+        field: Wire name of the only field to check, such as ``status``; the others may hold anything that JSON can say. Empty: all.
+
+    Returns:
+        Both trees; None if ``obj`` was made here.
+
+    Raises:
+        ValueError, TypeError: as ``checked``.
+    """
+    trees = _written(obj, document_changes)
+    if trees is None or isinstance(obj, Unstructured):
+        return trees
+    before, after = trees
+    cls: type[msgspec.Struct] = type(obj)
+    given: msgspec.Struct = obj
+    if field:
+        known = fields_of(cls).by_wire.get(field)
+        if known is None or after.get(field) is None:
+            return trees
+        cls = _class_with(cls, known.name, field)
+        before, after = {field: before.get(field)}, {field: after[field]}
+        given = cls(**{known.name: getattr(obj, known.name)})
+    if before != after:
+        _check(obj, cls, given, msgspec.json.encode(before), msgspec.json.encode(after))
+    return trees
+
+
+def _written(obj: R, write: Callable[[R], T]) -> T:
     require_object(obj)
     require_metadata(obj)
     try:
-        body = write(obj)
+        return write(obj)
     except (TypeError, UnicodeEncodeError):
         found = _unsayable(obj)
         if found is None:
@@ -43,15 +87,23 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
         what = "half a character (a lone surrogate)" if isinstance(value, str) else f"a {type(value).__name__}"
         text = f"{describe(obj)}: {path.removeprefix('.')}: {what} was given, which JSON cannot say"
         raise ValueError(text) from None
-    source = source_of(obj)
-    if not isinstance(obj, Unstructured) and (source is None or source.document is not body):
-        fault = fault_of(type(obj), body, obj)
-        if fault and source is not None and fault_of(type(obj), source.document):
-            # It was read with values that break declared choices or bounds (a newer server's): they may go back, other types may not.
-            fault = _wrong_type(type(obj), body)
-        if fault:
-            raise ValueError(f"{describe(obj)}: {fault}")
-    return body
+
+
+def _check(obj: Resource, cls: type[msgspec.Struct], given: msgspec.Struct, before: bytes | None, after: bytes) -> None:
+    """Raises ValueError: ``after``, which was written from ``given``, a ``cls``, is not of its types. ``before``: what it was read from."""
+    fault = fault_of(cls, after, given)
+    if fault and before is not None and fault_of(cls, before):
+        # It was read with values that break declared choices or bounds (a newer server's): they may go back, other types may not.
+        fault = _wrong_type(cls, after)
+    if fault:
+        raise ValueError(f"{describe(obj)}: {fault}")
+
+
+@functools.cache
+def _class_with(cls: type[msgspec.Struct], name: str, wire: str) -> type[msgspec.Struct]:
+    """A struct with a single field of ``cls``."""
+    hint = typing.get_type_hints(cls, include_extras=True)[name]
+    return msgspec.defstruct(cls.__name__, [(name, hint, msgspec.field(default=None, name=wire))], kw_only=True, gc=False)
 
 
 def require_metadata(obj: Resource) -> None:
@@ -73,16 +125,17 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
     decoder = decoder_of(cls)
     try:
         read = decoder.decode(body)
-        if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
-            path, wrong, meant = found
-            return f"{path.removeprefix('.')}: expected {meant.__name__}, got {wrong.__name__}"
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, TypeError):  # TypeError: the default of a missing field cannot be made
         # Nulls and spellings that readers take are no faults: they came from a server.
         tree = normalise(cls, msgspec.json.decode(body))
         try:
             decoder.decode(msgspec.json.encode(tree))
         except msgspec.ValidationError as error:
             return explain(error, decoder, tree)
+        return ""
+    if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
+        path, wrong, meant = found
+        return f"{path.removeprefix('.')}: expected {meant.__name__}, got {wrong.__name__}"
     return ""
 
 

@@ -84,7 +84,7 @@ def decode_struct(cls: type[M], document: bytes, what: str) -> M:
     decoder = decoder_of(cls)
     try:
         return decoder.decode(document)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, TypeError):  # TypeError: the default of a missing field cannot be made
         pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(_no_json(what, document, error)) from None

@@ -42,7 +42,10 @@ class Shape(msgspec.Struct):
 
 
 class Field(msgspec.Struct):
-    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default."""
+    """One field of a struct. ``optional``: null means None. ``required``: the class gives no default, or one that cannot be made.
+
+    A default cannot be made where ``default_factory`` is a struct class with required fields.
+    """
 
     name: str
     wire: str
@@ -72,7 +75,8 @@ def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...
     for info in msgspec.structs.fields(cls):
         shape, optional = _shape_of(hints[info.name], (*within, cls))
         keys = _attributes(shape, list_keys.get(info.encode_name) or _declared_keys(hints[info.name]))
-        found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, info.required, keys)
+        required = info.required or _lacks_default(info.default_factory, (*within, cls))
+        found.by_wire[info.encode_name] = Field(info.name, info.encode_name, shape, optional, required, keys)
         found.loose |= shape.loose
         found.micro |= shape.micro
     _KNOWN[cls] = found
@@ -80,6 +84,13 @@ def fields_of(cls: type[msgspec.Struct], within: tuple[type[msgspec.Struct], ...
 
 
 _KNOWN: dict[type[msgspec.Struct], Fields] = {}
+
+
+def _lacks_default(factory: Any, within: tuple[type[msgspec.Struct], ...]) -> bool:
+    """Whether a ``default_factory`` is a struct class that needs arguments."""
+    if not (isinstance(factory, type) and issubclass(factory, msgspec.Struct)) or factory in within:
+        return False
+    return any(field.required for field in fields_of(factory, within).by_wire.values())
 
 
 def _shape_of(hint: Any, within: tuple[type[msgspec.Struct], ...]) -> tuple[Shape, bool]:

@@ -22,13 +22,18 @@ def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
         if value is not None:
             result[field.wire] = _value(field.shape, value)
         elif field.required:
-            result[field.wire] = None if field.optional else empty_value(field.shape)
+            result[field.wire] = None if field.optional else _empty(field.shape)
     return result
+
+
+def _empty(shape: Shape) -> Any:
+    """The empty value, in which the required fields of a struct have theirs."""
+    return normalise(shape.type, {}) if shape.form is Form.STRUCT else empty_value(shape)
 
 
 def _value(shape: Shape, value: Any) -> Any:
     if value is None:
-        return None if shape.form is Form.ANY or shape.none else empty_value(shape)
+        return None if shape.form is Form.ANY or shape.none else _empty(shape)
     if shape.form is Form.STRUCT:
         return normalise(shape.type, value)
     if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from kubeloop.codegen.naming import ModuleName, camel_case, class_name, field_names, module_names
-from kubeloop.codegen.types import HAND_WRITTEN, INLINE, TypeMapper
+from kubeloop.codegen.types import ALWAYS_SENT, HAND_WRITTEN, INLINE, FieldType, TypeMapper
 from kubeloop.codegen.write import MARK
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import ResourceInfo, Schemas, TypeSchema
@@ -143,9 +143,9 @@ class _Module:
             lines.append(f"    __list_keys__ = {{{rows}}}")
         visible = [wire for wire in node.properties if wire not in hidden]
         names = field_names(visible)
-        lines += [
-            self._field(names[wire], wire, node.properties[wire], wire in node.required) for wire in sorted(visible, key=names.__getitem__)
-        ]
+        for wire in sorted(visible, key=names.__getitem__):
+            always = wire in ALWAYS_SENT.get(definition, ())
+            lines.append(self._field(names[wire], wire, node.properties[wire], wire in node.required, always=always))
         if len(lines) == 1:
             lines.append("    pass")
         return "\n".join(lines) + "\n"
@@ -162,9 +162,12 @@ class _Module:
             parts.append(_tuple(info.categories))
         return f"KindInfo({', '.join(parts)})"
 
-    def _field(self, name: str, wire: str, node: TypeSchema, required: bool) -> str:
+    def _field(self, name: str, wire: str, node: TypeSchema, required: bool, *, always: bool = False) -> str:
         self._forward = False
         field = self._types.field(node, required=required)
+        if always:
+            # msgspec leaves out a value that is the default itself, but not one that equals what a factory makes.
+            field = FieldType(field.annotation, field.annotation, factory=True)
         annotation = f'"{field.annotation}"' if self._forward else field.annotation
         arguments = [f"default_factory={field.default}" if field.factory else f"default={field.default}"]
         if field.default in ("[]", "{}"):

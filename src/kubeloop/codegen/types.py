@@ -50,6 +50,9 @@ INLINE: dict[str, str] = {
     _EXTENSIONS_V1 + "JSONSchemaPropsOrStringArray": f"{{{_EXTENSIONS_V1}JSONSchemaProps}} | list[str]",
 }
 
+#: Required fields that are sent also when they are empty, by definition: custom kinds hold these structs, and their schemas want the field.
+ALWAYS_SENT: dict[str, tuple[str, ...]] = {_META_V1 + "Condition": ("message",)}
+
 _SCALARS = {"string": ("str", '""'), "integer": ("int", "0"), "boolean": ("bool", "False"), "number": ("float", "0.0")}
 
 

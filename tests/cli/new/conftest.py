@@ -52,6 +52,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """mypy's cache."""
+    return tmp_path_factory.mktemp("types")
+
+
+@pytest.fixture(scope="session")
 def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """With the names that are usual; its name and group are this run's own, as it is installed on servers that others use too."""
     number = os.getpid()

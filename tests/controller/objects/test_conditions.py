@@ -146,3 +146,25 @@ def test_what_no_server_takes(type_: str, status: Any, reason: str, says: str) -
 def test_a_kind_without_conditions_is_told_what_it_lacks() -> None:
     with pytest.raises(ConditionsError, match=r"ConfigMap has no status.conditions .* list\[Condition\]"):
         set_condition(ConfigMap(), "Ready", True, reason="Up")
+
+
+class NeedyStatus(Model):
+    phase: str
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+@custom_resource("conditions.example.com/v1", plural="needies")
+class Needy(Resource):
+    status: NeedyStatus | None = None
+
+
+def test_a_status_that_cannot_be_made_without_a_field_is_to_be_set_first() -> None:
+    needy = Needy(metadata=ObjectMeta(name="a"))
+    assert get_condition(needy, "Ready") is None
+    wanted = r'^Needy "a" has no status yet, and a NeedyStatus cannot be made without phase: .* obj\.status = NeedyStatus\(phase=\.\.\.\)$'
+    with pytest.raises(ConditionsError, match=wanted):
+        set_condition(needy, "Ready", True, reason="Up")
+    assert needy.status is None
+    needy.status = NeedyStatus(phase="Up")
+    assert set_condition(needy, "Ready", True, reason="Up")
+    assert needy.to_dict()["status"]["conditions"][0]["message"] == "", "the schema of conditions requires it"

@@ -38,7 +38,7 @@ class APIResource(Model):
 
 class Condition(Model):
     last_transition_time: Time | None = None
-    message: str = ""
+    message: str = msgspec.field(default_factory=str)
     observed_generation: int | None = None
     reason: str = ""
     status: str = ""

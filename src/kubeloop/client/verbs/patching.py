@@ -12,8 +12,8 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.reading import JSON, PARTIAL
 from kubeloop.codec import decode, encode
-from kubeloop.codec.applied import document_changes, fresh_tree
-from kubeloop.codec.checking import checked
+from kubeloop.codec.applied import fresh_tree
+from kubeloop.codec.checking import checked, checked_changes
 from kubeloop.meta import IncompleteObject, PartialObject, Resource, kind_info
 from kubeloop.meta.arguments import require_kind
 from kubeloop.meta.resource import source_of
@@ -177,16 +177,9 @@ def changes_of(obj: Resource, lock: bool | None = None, *, merge: bool = False) 
             f'{obj.kind or "object"} "{obj.object_key()}" was made here, not read from the server: there is nothing to compare it with. '
             "Send it as a part: client.patch(KIND, NAME, obj)."
         )
-    trees: list[tuple[dict[str, Any], dict[str, Any]]] = []
-
-    def write(changed: Resource) -> bytes:
-        found = document_changes(changed)
-        assert found is not None
-        trees.append(found)
-        return msgspec.json.encode(found[1])
-
-    checked(obj, write)
-    old, new = trees[0]
+    trees = checked_changes(obj)
+    assert trees is not None
+    old, new = trees
     form: PatchType = "merge"
     patch = create_merge_patch(old, new)
     replaces = _replaces_a_list(patch)

@@ -24,7 +24,7 @@ _LONGEST_MESSAGE: Final = 32768
 
 
 class ConditionsError(KubeloopError, TypeError):
-    """The kind has no place for conditions; the text names it and says what to declare."""
+    """There is no place for conditions in the kind, or not yet in the object; the text names it and says what to declare or set."""
 
 
 class ConditionView(msgspec.Struct, frozen=True):
@@ -222,7 +222,7 @@ def _place(obj: Resource, *, create: bool = False) -> _Trees | _Structs:
     if holder is None:
         if not create:
             return _Structs([], item.type)
-        holder = status.shape.type()
+        holder = _new_status(obj, status.shape.type)
         setattr(obj, status.name, holder)
     items = getattr(holder, conditions.name)
     if items is None:
@@ -230,6 +230,17 @@ def _place(obj: Resource, *, create: bool = False) -> _Trees | _Structs:
         if create:
             setattr(holder, conditions.name, items)
     return _Structs(items, item.type)
+
+
+def _new_status(obj: Resource, cls: type[msgspec.Struct]) -> Any:
+    required = [field.name for field in fields_of(cls).by_wire.values() if field.required]
+    if required:
+        arguments = ", ".join(f"{name}=..." for name in required)
+        raise ConditionsError(
+            f'{obj.kind} "{obj.object_key()}" has no status yet, and a {cls.__name__} cannot be made without {", ".join(required)}: '
+            f"set it before its conditions, as in obj.status = {cls.__name__}({arguments})"
+        )
+    return cls()
 
 
 def _is_struct(shape: Shape) -> bool:

@@ -8,12 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-import msgspec
-
 from kubeloop.client import Client
 from kubeloop.client.options import WriteOptions
-from kubeloop.codec.applied import document_changes
-from kubeloop.codec.checking import checked
+from kubeloop.codec.checking import checked_changes
 from kubeloop.controller.objects.three_way import BothChanged, three_way
 from kubeloop.controller.objects.write_backoff import WriteBackoff
 from kubeloop.controller.running.result import Result
@@ -139,20 +136,13 @@ class StatusWriter:
 
 def _statuses(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]]:
     """As it was read, and as it is now."""
-    found: list[tuple[Any, Any]] = []
-
-    def read(changed: Resource) -> bytes:
-        trees = document_changes(changed)
-        if trees is None:
-            raise IncompleteObject(
-                f'{changed.kind} "{changed.object_key()}" was made here, not read: nobody can tell what of its status is new. '
-                "Get the object, from the lister or the client, and change that."
-            )
-        found.append((trees[0].get("status"), trees[1].get("status")))
-        return msgspec.json.encode(trees[1].get("status"))
-
-    checked(obj, read)
-    before, after = found[0]
+    trees = checked_changes(obj, "status")
+    if trees is None:
+        raise IncompleteObject(
+            f'{obj.kind} "{obj.object_key()}" was made here, not read: nobody can tell what of its status is new. '
+            "Get the object, from the lister or the client, and change that."
+        )
+    before, after = (tree.get("status") for tree in trees)
     return (before if isinstance(before, dict) else {}), (after if isinstance(after, dict) else {})
 
 
