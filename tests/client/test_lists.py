@@ -9,6 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client, ListOptions
+from kubeloop.config import ClusterConfig
 from kubeloop.meta import NOTHING, BadRequest, Expired, Invalid, ObjectMeta, PartialObject, parse_field_selector, parse_label_selector
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, status
@@ -215,3 +216,13 @@ async def test_one_page_is_asked_for_exactly_as_told() -> None:
         got = await client.list_page(ConfigMap, ListOptions(limit=1, continue_token="t", labels="a=b"), namespace="n")
     assert got.continue_token == "next"
     assert server.received[0].target == "/api/v1/namespaces/n/configmaps?labelSelector=a%3Db&limit=1&continue=t"
+
+
+def test_a_list_and_a_watch_that_are_iterated_without_async_name_the_ways_to_do_it() -> None:
+    client: Any = Client(Transport(ClusterConfig(server="https://127.0.0.1:1")))
+    wanted = "`async for one in client.list(KIND)`, page by page, or `for one in await client.list(KIND)`, all at once"
+    with pytest.raises(TypeError, match=re.escape(wanted)):
+        for _ in client.list(ConfigMap):
+            pass
+    with pytest.raises(TypeError, match=r"`async with client\.watch"):
+        list(client.watch(ConfigMap))

@@ -95,7 +95,7 @@ def test_version_3_documents_with_kubernetes_own_structs_and_custom_kinds(place:
     assert (app.spec.image, app.spec.mode, type(app.spec.template)) == ("", None, PodTemplateSpec)
     assert (apps.AppOptions.api_version, apps.AppOptions.kind) == ("apps.example.com/v1", "AppOptions")
     assert msgspec.json.encode(apps.AppOptions(force=True)) == b'{"force":true}'
-    with pytest.raises(TypeError, match="Missing required argument 'size'"):
+    with pytest.raises(TypeError, match=r"^\w+ needs size: "):
         tools.ToolSpec()
     assert msgspec.json.encode(tools.ToolSpec(size=0)) == b'{"size":0}'
 

@@ -1,187 +1,155 @@
-"""Whom every TLS context trusts: as with Go, any certificate that was given as an authority, be it an intermediate or the peer's own."""
+"""Servers that cannot be reached or trusted: the error names the server, the cause and the way out."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime
+import asyncio
+import re
 import ssl
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from kubeloop.apiserver.authentication.certificates import Bundle
-from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
-from kubeloop.apiserver.webhooks.target import trust
-from kubeloop.config import ClusterConfig, Pem
-from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.controller.webhooks.tls import server_tls
-from kubeloop.pki import CertificateAuthority, IssuedCertificate
-from kubeloop.serving.listener import server_context
-from kubeloop.transport.dial import Dialer
-
-NAME = "server.example.com"
+from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.config.tls import CERTIFICATE_PERIOD
+from kubeloop.meta import ApiError, ConnectionRefused, TransportError, UntrustedCertificate
+from kubeloop.pki import CertificateAuthority
+from kubeloop.timing import FakeClock
+from kubeloop.transport import Transport
+from kubeloop.transport.failure import failure_of
+from tests.faults import FaultServer, Reply, authority
 
 
-class Hierarchy:
-    """A root, an intermediate authority that it signed, and certificates that the intermediate signed."""
-
-    def __init__(self) -> None:
-        self.root = CertificateAuthority.create("root")
-        key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "intermediate")]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            # Not critical, and without a key identifier: what VERIFY_X509_STRICT refuses, and kubeadm made for years.
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=False)
-        )
-        certificate = x509.load_pem_x509_certificate(self.root.certify(builder))
-        self.intermediate = CertificateAuthority(certificate, key)
-        self.server = self.intermediate.issue("server", dns_names=(NAME,), server=True)
-        self.client = self.intermediate.issue("client", client=True)
+async def fails(config: ClusterConfig) -> TransportError:
+    async with Transport(config) as transport:
+        with pytest.raises(TransportError) as raised:
+            await transport.request("GET", "/version")
+    return raised.value
 
 
-@pytest.fixture(scope="module")
-def hierarchy() -> Hierarchy:
-    return Hierarchy()
+async def test_another_authority_is_not_trusted() -> None:
+    other = Pem(data=CertificateAuthority.create("other").certificate, field='cluster "faulty": certificate-authority-data')
+    async with FaultServer(Reply()) as server:
+        error = await fails(server.config(ca=other))
+    assert isinstance(error, UntrustedCertificate)
+    text = str(error)
+    assert f"https://127.0.0.1:{server.port}" in text
+    assert "x509: certificate signed by unknown authority" in text
+    assert 'trusted: cluster "faulty": certificate-authority-data' in text
+    assert "give the authority that signed it as certificate-authority" in text
+    assert server.received == []
 
 
-def intermediate(hierarchy: Hierarchy, issued: IssuedCertificate) -> bytes:
-    return hierarchy.intermediate.certificate
+async def test_without_an_authority_those_of_the_system_are_named() -> None:
+    async with FaultServer(Reply()) as server:
+        assert "trusted: the authorities of this system" in str(await fails(server.config(ca=None)))
 
 
-def own(hierarchy: Hierarchy, issued: IssuedCertificate) -> bytes:
-    return issued.certificate
+async def test_a_certificate_for_another_name_is_not_trusted() -> None:
+    certificate = authority().issue("x", server=True, dns_names=["api.example"])
+    async with FaultServer(Reply(), certificate=certificate) as server:
+        error = await fails(server.config())
+        assert isinstance(error, UntrustedCertificate)
+        assert "is not valid for" in str(error)
+        assert "set tls-server-name" in str(error)
+        async with Transport(server.config(tls_server_name="api.example")) as transport:
+            assert (await transport.request("GET", "/version")).status == 200
 
 
-def unrelated(hierarchy: Hierarchy, issued: IssuedCertificate) -> bytes:
-    return CertificateAuthority.create("unrelated").certificate
+async def test_an_expired_certificate_is_not_trusted() -> None:
+    certificate = authority().issue("x", server=True, ip_addresses=["127.0.0.1"], days=0)
+    # Validity ends now: a moment later it is over.
+    async with FaultServer(Reply(), certificate=certificate) as server:
+        error = await fails(server.config())
+    assert isinstance(error, UntrustedCertificate)
+    assert "x509: certificate has expired" in str(error)
+    assert "renew the server's certificate" in str(error)
 
 
-def load(context: ssl.SSLContext, issued: IssuedCertificate) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "pair.pem")
-        file.write_bytes(issued.certificate + issued.key)
-        context.load_cert_chain(file)
+async def test_verification_can_be_skipped() -> None:
+    async with FaultServer(Reply()) as server, Transport(server.config(ca=None, insecure_skip_tls_verify=True)) as transport:
+        assert (await transport.request("GET", "/version")).status == 200
 
 
-def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Both ends, in memory. Raises ssl.SSLError when one of them refuses the other."""
-    upwards, downwards = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = client.wrap_bio(downwards, upwards, server_hostname=NAME), server.wrap_bio(upwards, downwards, server_side=True)
-    waiting = list(ends)
-    for _ in range(10):
-        for end in tuple(waiting):
-            try:
-                end.do_handshake()
-                waiting.remove(end)
-            except ssl.SSLWantReadError:
-                pass
-    assert not waiting
-    for end in ends:  # with TLS 1.3 a client knows only now that its certificate was refused
-        with contextlib.suppress(ssl.SSLWantReadError):
-            end.read(1)
+async def test_a_port_where_nothing_listens() -> None:
+    async with FaultServer(Reply()) as server:
+        config = server.config()
+    error = await fails(config)
+    assert isinstance(error, ConnectionRefused)
+    assert "connection refused: nothing listens there" in str(error)
 
 
-def of_clusters(authority: bytes, folder: Path) -> ssl.SSLContext:
-    return ClusterConfig(server=f"https://{NAME}", ca=Pem(data=authority)).ssl_context()
+async def test_a_server_that_does_not_speak_tls() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        error = await fails(ClusterConfig(server=f"https://127.0.0.1:{port}", ca=Pem(data=authority().certificate)))
+    assert not isinstance(error, UntrustedCertificate)
+    assert "the server does not speak TLS; should server in configuration begin with http:// ?" in str(error)
 
 
-def of_cluster_files(authority: bytes, folder: Path) -> ssl.SSLContext:
-    (folder / "ca.crt").write_bytes(authority)
-    return ClusterConfig(server=f"https://{NAME}", ca=Pem(path=folder / "ca.crt")).ssl_context()
+async def test_a_server_that_speaks_tls_only() -> None:
+    """As Go's server answers, and as servers do that say nothing."""
+
+    async def go(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(go, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Transport(ClusterConfig(server=f"http://127.0.0.1:{port}")) as transport:
+            with pytest.raises(ApiError) as refused:
+                await transport.request("GET", "/version")
+    wanted = "if the server speaks TLS, as API servers do, server in configuration should begin with https://"
+    assert wanted in str(refused.value)
+    async with FaultServer(Reply()) as faults:
+        error = await fails(faults.config(server=faults.config().server.replace("https://", "http://")))
+    assert wanted.replace("configuration", 'cluster "faulty"') in str(error)
 
 
-def of_proxies(authority: bytes, folder: Path) -> ssl.SSLContext:
-    dialer = Dialer(f"https://{NAME}", f"https://{NAME}", "", authorities=lambda: authority)
-    return dialer._proxy_tls()
+async def test_a_host_that_cannot_be_resolved() -> None:
+    async with FaultServer(Reply()) as server:
+        config = server.config(server="https://no-such-host.invalid:6443")
+    assert "the host name cannot be resolved" in str(await fails(config))
 
 
-def of_webhooks(authority: bytes, folder: Path) -> ssl.SSLContext:
-    return trust(authority)
+async def test_changed_certificate_files_are_used_for_new_connections(tmp_path: Path) -> None:
+    file, clock = tmp_path / "ca.crt", FakeClock()
+    file.write_bytes(authority().certificate)
+    async with FaultServer(Reply()) as server:
+        config = server.config(ca=Pem(path=file), credentials=Credentials())
+        async with Transport(config, clock=clock) as transport:
+            await transport.request("GET", "/version")
+            file.write_bytes(b"")
+            await clock.advance(CERTIFICATE_PERIOD)
+            assert (await transport.request("GET", "/version")).status == 200  # a broken file leaves the old one in use
+            file.write_bytes(CertificateAuthority.create("other").certificate)
+            await clock.advance(CERTIFICATE_PERIOD)
+            with pytest.raises(UntrustedCertificate):
+                await transport.request("GET", "/version")
 
 
-def of_kubelets(authority: bytes, folder: Path) -> ssl.SSLContext:
-    (folder / "ca.crt").write_bytes(authority)
-    return KubeletCredentials(authority=folder / "ca.crt").context
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        pytest.param(OSError(24, "Too many open files"), "raise its limit \\(ulimit -n\\)", id="no descriptor left"),
+        pytest.param(OSError(113, "No route to host"), "cannot be reached: No route to host; check server in here", id="no route"),
+        pytest.param(OSError("Multiple exceptions: [Errno 111] a, [Errno 111] b"), "nothing listens there", id="refused at every address"),
+        pytest.param(TimeoutError(), "no connection within 30 s", id="no connection"),
+        pytest.param(TimeoutError(110, "Connection timed out"), "the connection ended", id="a peer that is gone"),
+    ],
+)
+def test_what_sockets_say_becomes(error: OSError, text: str) -> None:
+    found = str(failure_of(error, ClusterConfig(server="https://h", name="c", source="here"), "list pods"))
+    assert found.startswith('https://h (cluster "c"): ')
+    assert re.search(text, found)
 
 
-CLIENTS = [
-    pytest.param(of_clusters, id="certificate-authority-data of a kubeconfig"),
-    pytest.param(of_cluster_files, id="certificate-authority of a kubeconfig"),
-    pytest.param(of_proxies, id="an HTTPS proxy"),
-    pytest.param(of_webhooks, id="the caBundle of a webhook, a conversion or an APIService"),
-    pytest.param(of_kubelets, id="--kubelet-certificate-authority"),
-]
-GIVEN = [pytest.param(intermediate, id="an intermediate authority"), pytest.param(own, id="the peer's own certificate")]
-Client = Callable[[bytes, Path], ssl.SSLContext]
-Given = Callable[[Hierarchy, IssuedCertificate], bytes]
-
-
-@pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("make", CLIENTS)
-def test_a_client_trusts(make: Client, given: Given, hierarchy: Hierarchy, tmp_path: Path) -> None:
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(server, hierarchy.server)
-    shake_hands(make(given(hierarchy, hierarchy.server), tmp_path), server)
-
-
-@pytest.mark.parametrize("make", CLIENTS)
-def test_a_client_trusts_no_authority_that_it_was_not_given(make: Client, hierarchy: Hierarchy, tmp_path: Path) -> None:
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(server, hierarchy.server)
-    with pytest.raises(ssl.SSLError):
-        shake_hands(make(unrelated(hierarchy, hierarchy.server), tmp_path), server)
-
-
-@pytest.mark.parametrize("make", CLIENTS)
-def test_a_client_that_trusts_a_certificate_still_compares_the_name(make: Client, hierarchy: Hierarchy, tmp_path: Path) -> None:
-    other = hierarchy.intermediate.issue("other", dns_names=("other.example.com",), server=True)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(server, other)
-    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
-        shake_hands(make(other.certificate, tmp_path), server)
-
-
-def of_listeners(authority: bytes, hierarchy: Hierarchy) -> ssl.SSLContext:
-    return server_context(hierarchy.server.certificate, hierarchy.server.key, authority)
-
-
-def of_webhook_servers(authority: bytes, hierarchy: Hierarchy) -> ssl.SSLContext:
-    return server_tls(Serving(hierarchy.server.certificate, hierarchy.server.key), authority)
-
-
-SERVERS = [pytest.param(of_listeners, id="the API server"), pytest.param(of_webhook_servers, id="a webhook server")]
-Server = Callable[[bytes, Hierarchy], ssl.SSLContext]
-
-
-@pytest.mark.parametrize("given", GIVEN)
-@pytest.mark.parametrize("make", SERVERS)
-def test_a_server_trusts_client_certificates_by(make: Server, given: Given, hierarchy: Hierarchy) -> None:
-    client = trust(hierarchy.intermediate.certificate)
-    load(client, hierarchy.client)
-    shake_hands(client, make(given(hierarchy, hierarchy.client), hierarchy))
-
-
-@pytest.mark.parametrize("make", SERVERS)
-def test_a_server_trusts_no_client_of_an_authority_that_it_was_not_given(make: Server, hierarchy: Hierarchy) -> None:
-    client = trust(hierarchy.intermediate.certificate)
-    load(client, hierarchy.client)
-    with pytest.raises(ssl.SSLError):
-        shake_hands(client, make(unrelated(hierarchy, hierarchy.client), hierarchy))
-
-
-@pytest.mark.parametrize("given", GIVEN)
-def test_authentication_knows_a_client_by(given: Given, hierarchy: Hierarchy) -> None:
-    chain = (ssl.PEM_cert_to_DER_cert(hierarchy.client.certificate.decode()),)
-    assert Bundle(given(hierarchy, hierarchy.client)).has_issued(chain)
-    assert not Bundle(unrelated(hierarchy, hierarchy.client)).has_issued(chain)
+def test_tls_is_at_least_1_2() -> None:
+    assert ClusterConfig(server="https://h").ssl_context().minimum_version == ssl.TLSVersion.TLSv1_2

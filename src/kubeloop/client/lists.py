@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -54,6 +54,12 @@ def objects_in(kind: type[R], answer: Response) -> ObjectList[R]:
     return ObjectList(items, metadata)
 
 
+_NOT_YET = (
+    "client.list asks the server first: write `async for one in client.list(KIND)`, page by page, "
+    "or `for one in await client.list(KIND)`, all at once"
+)
+
+
 class ListCall(Generic[R]):
     """A list to be had in one of two ways; nothing is sent before.
 
@@ -77,6 +83,11 @@ class ListCall(Generic[R]):
 
     def __aiter__(self) -> AsyncIterator[R]:
         return self._each()
+
+    if not TYPE_CHECKING:  # type checkers say so by themselves
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(_NOT_YET)
 
     async def pages(self, *, prefetch: int = 0) -> AsyncGenerator[ObjectList[R], None]:
         """The pages as they come; as ``async for``, but with each page's metadata.

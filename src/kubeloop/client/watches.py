@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
-from typing import Generic, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypeVar, cast
 
 import msgspec
 
@@ -137,6 +137,13 @@ class Watch(Generic[R]):
         if self._events is None:
             raise RuntimeError("a watch is used inside its block: async with client.watch(...) as events")
         return self._events
+
+    if not TYPE_CHECKING:  # type checkers say so by themselves
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                "events come from the server: write `async with client.watch(KIND) as events:` and in it `async for event in events:`"
+            )
 
     async def _run(self) -> AsyncGenerator[Event[R], None]:
         try:

@@ -20,6 +20,7 @@ from kubeloop.codec.locating import explain
 from kubeloop.codec.shape import fields_of
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.arguments import require_object
+from kubeloop.meta.model import Model
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, source_of
@@ -135,14 +136,21 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
         return ""
     if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
         path, wrong, meant = found
-        return f"{path.removeprefix('.')}: expected {meant.__name__}, got {wrong.__name__}"
+        text = f"{path.removeprefix('.')}: expected {meant.__name__}, got {wrong.__name__}"
+        return f"{text}; {meant.__name__}.from_dict reads a dict with wire names" if wrong is dict and issubclass(meant, Model) else text
     return ""
 
 
 def _misplaced(given: Any, read: Any) -> tuple[str, type, type] | None:
-    """The first struct within ``given`` that is of another class than what was read back in its place: path, its class, and the other."""
+    """The first struct (or dict) within ``given`` that is of another class than the struct read back in its place.
+
+    Returns:
+        Its path, its class and the class that belongs there.
+    """
     if isinstance(given, msgspec.Struct) and isinstance(read, msgspec.Struct) and not isinstance(given, type(read)):
         return "", type(given), type(read)
+    if isinstance(given, dict) and isinstance(read, msgspec.Struct):
+        return "", dict, type(read)
     if type(given) is not type(read):
         return None
     mine, theirs = dict(_parts(given)), dict(_parts(read))

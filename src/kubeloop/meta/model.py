@@ -6,7 +6,8 @@ A model never refuses a field that it does not know; the document that an object
 from __future__ import annotations
 
 import importlib
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, dataclass_transform
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -19,11 +20,42 @@ class _KeywordOnly(msgspec.StructMeta):
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **config: Any) -> _KeywordOnly:
         config.setdefault("kw_only", True)
-        return super().__new__(mcls, name, bases, namespace, **config)
+        # Not mcls: a subclass of a class that was called often is called for the first time.
+        return super().__new__(_Explained, name, bases, namespace, **config)
+
+
+_construct = msgspec.StructMeta.__call__
+#: Calls of each class whose errors are explained. Explaining doubles the cost of a call (0.3 us), which is nothing for that many calls.
+_EXPLAINED = 10_000
+_calls: WeakKeyDictionary[type, int] = WeakKeyDictionary()
+
+
+class _Explained(_KeywordOnly):
+    """The metaclass of a model until it was called 10,000 times: a wrong argument ends in an error that names class and field.
+
+    Then the class becomes a plain ``_KeywordOnly``, whose instances msgspec constructs without any Python code in between. What is wrong
+    with a call shows when that call first runs, which is early in the life of a program.
+    """
+
+    if not TYPE_CHECKING:  # type checkers know the fields, and check calls by them
+
+        def __call__(cls, /, *arguments: Any, **fields: Any) -> Any:  # noqa: N805 - of a metaclass
+            _calls[cls] = count = _calls.get(cls, 0) + 1
+            if count >= _EXPLAINED:
+                cls.__class__ = _KeywordOnly
+            try:
+                return _construct(cls, *arguments, **fields)
+            except TypeError as error:
+                from kubeloop.meta.construction import construction_error
+
+                explained = construction_error(cls, fields, error)
+                if explained is error:
+                    raise
+            raise explained
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Model(msgspec.Struct, metaclass=_KeywordOnly, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
+class Model(msgspec.Struct, metaclass=_Explained, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
     """The base of nested models. Subclasses declare fields in snake case.
 
     Field types

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
+from kubeloop.meta import kind_names
 from kubeloop.meta.errors import UnknownKind
 from kubeloop.meta.key import ObjectKey
-from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.model import Documented, Model, Source
 from kubeloop.meta.object_meta import ObjectMeta
 
@@ -181,14 +182,34 @@ def custom_resource(
     short_names: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
 ) -> Callable[[type[R]], type[R]]:
-    """Declare a ``Resource`` subclass to be a custom kind. ``kind`` is the class's name unless given.
+    """Declare a ``Resource`` subclass to be a custom kind.
+
+    Args:
+        api_version: Group and version, such as ``"example.com/v1"``.
+        plural: The resource's name in URLs: lower case letters, digits and hyphens.
+        kind: Default: the class's name.
+        singular: Default: the kind in lower case.
+        namespaced: False for a cluster-scoped kind.
+        short_names: Names for kubectl, such as ``("ca",)``.
+        categories: Groups of kinds for kubectl, such as ``("all",)``.
 
     Raises:
-        ValueError: ``api_version`` is malformed.
+        ValueError: A name that no server would take; raised at the decorator.
+        TypeError: The class is no ``Resource``, or an argument is of another type.
     """
-    group_version = GroupVersion.parse(api_version)
+    group_version = kind_names.group_version(api_version)
+    kind_names.require_labels("plural", (plural,))
+    for what, names in (("short_names", short_names), ("categories", categories)):
+        kind_names.require_labels(what, names)
+    if singular:
+        kind_names.require_labels("singular", (singular,))
 
     def declare(cls: type[R]) -> type[R]:
+        given: Any = cls
+        if not (isinstance(given, type) and issubclass(given, Resource)):
+            name = getattr(given, "__name__", given)
+            raise TypeError(f"@custom_resource: {name} is no Resource; write: class {name}(Resource)")
+        kind_names.require_kind_name(kind or cls.__name__)
         gvk = GroupVersionKind(group_version.group, group_version.version, kind or cls.__name__)
         info = KindInfo(gvk, plural, namespaced, singular or gvk.kind.lower(), short_names, categories)
         cls.__kind_info__ = info

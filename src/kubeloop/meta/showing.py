@@ -33,14 +33,16 @@ def line_of(obj: Resource) -> str:
 
 def name_of(obj: Resource) -> str:
     metadata = obj.metadata
-    name = metadata.name or (f"{metadata.generate_name}*" if metadata.generate_name else "unnamed")
-    return f"{metadata.namespace}/{name}" if metadata.namespace else name
+    generated = _at(metadata, "generateName")
+    name = _at(metadata, "name") or (f"{generated}*" if generated else "unnamed")
+    namespace = _at(metadata, "namespace")
+    return f"{namespace}/{name}" if namespace else str(name)
 
 
 def facts_of(obj: Resource) -> Iterator[str]:
     """What a person would ask about it first, in a few words; nothing of it is secret."""
     tree: Any = getattr(obj, "content", obj)
-    if obj.metadata.deletion_timestamp is not None:
+    if _at(obj.metadata, "deletionTimestamp") is not None:
         yield "Terminating"
     yield from _state(tree)
     spec = _at(tree, "spec")
@@ -92,7 +94,7 @@ def _at(value: Any, *path: str) -> Any:
     for name in path:
         if isinstance(value, msgspec.Struct):
             wires = value.__struct_encode_fields__
-            value = getattr(value, value.__struct_fields__[wires.index(name)]) if name in wires else None
+            value = getattr(value, value.__struct_fields__[wires.index(name)], None) if name in wires else None
         else:
             value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -38,6 +39,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _LONG_WAIT = 1.0
 
 
+#: How Go's and nginx' servers answer a request without TLS on a port for TLS.
+_PLAIN_TO_TLS = re.compile(rb"(?i)HTTP request (was sent )?to (an )?HTTPS (server|port)")
 #: Seconds without any byte of an answer. kube-apiserver itself gives a request 60 s.
 PATIENCE = 120.0
 #: Bytes of an answer that is held in memory, unpacked: a server, or what stands between, must not be able to fill it.
@@ -314,6 +317,10 @@ class Calls:
             user = self._config.credentials
             fault = "there are no credentials" if user == Credentials(owner=user.owner) else "they are unknown or expired: renew them"
             words = f"{words}; credentials: {user.owner}: {fault}"
+        elif answer.status == 400 and self._config.server.startswith("http://") and _PLAIN_TO_TLS.search(content):
+            from kubeloop.transport.failure import secure_address
+
+            words = f"{words}; {secure_address(self._config)}"
         if call.previous and call.previous != f"HTTP status {answer.status}":
             words = f"{words}; error from a previous attempt: {call.previous}"
         return error_of(answer.status, answer.headers, content, call.method, words)

@@ -47,9 +47,17 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
     if isinstance(error, TimeoutError) and error.errno is None:
         return TransportError(f"{where}: no connection within {CONNECT_TIMEOUT:g} s; check server in {config.source}, and the network")
     if isinstance(error, ConnectionEndedError | ConnectionError) or (isinstance(error, OSError) and error.errno == errno.ETIMEDOUT):
-        return IncompleteAnswerError(f"{where}: the connection ended before the answer was complete ({request})")
+        text = f"{where}: the connection ended before the answer was complete ({request})"
+        if config.server.startswith("http://"):
+            text += f"; {secure_address(config)}"
+        return IncompleteAnswerError(text)
     fault = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return TransportError(f"{where}: cannot be reached: {fault}; check server in {config.source}")
+
+
+def secure_address(config: ClusterConfig) -> str:
+    """What to change where a server that speaks TLS is addressed without."""
+    return f"if the server speaks TLS, as API servers do, server in {config.source} should begin with https://"
 
 
 def _tls_failure(error: ssl.SSLError, config: ClusterConfig, where: str) -> TransportError:

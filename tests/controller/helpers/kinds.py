@@ -180,7 +180,7 @@ def _names_in_status(obj: Any) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """``cls`` is the kind; ``spec`` makes a spec; ``change`` and ``report`` change the spec and the status of an object to what its kind allows."""
+    """``cls`` is the kind; ``spec`` makes a spec; ``change`` and ``report`` change an object's spec and status to what the kind allows."""
 
     cls: Any
     spec: Callable[[], Model | None] = field(default=lambda: None)

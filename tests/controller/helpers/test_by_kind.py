@@ -415,9 +415,10 @@ async def reconciles(client: Client, case: Case) -> None:
     """A controller of the kind that writes status, finalizer and children, and events of a handler of its changes."""
     seen: asyncio.Queue[str] = asyncio.Queue()
 
-    of_objects: Any = Controller[case.cls]
-    of_keys: Any = KeyController[case.cls]
-    with_handlers: Any = HandlerController[case.cls]
+    bases: list[Any] = [Controller, KeyController, HandlerController]
+    of_objects: Any = bases[0][case.cls]
+    of_keys: Any = bases[1][case.cls]
+    with_handlers: Any = bases[2][case.cls]
 
     class Reconciler(of_objects):  # type: ignore[misc] # as above
         owns = (ConfigMap,)
