@@ -1,6 +1,7 @@
 """Which pods go first when a ReplicaSet has too many."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 
@@ -12,7 +13,14 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def pod(
-    name: str, *, node: str = "n", phase: str = "Running", ready: float | None = 3600, restarts: int = 0, cost: str = "", age: float = 7200
+    name: str,
+    *,
+    node: str = "n",
+    phase: Literal["Pending", "Running"] = "Running",
+    ready: float | None = 3600,
+    restarts: int = 0,
+    cost: str = "",
+    age: float = 7200,
 ) -> Pod:
     conditions = []
     if ready is not None:

@@ -11,6 +11,7 @@ import click
 from kubeloop.codegen.document import schemas_from
 from kubeloop.codegen.models import render
 from kubeloop.codegen.sources import Tell, read_builtins, read_cluster, read_files
+from kubeloop.codegen.stubs import render_stubs
 from kubeloop.codegen.typed import Docs, ModelSource, render_module, render_package, same
 from kubeloop.codegen.write import differences, write_modules
 from kubeloop.meta.errors import ConfigError
@@ -56,12 +57,13 @@ def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: 
     written = write_modules(files, folder, only=out.suffix == ".py")
     for path in files:
         tell(f"{folder / path}: {files[path].count(chr(10) + 'class ')} classes")
-    click.echo(f"{out}: {len(files)} modules, {written} written anew")
+    click.echo(f"{out}: {len([path for path in files if path.endswith('.py')])} modules, {written} written anew")
 
 
 def _render(given: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], Path]:
     if given.builtins or not (given.sources or given.cluster):
-        return render(_builtins(given, out, tell)), out
+        schemas = _builtins(given, out, tell)
+        return render(schemas) | render_stubs(schemas), out
     source = ModelSource()
     if given.cluster is not None:
         source.add(asyncio.run(read_cluster(*given.cluster, tell)))

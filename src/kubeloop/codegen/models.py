@@ -20,19 +20,28 @@ _LINE = 140
 
 def render(schemas: Schemas) -> dict[str, str]:
     """Source text by path below the package, ``core/v1.py`` and the like; sorted, and the same for the same schemas."""
-    names = [name for name in schemas.names() if name not in HAND_WRITTEN and name not in INLINE]
-    modules = module_names(names)
-    resources = {info.gvk: info for info in schemas.all_resources()}
-    members: dict[ModuleName, list[str]] = {}
-    for name in names:
-        members.setdefault(modules[name], []).append(name)
-    files = {
-        "/".join(module.parts) + ".py": _Module(schemas, module, modules, resources).render(members[module]) for module in sorted(members)
-    }
-    for package in sorted({module.package for module in members if module.version}):
+    modules = _modules(schemas)
+    files = render_modules(schemas, ModuleRenderer)
+    for package in sorted({module.package for module in modules.values() if module.version}):
         files[f"{package}/__init__.py"] = _HEADER.format(what=f"the {package} group, one module for each version")
     files["__init__.py"] = _render_index(schemas, modules)
     return dict(sorted(files.items()))
+
+
+def render_modules(schemas: Schemas, renderer: type[ModuleRenderer]) -> dict[str, str]:
+    """What a renderer makes of the definitions of each module, by path below the package; sorted."""
+    modules = _modules(schemas)
+    resources = {info.gvk: info for info in schemas.all_resources()}
+    members: dict[ModuleName, list[str]] = {}
+    for name, module in modules.items():
+        members.setdefault(module, []).append(name)
+    return {
+        "/".join(module.parts) + ".py": renderer(schemas, module, modules, resources).render(members[module]) for module in sorted(members)
+    }
+
+
+def _modules(schemas: Schemas) -> dict[str, ModuleName]:
+    return module_names([name for name in schemas.names() if name not in HAND_WRITTEN and name not in INLINE])
 
 
 def _render_index(schemas: Schemas, modules: dict[str, ModuleName]) -> str:
@@ -55,7 +64,7 @@ def _render_index(schemas: Schemas, modules: dict[str, ModuleName]) -> str:
     )
 
 
-class _Module:
+class ModuleRenderer:
     """One module while it is rendered."""
 
     def __init__(
@@ -129,7 +138,19 @@ class _Module:
         else:
             base, hidden = "Model", {"apiVersion", "kind"} if gvk is not None else set()
         self._import("kubeloop.meta", base)
-        lines = [f"class {class_name(definition)}({base}):"]
+        lines = [f"class {class_name(definition)}({base}):", *self._class_lines(definition, base, node, gvk)]
+        visible = [wire for wire in node.properties if wire not in hidden]
+        names = field_names(visible)
+        for wire in sorted(visible, key=names.__getitem__):
+            always = wire in ALWAYS_SENT.get(definition, ())
+            lines.append(self._field(names[wire], wire, node.properties[wire], wire in node.required, always=always))
+        if len(lines) == 1:
+            lines.append("    pass")
+        return "\n".join(lines) + "\n"
+
+    def _class_lines(self, definition: str, base: str, node: TypeSchema, gvk: GroupVersionKind | None) -> list[str]:  # noqa: ARG002
+        """What a class says before its fields; ``definition`` is for stubs."""
+        lines: list[str] = []
         if base == "Resource" and gvk is not None:
             self._import("kubeloop.meta", "KindInfo")
             self._import("kubeloop.meta", "GroupVersionKind")
@@ -141,14 +162,7 @@ class _Module:
         if keys:
             rows = ", ".join(f'"{wire}": {_tuple(names)}' for wire, names in keys.items())
             lines.append(f"    __list_keys__ = {{{rows}}}")
-        visible = [wire for wire in node.properties if wire not in hidden]
-        names = field_names(visible)
-        for wire in sorted(visible, key=names.__getitem__):
-            always = wire in ALWAYS_SENT.get(definition, ())
-            lines.append(self._field(names[wire], wire, node.properties[wire], wire in node.required, always=always))
-        if len(lines) == 1:
-            lines.append("    pass")
-        return "\n".join(lines) + "\n"
+        return lines
 
     def _kind_info(self, gvk: GroupVersionKind) -> str:
         name = f'GroupVersionKind("{gvk.group}", "{gvk.version}", "{gvk.kind}")'

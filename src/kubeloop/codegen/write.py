@@ -60,7 +60,7 @@ def differences(files: Mapping[str, str], out: Path, same: Callable[[str, str], 
 
 
 def _present(files: Mapping[str, str], out: Path, only: bool) -> dict[str, str]:
-    paths = [out / path for path in files if (out / path).exists()] if only else sorted(out.rglob("*.py"))
+    paths = [out / path for path in files if (out / path).exists()] if only else sorted([*out.rglob("*.py"), *out.rglob("*.pyi")])
     return {path.relative_to(out).as_posix(): path.read_text() for path in paths}
 
 

@@ -15,8 +15,27 @@ IntOrString: TypeAlias = int | str
 """A number, or a string such as ``50%`` or a port's name (k8s.io/apimachinery pkg/util/intstr)."""
 
 
+_own_doc = type.__dict__["__doc__"]
+
+
+def _doc_of(cls: type[msgspec.Struct]) -> str:
+    own: str | None = _own_doc.__get__(cls)
+    if own is not None:
+        return own
+    from kubeloop.meta.model_docs import doc_of
+
+    return doc_of(cls)
+
+
+#: ``__doc__`` of models: the class's own docstring; of a class without one, what its fields are. Each metaclass holds it, since a class
+#: statement gives each class a ``__doc__`` that hides the one of its base; so the metaclasses have comments instead of docstrings.
+_DOC: Any = property(_doc_of, lambda cls, text: _own_doc.__set__(cls, text))
+
+
 class _KeywordOnly(msgspec.StructMeta):
-    """msgspec does not hand ``kw_only`` on to subclasses; without it a required field could not follow the base's optional ones."""
+    # msgspec does not hand ``kw_only`` on to subclasses; without it a required field could not follow the base's optional ones.
+    if not TYPE_CHECKING:
+        __doc__ = _DOC
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **config: Any) -> _KeywordOnly:
         config.setdefault("kw_only", True)
@@ -31,13 +50,12 @@ _calls: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
 
 class _Explained(_KeywordOnly):
-    """The metaclass of a model until it was called 10,000 times: a wrong argument ends in an error that names class and field.
-
-    Then the class becomes a plain ``_KeywordOnly``, whose instances msgspec constructs without any Python code in between. What is wrong
-    with a call shows when that call first runs, which is early in the life of a program.
-    """
+    # The metaclass of a model until it was called 10,000 times: a wrong argument ends in an error that names class and field.
+    # Then the class becomes a plain ``_KeywordOnly``, whose instances msgspec constructs without any Python code in between.
+    # What is wrong with a call shows when that call first runs, which is early in the life of a program.
 
     if not TYPE_CHECKING:  # type checkers know the fields, and check calls by them
+        __doc__ = _DOC
 
         def __call__(cls, /, *arguments: Any, **fields: Any) -> Any:  # noqa: N805 - of a metaclass
             _calls[cls] = count = _calls.get(cls, 0) + 1

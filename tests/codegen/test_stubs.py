@@ -1,0 +1,149 @@
+"""Stubs of models: what editors, type checkers and ``help()`` say of each field."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pydoc
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+import kubeloop.api
+from kubeloop.api.core.v1 import Container, PodSpec
+from kubeloop.codec import decode
+from kubeloop.codegen.models import render
+from kubeloop.codegen.stubs import render_stubs
+from kubeloop.codegen.types import HAND_WRITTEN, INLINE
+from kubeloop.meta import Model, Resource, custom_resource
+from kubeloop.schema import builtin
+
+FOLDER = Path(kubeloop.api.__file__).parent
+STUBS = render_stubs(builtin())
+REFERENCE = re.compile(r"https://kubernetes\.io/docs/reference/generated/kubernetes-api/v1\.\d+/#[a-z0-9]+-v[0-9a-z]+-[-a-z0-9]+")
+
+
+@cache
+def classes(path: str) -> dict[str, ast.ClassDef]:
+    return {node.name: node for node in ast.parse(STUBS[path]).body if isinstance(node, ast.ClassDef)}
+
+
+def texts(cls: ast.ClassDef) -> dict[str, str]:
+    """Field to the string below it."""
+    pairs = [(one, below) for one, below in zip(cls.body, cls.body[1:], strict=False) if isinstance(one, ast.AnnAssign)]
+    found = {
+        ast.unparse(one.target): below.value.value
+        for one, below in pairs
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
+    return {name: str(text) for name, text in found.items()}
+
+
+def test_the_committed_stubs_are_what_the_generator_makes_of_the_shipped_schemas() -> None:
+    assert {path.relative_to(FOLDER).as_posix(): path.read_text() for path in FOLDER.rglob("*.pyi")} == STUBS
+    assert {path.removesuffix("i") for path in STUBS} <= set(render(builtin()))
+
+
+@pytest.mark.parametrize("path", STUBS)
+def test_a_stub_has_the_classes_fields_and_types_of_its_module(path: str) -> None:
+    module = importlib.import_module(f"kubeloop.api.{path.removesuffix('.pyi').replace('/', '.')}")
+    stubs = classes(path)
+    models = {
+        name: cls
+        for name, cls in vars(module).items()
+        if isinstance(cls, type) and issubclass(cls, Model) and cls.__module__ == module.__name__
+    }
+    assert stubs.keys() == models.keys()
+    for name, cls in models.items():
+        own = {field for field in cls.__struct_fields__ if field not in Resource.__struct_fields__ or not issubclass(cls, Resource)}
+        said = texts(stubs[name])
+        assert said.keys() == own, name
+        wires = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+        assert all(text.startswith(f"Wire name ``{wires[field]}``, ") for field, text in said.items())
+
+
+def test_each_class_of_a_group_links_to_the_api_reference() -> None:
+    docs = {name: ast.get_docstring(cls) or "" for path in STUBS if path != "version.pyi" for name, cls in classes(path).items()}
+    assert [name for name, text in docs.items() if not REFERENCE.search(text)] == []
+    assert "/#podspec-v1-core" in docs["PodSpec"]
+    assert "/#networkpolicy-v1-networking-k8s-io" in docs["NetworkPolicy"]
+    assert "/#deleteoptions-v1-meta" in docs["DeleteOptions"]
+
+
+def test_each_choice_of_the_schemas_is_a_literal_in_the_stub_and_a_text_at_run_time() -> None:
+    schemas, found = builtin(), 0
+    for definition in schemas.names():
+        if definition in HAND_WRITTEN or definition in INLINE:
+            continue
+        for wire, node in schemas.definition(definition).properties.items():
+            values = node.enum or (node.items.enum if node.items is not None else None)
+            if not values:
+                continue
+            found += 1
+            *_, version, name = definition.split(".")
+            path = next(path for path in STUBS if path.endswith(f"{version}.pyi") and name in classes(path) and of(path, definition))
+            (text,) = [text for text in texts(classes(path)[name]).values() if text.startswith(f"Wire name ``{wire}``,")]
+            assert all(f"``{value}``" in text or value == "" for value in values), f"{definition}.{wire}: {text}"
+    assert found > 90
+    assert get_type_hints(PodSpec)["restart_policy"] == str | None
+    stub = classes("core/v1.pyi")["PodSpec"]
+    annotations = {ast.unparse(one.target): ast.unparse(one.annotation) for one in stub.body if isinstance(one, ast.AnnAssign)}
+    assert annotations["restart_policy"] == "Literal['Always', 'Never', 'OnFailure'] | None"
+
+
+def of(path: str, definition: str) -> bool:
+    """Whether a definition belongs to the module at ``path``."""
+    return definition.split(".")[-3:-1] == path.removesuffix(".pyi").split("/")
+
+
+def test_a_value_that_only_a_newer_server_knows_is_read() -> None:
+    container = msgspec.json.decode(b'{"name":"a","imagePullPolicy":"Sometimes"}', type=Container)
+    assert container.image_pull_policy == "Sometimes"  # type: ignore[comparison-overlap] # which the stub does not know
+
+
+def test_help_shows_each_field_and_the_reference() -> None:
+    text = pydoc.render_doc(PodSpec, renderer=pydoc.plaintext)
+    assert "/#podspec-v1-core" in text
+    assert "restart_policy: Literal['Always', 'Never', 'OnFailure'] | None\n |          Wire name ``restartPolicy``, optional" in text
+    assert "node_name: str | None\n |          Wire name ``nodeName``" in text
+
+
+class Spec(Model):
+    image: str
+    node_name: str | None = None
+    size: int = 4
+
+
+@custom_resource("example.com/v1", plural="documented")
+class Documented(Resource):
+    """Has a docstring of its own."""
+
+    spec: Spec
+
+
+def test_a_model_without_a_docstring_says_its_fields_and_a_docstring_stays() -> None:
+    cls: Any = Spec
+    assert cls.__doc__.splitlines() == [
+        "Spec.",
+        "",
+        "Fields:",
+        "    image: str",
+        "        Wire name ``image``, required.",
+        "    node_name: str | None",
+        "        Wire name ``nodeName``, optional.",
+        "    size: int",
+        "        Wire name ``size``, optional; 4 if absent.",
+    ]
+    assert Documented.__doc__ == "Has a docstring of its own."
+    assert decode(Documented, b'{"apiVersion":"example.com/v1","kind":"Documented"}').__doc__ == Documented.__doc__
+
+
+def test_an_import_reads_no_stub() -> None:
+    code = "import sys, kubeloop.api.core.v1; print('kubeloop.meta.model_docs' in sys.modules, 'kubeloop.meta.construction' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False False\n"
