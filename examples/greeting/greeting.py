@@ -1,6 +1,4 @@
-import asyncio
-
-from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource
+from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource, run
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller import set_controller_reference
 
@@ -29,4 +27,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         custom_resource,
         replace,
     )
+    from kubeloop.meta.program import run
 
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ _HOMES = {
         "Invalid", "KubeloopError", "Model", "NotFound", "ObjectKey", "ObjectMeta", "PartialObject", "Resource", "TransportError",
         "Unauthorized", "UnknownKind", "Unstructured", "WaitFailed", "custom_resource", "replace",
     ),
+    "meta.program": ("run",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -89,6 +91,7 @@ __all__ = [
     "__version__",
     "custom_resource",
     "replace",
+    "run",
 ]
 
 

@@ -82,15 +82,20 @@ class ApiError(KubeloopError):
     def has_cause(self, reason: str) -> bool:
         return any(cause.reason == reason for cause in self.causes)
 
-    def __str__(self) -> str:
+    @property
+    def brief(self) -> str:
+        """The text without the way out, for logs that said it before."""
         name = self.status.reason or (f"HTTP {self.status.code}" if self.status.code else "Unknown")
         text = f"{name}: {self.status.message or 'the server gave no message'}"
+        return f"{text} ({self.request})" if self.request else text
+
+    def __str__(self) -> str:
         if not self.request:
-            return text
+            return self.brief
         from kubeloop.meta.way_out import way_out
 
         hint = way_out(self)
-        return f"{text} ({self.request}){f'; {hint}' if hint else ''}"
+        return f"{self.brief}{f'; {hint}' if hint else ''}"
 
     @staticmethod
     def of(status: Status, request: str = "") -> ApiError:

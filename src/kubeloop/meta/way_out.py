@@ -39,6 +39,15 @@ def way_out(error: ApiError) -> str:
     return ""
 
 
+def refused_access(error: ApiError) -> tuple[str, str] | None:
+    """The verb, and the resource with its group or the path, that a Forbidden refuses; None where the message does not say it."""
+    found = _FORBIDDEN.search(error.status.message)
+    if found is not None:
+        return found["verb"], f"{found['resource']}.{found['group']}" if found["group"] else found["resource"]
+    path = _PATH.search(error.status.message)
+    return (path["verb"], path["path"]) if path is not None else None
+
+
 def _grant(message: str) -> str:
     """The command for whoever may give the permission."""
     found = _FORBIDDEN.search(message)

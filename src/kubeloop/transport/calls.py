@@ -144,7 +144,7 @@ class Calls:
                 except TransportError as error:
                     again = after_failure(error, call.method, whole=call.whole, tries=call.tries)
                     if again is None or not self._may_retry(call):
-                        raise _with_previous(error, call) from error.__cause__
+                        raise _with_previous(error, call).with_traceback(None) from error.__cause__
                     call.previous = str(error)
                 else:
                     if answer.status < 400 and answer.status not in _REDIRECTS:

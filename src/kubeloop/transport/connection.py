@@ -148,7 +148,8 @@ class Connections:
             status, received = await wire.exchange(method, head, body, upgrade=bool(upgrade))
         except TRANSPORT_FAULTS as error:
             self._drop(wire)
-            raise self.failure(error, request.asked) from error
+            # Where the event loop connects says nothing to whoever reads the traceback.
+            raise self.failure(error, request.asked) from error.with_traceback(None)
         except BaseException:
             # A cancelled request must not leave its answer to the next one.
             self._drop(wire)

@@ -44,7 +44,7 @@ async def test_a_programming_error_is_an_error_like_any_other_and_its_log_names_
         await bench.clock.advance(1)
         assert bench.times == [0, 1]
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "bench shop/web: reconcile raised; next try in 1.000 s" in record.getMessage()
+    assert "bench shop/web: reconcile raised ZeroDivisionError: oops; next try in 1.000 s" in record.getMessage()
     assert record.exc_info is not None
 
 

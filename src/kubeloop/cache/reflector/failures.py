@@ -20,6 +20,7 @@ from kubeloop.meta.errors import (
     UnsupportedMediaType,
     UntrustedCertificate,
 )
+from kubeloop.meta.way_out import refused_access
 
 _TOO_LARGE_CAUSE = "ResourceVersionTooLarge"
 _TOO_LARGE_TEXT = "Too large resource version"
@@ -69,6 +70,8 @@ def is_too_large(error: ApiError) -> bool:
 def diagnosis(error: Exception, verb: str) -> str:
     """What a person can do about a failed list or watch; "" where the error says it itself or nothing is to be done."""
     if isinstance(error, Forbidden):
+        if refused_access(error) is not None:
+            return "informers need list and watch"  # its text holds the command that grants the verb
         return f"grant this user the verb {verb} (informers need list and watch)"
     if isinstance(error, NotFound) and "CustomResourceDefinition" not in str(error):
         return "is this kind installed there (its CustomResourceDefinition, its API server), in this version?"

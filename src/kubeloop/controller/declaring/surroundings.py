@@ -35,7 +35,8 @@ class Surroundings:
     ``workers``: by name of controller, where the program's settings say another number than the class. ``queue_metrics``: makes what each
     queue tells its times to, if anybody wants them. ``rate_cap``: of all queues of the process together. ``ownership``: gives for a
     controller's name what is this replica's of its keys, where they are spread over several; None: all. ``elected``: what needs the leader
-    runs in one replica of several.
+    runs in one replica of several. ``advised``: see ``FailureLog``; one set for all controllers, so that a permission which several of them
+    lack is explained once.
     """
 
     client: Client
@@ -51,6 +52,7 @@ class Surroundings:
     rate_cap: RateCap | None = None
     ownership: Callable[[str], Ownership] | None = None
     elected: bool = False
+    advised: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

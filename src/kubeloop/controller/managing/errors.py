@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubeloop.meta import KubeloopError
+from kubeloop.meta.tracebacks import distinct
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context(__name__)
@@ -40,8 +41,9 @@ class Failures:
             self.add(error)
 
     def raise_all(self) -> None:
-        """Raises what was added: one as it is, several as an ``ExceptionGroup``."""
-        if len(self._errors) == 1:
-            raise self._errors[0]
-        if self._errors:
-            raise BaseExceptionGroup("several things failed", self._errors)
+        """Raises what was added: one as it is, also out of groups within groups; several as one ``ExceptionGroup``."""
+        if not self._errors:
+            return
+        together = BaseExceptionGroup("several things failed", self._errors)
+        leaves = distinct(together)
+        raise leaves[0] if len(leaves) == 1 else together

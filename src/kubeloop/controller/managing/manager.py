@@ -32,6 +32,7 @@ from kubeloop.controller.managing.stoppable import unless_stopped
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.controller.running.runner import Runner
 from kubeloop.meta import KubeloopError
+from kubeloop.meta.tracebacks import shortened
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import QueueTimes, RateCap
@@ -119,6 +120,7 @@ class Manager:
             sync_timeout = sync_timeout if chosen.sync_timeout is None else chosen.sync_timeout
             rate_cap = self._governor.cap or rate_cap
         self._elected = leader_election is not None
+        self._advised: set[tuple[str, str]] = set()
         self._shards = shard_member(client, sharding, leader_election, self._clock)
         #: Seconds; None is for ever.
         self.grace = grace if grace is None or grace >= 0 else None
@@ -174,9 +176,14 @@ class Manager:
         ``signals``: SIGINT and SIGTERM stop it gracefully, also while it waits for a sync; a second one ends the process at once. (In the
         main thread only.)
         """
-        with stop_on_signals(self.request_stop, enabled=signals):
-            async with self:
-                await self.wait()
+        try:
+            with stop_on_signals(self.request_stop, enabled=signals):
+                async with self:
+                    await self.wait()
+        except KubeloopError as error:
+            if log.isEnabledFor(logging.DEBUG):
+                raise
+            raise shortened(error) from error.__cause__  # of the frames only the user's own say more than its text
 
     async def wait(self) -> None:
         """Return when the manager should be stopped: ``request_stop`` was called, something failed, or the lease was lost."""
@@ -338,6 +345,7 @@ class Manager:
             workers=self._governor.workers if self._governor is not None else {},
             rate_cap=self._rate_cap,
             elected=self._elected,
+            advised=self._advised,
         )
 
     def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:

@@ -153,6 +153,7 @@ class Runner(Generic[R]):
             observe=surroundings.observe,
             failed=self._fences.doubt,
             owner=self._class,
+            advised=surroundings.advised,
         )
 
         def add(key: ObjectKey, priority: int) -> None:

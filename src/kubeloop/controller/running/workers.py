@@ -14,6 +14,7 @@ from contextvars import copy_context
 from typing import Generic, TypeVar
 
 from kubeloop.controller.running.deadline import Deadline
+from kubeloop.controller.running.failure_log import ExcInfo, FailureLog, times
 from kubeloop.controller.running.gate import Gate
 from kubeloop.controller.running.outcome import ReconcileCounts, is_panic
 from kubeloop.controller.running.overdue import Overdue
@@ -63,8 +64,9 @@ class Workers(Generic[K]):
         observe: Observe | None = None,
         failed: Callable[[K, BaseException], None] | None = None,
         owner: str = "",
+        advised: set[tuple[str, str]] | None = None,
     ) -> None:
-        """``failed`` is told of each error, before its key is put back."""
+        """``failed`` is told of each error, before its key is put back. ``advised``: see ``FailureLog``."""
         if count < 1:
             raise ValueError(f"controller {name} needs at least 1 worker, not {count}")
         self.counts = ReconcileCounts()
@@ -78,6 +80,7 @@ class Workers(Generic[K]):
         self._timeout = timeout
         self._observe = observe
         self._on_failure = failed
+        self._failures: FailureLog[K] = FailureLog(log, advised)
         self._stopping = False
         self._numbers = itertools.count(1)
         self._overdue = Overdue(self._clock, self.counts, f"{owner or name}", timeout, self._substitute)
@@ -175,6 +178,7 @@ class Workers(Generic[K]):
             if result is None:
                 self.counts.successes += 1
                 self._queue.forget(key)
+                self._failures.succeeded(key)
                 return "success"
             if not isinstance(result, Result):
                 raise TypeError(f"reconcile must return a Result or None, not {type(result).__name__}")
@@ -196,6 +200,7 @@ class Workers(Generic[K]):
     def _again(self, key: K, result: Result) -> str:
         """A reconcile succeeded and said when to come back, if at all."""
         counts, queue = self.counts, self._queue
+        self._failures.succeeded(key)
         # Behaviour R206: what was urgent stays so.
         priority = queue.priority_of(key) if result.priority is None else result.priority
         if result.requeue:
@@ -224,7 +229,8 @@ class Workers(Generic[K]):
             counts.terminal_errors += 1
             self._count_error(key, error)
             self._queue.forget(key)
-            log.error("%s %s: %s (not tried again until it changes)", self._name, key, error)
+            self._failures.succeeded(key)
+            log.error("%s %s: %s (not tried again until it changes)", self._name, key, self._failures.text(error))
         elif isinstance(error, TimeoutError):
             if deadline is not None and deadline.expired:
                 counts.timeouts += 1
@@ -235,22 +241,21 @@ class Workers(Generic[K]):
             # Writers meet all the time, and the next try reads what the other one wrote: worth a line only if it goes on.
             self._retry(key, str(error), error, level=logging.DEBUG if self._queue.retries(key) < _USUAL_CONFLICTS else logging.INFO)
         elif isinstance(error, KubeloopError):
-            self._retry(key, str(error), error)
+            self._retry(key, self._failures.text(error), error)
         else:
             counts.panics += is_panic(error)
-            what = "reconcile raised"
+            what = f"reconcile raised {type(error).__name__}: {error}"
             if isinstance(error, SystemExit):
                 what = f"reconcile raised {error!r}, which does not end the program (ask its manager: manager.request_stop())"
-            delay = self._retry(key, f"{type(error).__name__}: {error}", error, level=logging.DEBUG)
-            log.error("%s %s: %s; next try in %.3f s", self._name, key, what, delay, exc_info=error)
+            self._retry(key, what, error, exc_info=self._failures.failed(key, error))
         return "error"
 
-    def _retry(self, key: K, message: str, error: BaseException, *, level: int = logging.ERROR) -> float:
+    def _retry(self, key: K, message: str, error: BaseException, *, level: int = logging.ERROR, exc_info: ExcInfo | None = None) -> None:
         self._count_error(key, error)
         self.counts.requeues += 1
         delay = self._queue.add_rate_limited(key, priority=self._queue.priority_of(key))
-        log.log(level, "%s %s: %s; next try in %.3f s", self._name, key, message, delay)
-        return delay
+        failures = times(self._queue.retries(key))
+        log.log(level, "%s %s: %s%s; next try in %.3f s", self._name, key, message, failures, delay, exc_info=exc_info)
 
     def _count_error(self, key: K, error: BaseException, text: str = "") -> None:
         self.counts.errors += 1

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from kubeloop.controller.running.failure_log import FailureLog, times
 from kubeloop.controller.running.result import TerminalError
 from kubeloop.controller.running.threads import Threads
 from kubeloop.controller.shortcuts.declared import Handler
 from kubeloop.controller.shortcuts.memory import Memory
-from kubeloop.meta import Conflict, KubeloopError, Resource
+from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ class Caller:
         self._clock = clock
         self._events = events
         self._threads = Threads(f"{name}-handler")
+        self._failures: FailureLog[tuple[str, ObjectKey]] = FailureLog(log)
+
+    def forget(self, handlers: Iterable[Handler], key: ObjectKey) -> None:
+        """The object is gone: its failures no longer count."""
+        for handler in handlers:
+            self._failures.succeeded((handler.id, key))
 
     def close(self) -> None:
         """Let the threads end, each after what it does now."""
@@ -70,10 +77,11 @@ class Caller:
             after = handler.terms.timeout
             return self._failed(handler, memory, obj, error, f"timed out after {after:g} s" if after is not None else "timed out")
         except KubeloopError as error:
-            return self._failed(handler, memory, obj, error, str(error))
+            return self._failed(handler, memory, obj, error, self._failures.text(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, it costs this handler a retry and the others nothing
             return self._failed(handler, memory, obj, error, f"{type(error).__name__}: {error}", traceback=True)
         memory.succeeded(handler.id)
+        self._failures.succeeded((handler.id, obj.object_key()))
         return None
 
     async def _run(self, handler: Handler, memory: Memory, obj: Resource, values: tuple[Any, ...]) -> None:
@@ -105,14 +113,16 @@ class Caller:
         self._count(handler, memory, error, text)
         wait = memory.wait(handler.id, self._clock.now())
         usual = isinstance(error, Conflict) and retry.tries <= _USUAL_CONFLICTS
-        shown = error if traceback else None
+        shown = self._failures.failed((handler.id, obj.object_key()), error) if traceback else None
         level = logging.DEBUG if usual else logging.ERROR
-        log.log(level, "handler %s of %s: %s; next try in %.3f s", handler.id, obj.object_key(), text, wait, exc_info=shown)
+        failures = times(retry.tries)
+        log.log(level, "handler %s of %s: %s%s; next try in %.3f s", handler.id, obj.object_key(), text, failures, wait, exc_info=shown)
         return max(wait, 0.001)
 
     def _give_up(self, handler: Handler, memory: Memory, obj: Resource, error: BaseException, text: str = "") -> None:
         memory.running.pop(handler.id, None)
         memory.succeeded(handler.id)
+        self._failures.succeeded((handler.id, obj.object_key()))
         text = text or str(error)
         self._count(handler, memory, error, text)
         log.log(logging.ERROR, "handler %s of %s: %s (given up)", handler.id, obj.object_key(), text)

@@ -102,6 +102,8 @@ class HandlerController(KeyController[R]):
             raise TerminalError(f"it does not fit {kind.__name__}: {error}") from error
         if obj is None:
             self._memories.forget(key)
+            if self._caller is not None:
+                self._caller.forget(self._handlers.all, key)
             return None
         memory = self._memories.of(key, obj.metadata.uid)
         memory.take_failure()  # of a pass that was cancelled

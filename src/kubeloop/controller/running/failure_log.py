@@ -1,0 +1,83 @@
+"""How failures of reconciles and handlers are logged: whatever is new in full, whatever repeats in one line with its count."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Hashable
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from kubeloop.meta import ApiError, Forbidden
+from kubeloop.meta.tracebacks import from_user_code
+from kubeloop.meta.way_out import refused_access
+
+K = TypeVar("K", bound=Hashable)
+
+#: Type of an error and the places in code that it went through.
+_Origin = tuple[object, ...]
+#: What ``logging`` takes as ``exc_info``.
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+
+class FailureLog(Generic[K]):
+    """Decides for each failure how much of it is logged.
+
+    Guarantees:
+        The traceback of an error is logged once for all keys that fail at the same place in the code, and again when it comes back after
+        all of them succeeded, or when a key's error changes. At level DEBUG it is logged every time.
+        The advice for a missing permission is logged once for each verb and resource.
+
+    Args:
+        log: The logger, whose level decides about tracebacks.
+        advised: (verb, resource) of the permissions whose advice was logged; shared by the controllers of a manager.
+    """
+
+    def __init__(self, log: logging.Logger, advised: set[tuple[str, str]] | None = None) -> None:
+        self._log = log
+        self._advised = advised if advised is not None else set()
+        self._last: dict[K, _Origin] = {}
+        self._failing: Counter[_Origin] = Counter()
+
+    def failed(self, key: K, error: BaseException) -> ExcInfo | None:
+        """Records a failure of ``key``; returns what to log as ``exc_info``."""
+        origin = _origin(error)
+        known = self._failing[origin] > 0
+        if self._last.get(key) != origin:
+            self.succeeded(key)
+            self._last[key] = origin
+            self._failing[origin] += 1
+        if known and not self._log.isEnabledFor(logging.DEBUG):
+            return None
+        return type(error), error, from_user_code(error.__traceback__)
+
+    def succeeded(self, key: K) -> None:
+        """Forgets what ``key`` failed with."""
+        if self._last and (origin := self._last.pop(key, None)) is not None:
+            self._failing[origin] -= 1
+            if not self._failing[origin]:
+                del self._failing[origin]
+
+    def text(self, error: BaseException) -> str:
+        """The error in one line, without advice that was logged before."""
+        if isinstance(error, Forbidden) and (access := refused_access(error)) is not None:
+            if access in self._advised:
+                return error.brief
+            self._advised.add(access)
+        return str(error)
+
+
+def times(failures: int) -> str:
+    """``" (failed 3 times in a row)"``; empty for the first failure."""
+    return f" (failed {failures} times in a row)" if failures > 1 else ""
+
+
+def _origin(error: BaseException) -> _Origin:
+    places: list[object] = [type(error)]
+    if isinstance(error, ApiError):
+        places.append(error.status.reason)
+    trace = error.__traceback__
+    while trace is not None:
+        places.append((trace.tb_frame.f_code, trace.tb_lineno))
+        trace = trace.tb_next
+    return tuple(places)

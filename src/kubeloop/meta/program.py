@@ -1,0 +1,140 @@
+"""``run``: an asyncio program that ends with a short message, not with a traceback, when the cluster or its configuration is at fault."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.meta.tracebacks import distinct, user_frame
+
+T = TypeVar("T")
+
+#: Environment variable: set to anything, failures end with their whole traceback.
+TRACEBACK = "KUBELOOP_TRACEBACK"
+_INTERRUPTED = 128 + signal.SIGINT
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
+    """Runs a program's coroutine as ``asyncio.run`` does, and ends the process as command-line programs end.
+
+    ::
+
+        if __name__ == "__main__":
+            kubeloop.run(main())
+
+    A ``KubeloopError`` (no kubeconfig, connection refused, Forbidden ...) becomes a message on standard error and exit status 1. Ctrl-C and
+    SIGTERM cancel ``main``, wait for its end and exit with 130 and 143; ``Manager.run`` handles both signals itself. Any other exception is
+    a fault of the program and passes through with its traceback; several errors in groups of one as themselves.
+
+    Args:
+        main: The coroutine to run, in a new event loop.
+        debug: asyncio's debug mode; None: as ``PYTHONASYNCIODEBUG`` and ``-X dev`` say. In debug mode, with ``KUBELOOP_TRACEBACK=1``, and
+            with the logger ``kubeloop`` at DEBUG the whole traceback of a ``KubeloopError`` is shown too.
+
+    Returns:
+        What ``main`` returns.
+
+    Raises:
+        SystemExit: As above.
+        RuntimeError: An event loop runs already, as in a notebook; there, await ``main()``.
+    """
+    if _has_loop():
+        main.close()
+        raise RuntimeError(
+            "kubeloop.run starts an event loop, and one runs here already: write await main() instead of kubeloop.run(main())"
+        )
+    terminated = False
+
+    def note() -> None:
+        nonlocal terminated
+        terminated = True
+
+    try:
+        with asyncio.Runner(debug=debug) as runner:
+            return runner.run(_terminable(main, note))
+    except KeyboardInterrupt:
+        raise SystemExit(_INTERRUPTED) from None
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        raise SystemExit(_TERMINATED) from None
+    except (KubeloopError, BaseExceptionGroup) as error:
+        failures = distinct(error)
+        if len(failures) == 1 and not isinstance(failures[0], KubeloopError):
+            raise failures[0] from failures[0].__cause__
+        if _wants_traceback(debug) or not all(isinstance(one, KubeloopError) for one in failures):
+            raise
+        for text in dict.fromkeys(failure_text(one) for one in failures):
+            print(text, file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def failure_text(error: BaseException) -> str:
+    """What a person reads of an error that ends a program: its text, and the line of the program where it happened."""
+    trace = user_frame(error)
+    text = str(error)
+    if not text.startswith(type(error).__name__):
+        text = f"{type(error).__name__}: {text}"
+    text = "\n  ".join([text, *getattr(error, "__notes__", ())])
+    if trace is None:
+        return f"error: {text}"
+    code = trace.tb_frame.f_code
+    return f"error: {text}\n  at {_shown(Path(code.co_filename))}:{trace.tb_lineno}, in {code.co_name} ({TRACEBACK}=1 shows the traceback)"
+
+
+def _shown(path: Path) -> Path:
+    """Relative where the file is below the current folder."""
+    try:
+        return path.relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return path
+
+
+def _wants_traceback(debug: bool | None) -> bool:
+    asked = bool(debug) or bool(os.environ.get(TRACEBACK)) or bool(os.environ.get("PYTHONASYNCIODEBUG")) or sys.flags.dev_mode
+    return asked or logging.getLogger("kubeloop").isEnabledFor(logging.DEBUG)
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _terminable(main: Coroutine[Any, Any, T], note: Callable[[], None]) -> T:
+    with _cancelled_by_sigterm(note):
+        return await main
+
+
+@contextmanager
+def _cancelled_by_sigterm(note: Callable[[], None]) -> Iterator[None]:
+    """Within the block SIGTERM cancels the current task; ``note`` is called first. In other threads than the main one nothing changes."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def received(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal handlers are called with
+        note()
+        loop.call_soon_threadsafe(task.cancel)
+
+    # Not loop.add_signal_handler, which Windows lacks; and a manager within restores this handler by signal.signal.
+    signal.signal(signal.SIGTERM, received)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
