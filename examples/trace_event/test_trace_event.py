@@ -28,10 +28,11 @@ def test_the_program_shows_every_station_in_order(local_cluster: LocalCluster) -
     lines = [line for line in result.output.splitlines() if line.startswith("o ")]
     names = [line[2:18].strip() for line in lines]
     assert names == ORDER
-    times = [int(line[47:55]) for line in lines]
+    times = [int(line[19:27]) for line in lines]
     assert times == sorted(times)
-    sizes = {name: int(line[65:73].replace(",", "")) for name, line in zip(names, lines, strict=True) if line[65:73].strip()}
+    sizes = {name: int(line[37:45].replace(",", "")) for name, line in zip(names, lines, strict=True) if line[37:45].strip()}
     assert sizes["socket"] > sizes["HTTP"] > sizes["frame"] > sizes["projection"] >= sizes["keeping"] > sizes["packing"]
+    assert max(map(len, result.output.splitlines())) <= 80
     assert "\x1b" not in result.output, "no colours where there is no terminal"
 
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import stat
 from pathlib import Path
@@ -45,11 +46,11 @@ async def test_one_row_for_each_informer_says_what_it_has_and_whether_it_works(s
         await until(lambda: maps.stats.objects == 2)
         await clock.advance(15)
         text = str(informers.describe())
-        heading, row = text.splitlines()
-        assert heading.split() == ["KIND", "SCOPE", "OBJECTS", "STORED", "EVENTS", "LAG", "STATE", "LISTS", "RESTARTS", "HANDLERS"]
-        assert row.split()[:3] == ["configmaps", "all", "2"]
-        assert "15 s  synced" in row
-        assert row.endswith("fast, stuck (1 wait, oldest 15 s, at default/a for 15 s)")
+        heading, row, *details = text.splitlines()
+        assert heading.split() == ["KIND", "OBJECTS", "LAG", "STATE"]
+        assert row.split() == ["configmaps", "2", "15", "s", "synced"]
+        assert re.fullmatch(r"  scope all; stored \S+ B of \S+ B \(\S+x\); events 2; lists 2 \(1 fallback\);", details[0])
+        assert details[1:] == ["  restarts 0", "  handlers: fast, stuck (1 wait, oldest 15 s, at default/a for 15 s)"]
         go.set()
 
 
@@ -62,11 +63,12 @@ async def test_an_informer_that_cannot_sync_says_why(source: Source, api: Client
         await until(lambda: isinstance(maps.failure, Forbidden))
         informers.of(ConfigMap)
         description = informers.describe()
-        _, row, other, note = str(description).splitlines()
-        assert "all (app=web)" in row
-        assert "  not synced: Forbidden [1]  " in row
-        assert "[" not in other
-        assert note == f"[1] {maps.what}: {maps.failure}"
+        text = str(description)
+        assert "scope all (app=web)" in text
+        assert text.splitlines()[1].endswith("  not synced: Forbidden [1]")
+        assert text.count("[1]") == 2, "in the row of the first informer, and before its note"
+        note = f"[1] {maps.what}: {maps.failure}"
+        assert " ".join(text.split()).endswith(note)
         assert "configmaps is forbidden" in note
         written = io.StringIO()
         Console(file=written, width=200).print(description)
@@ -89,14 +91,25 @@ async def test_rich_prints_it_as_a_table_and_notebooks_as_html(api: Client, cloc
     assert page.count("<tr>") == 2
 
 
-async def test_a_narrow_terminal_hides_no_column(api: Client, clock: FakeClock) -> None:
+LONG = "a-team-with-a-long-name"
+
+
+@pytest.mark.parametrize("terminal", [pytest.param(True, id="on a terminal"), pytest.param(False, id="in a pipe")])
+async def test_80_columns_are_enough_and_no_name_is_cut(api: Client, clock: FakeClock, terminal: bool) -> None:
     informers = informers_of(api, clock)
-    informers.of(ConfigMap, namespace=["shop", "warehouse"], labels="app=web").on_event(added=print, name="scheduler")
+    selection = ",".join(f"example.com/{name}=yes" for name in ("first", "second", "third", "fourth"))
+    watched = informers.of(ConfigMap, namespace=["shop", "warehouse", LONG], labels=selection)
+    for number in range(6):
+        watched.on_event(added=print, name=f"controller of {LONG}-{number}")
     written = io.StringIO()
-    Console(file=written, width=80).print(informers.describe())
-    first = written.getvalue().splitlines()[0]
-    assert [word[:6] for word in first.split()] == [heading[:6] for heading in informers.describe().headings]
-    assert "…" not in written.getvalue(), "what does not fit goes on in the next line"
+    Console(file=written, width=80, force_terminal=terminal, color_system=None).print(informers.describe())
+    text = written.getvalue() if terminal else str(informers.describe())
+    assert max(map(len, text.splitlines())) <= 80
+    words = text.replace(",", "").split()
+    assert {"KIND", "OBJECTS", "LAG", "STATE", "configmaps", "warehouse", LONG} <= set(words)
+    assert [f"{LONG}-{number}" in " ".join(words) for number in range(6)] == [True] * 6
+    assert "…" not in text
+    assert not set("─│┃━") & set(text)
 
 
 async def test_what_comes_from_outside_is_escaped_in_html(api: Client, clock: FakeClock) -> None:
@@ -108,7 +121,7 @@ async def test_what_comes_from_outside_is_escaped_in_html(api: Client, clock: Fa
 
 
 async def test_no_informers_are_a_table_without_rows(api: Client, clock: FakeClock) -> None:
-    assert str(informers_of(api, clock).describe()).startswith("KIND  SCOPE")
+    assert str(informers_of(api, clock).describe()).startswith("KIND  OBJECTS")
     assert informers_of(api, clock).dump() == {"informers": []}
 
 
@@ -116,8 +129,8 @@ async def test_several_clusters_are_one_table(api: Client, clock: FakeClock) -> 
     both = MulticlusterInformers({"east": api, "west": api}, clock=clock)
     both.of(ConfigMap)
     heading, *rows = str(both.describe()).splitlines()
-    assert heading.startswith("CLUSTER  KIND")
-    assert [row.split()[:2] for row in rows] == [["east", "configmaps"], ["west", "configmaps"]]
+    assert heading.startswith("CLUSTER/KIND ")
+    assert [row.split()[0] for row in rows if row[0] != " "] == ["east/configmaps", "west/configmaps"]
     registry = CollectorRegistry()
     async with both:
         both.metrics(registry)

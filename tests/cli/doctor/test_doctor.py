@@ -105,7 +105,7 @@ def test_a_kind_that_is_not_installed_fails_with_the_way_out(kubeconfig: Path) -
     result = run(kubeconfig, APP)
     assert result.exit_code == 1
     assert "not served" in result.output
-    assert "apply the definition that belongs to this program: kubeloop generate crd" in result.output
+    assert "apply the definition that belongs to this program: kubeloop generate crd" in " ".join(result.output.split())
     assert "1 failed" in result.output
 
 
@@ -126,9 +126,12 @@ async def test_what_the_server_does_not_say_is_unknown(error: type[ApiError], st
 
 
 @pytest.mark.server
-def test_lines_are_whole_where_no_terminal_is(kubeconfig: Path) -> None:
+def test_80_columns_are_enough_where_no_terminal_is_and_no_word_is_broken(kubeconfig: Path) -> None:
     result = CliRunner().invoke(doctor, [APP, "--kubeconfig", str(kubeconfig)])
     assert [line for line in result.output.splitlines() if f"gadgets.{GROUP}/finalizers" in line]
+    # A name may be longer than a line: it is alone there.
+    assert [line for line in result.output.splitlines() if len(line) > 80 and len(line.split()) > 3] == []
+    assert result.output.isascii(), "no box that grep and other encodings stumble over"
 
 
 @pytest.mark.server

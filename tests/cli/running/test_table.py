@@ -26,22 +26,21 @@ BOARD = Board(
 DRAWN = """\
 web.app:controllers on https://127.0.0.1:6443: running 1 min 15 s
 
-CONTROLLER   WORKERS   WAITING   WORKING   LATER   RECONCILES   PER S   ERRORS
-──────────────────────────────────────────────────────────────────────────────
-web                2         3         2       1         1234    12.3        2
-backup             1         0         0       0            0     0.0        0
+CONTROLLER  WORKERS  WAITING  WORKING  LATER  RECONCILES  PER S  ERRORS
+web               2        3        2      1        1234   12.3       2
+backup            1        0        0      0           0    0.0       0
 
-INFORMER           OBJECTS   STATE
-────────────────────────────────────────────────────────────
-webs.example.com        40   synced
-secrets                  0   secrets: Forbidden: cannot list
+INFORMER          OBJECTS  STATE
+webs.example.com       40  synced
+secrets                 0  not synced
+  secrets: Forbidden: cannot list
 
 last error web shop/a: too large \\x1b[2J
 """
 
 
-def drawn(board: Board) -> str:
-    console = Console(file=io.StringIO(), width=110, color_system=None)
+def drawn(board: Board, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(table(board))
     assert isinstance(console.file, io.StringIO)
     return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
@@ -49,6 +48,19 @@ def drawn(board: Board) -> str:
 
 def test_a_table_of_controllers_informers_and_last_errors_with_nothing_that_a_terminal_obeys() -> None:
     assert drawn(BOARD) == DRAWN
+
+
+def test_in_80_columns_long_names_stay_whole() -> None:
+    name = "certificate-signing-request-approvals"
+    kind = "verylongresourcenames.with.a.group.of.a.company.example.com (in namespaces shop, warehouse)"
+    row = replace(FAILING, name=name, last_error="cannot reach the registry " * 8)
+    text = drawn(replace(BOARD, controllers=(row, WEB), informers=(InformerRow(kind, 7, synced=False, why="it is forbidden " * 9),)))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert kind.split()[0] in text.split()
+    assert name in lines
+    assert "…" not in text
+    assert set(text.split()) >= {"registry", "forbidden", name}
 
 
 def test_before_anything_is_known_there_is_the_head_line_only() -> None:

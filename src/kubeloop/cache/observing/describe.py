@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kubeloop.cache.observing.stats import HandlerStats, InformerStats
+from kubeloop.meta.columns import WIDTH, aligned, folded
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
 
 _HEADINGS = ("KIND", "SCOPE", "OBJECTS", "STORED", "EVENTS", "LAG", "STATE", "LISTS", "RESTARTS", "HANDLERS")
 _NUMERIC = frozenset({"OBJECTS", "EVENTS", "LAG", "LISTS", "RESTARTS"})
+#: Columns beside the kind's where not all of them fit.
+_SHORT = ("OBJECTS", "LAG", "STATE")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 #: Seconds without a sign of the server after which a watch is worth a look: three bookmarks have not come.
 STALE = 180.0
@@ -25,7 +30,7 @@ LATE = 10.0
 
 
 class Description:
-    """A moment of all informers. ``print(it)`` writes plain text, ``rich.print(it)`` a coloured table, notebooks show it as HTML."""
+    """A moment of all informers. ``print(it)`` writes plain text in 80 columns, ``rich.print(it)`` a coloured table, notebooks HTML."""
 
     def __init__(self, stats: Sequence[InformerStats]) -> None:
         self.stats = tuple(stats)
@@ -56,36 +61,52 @@ class Description:
         return {at: mark for mark, at in enumerate(noted, 1)}
 
     def __str__(self) -> str:
-        rows = [self.headings, *self.rows()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for row in rows:
-            cells = [
-                cell.rjust(width) if heading in _NUMERIC else cell.ljust(width)
-                for cell, width, heading in zip(row, widths, self.headings, strict=True)
-            ]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join([*lines, *self.notes()])
+        return "\n".join([line for block in self._blocks(WIDTH) for line in block])
 
     __repr__ = __str__
 
-    def __rich__(self) -> Group:
-        from rich.console import Group
+    def _blocks(self, width: int) -> list[list[str]]:
+        """The headings, each informer and each note as lines of ``width`` characters: few columns, and the rest in sentences below."""
+        rows = [dict(zip(self.headings, row, strict=True)) for row in self.rows()]
+        several = "CLUSTER" in self.headings
+        headings = ("CLUSTER/KIND" if several else "KIND", *_SHORT)
+        cells = [(f"{row['CLUSTER']}/{row['KIND']}" if several else row["KIND"], *(row[name] for name in _SHORT)) for row in rows]
+        heading, *lines = aligned(headings, cells, right=_NUMERIC, width=width)
+        blocks = [heading]
+        for row, own in zip(rows, lines, strict=True):
+            counts = f"events {row['EVENTS']}; lists {row['LISTS']}; restarts {row['RESTARTS']}"
+            scope = re.sub(r",(?=\S)", ", ", row["SCOPE"])  # a selector's parts may go over several lines
+            details = [f"scope {scope}; stored {row['STORED']}; {counts}", f"handlers: {row['HANDLERS']}"]
+            blocks.append([*own, *(line for text in details for line in folded(text, width, "  "))])
+        return [*blocks, *(folded(note, width) for note in self.notes())]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        rows = [self.headings, *self.rows()]
+        if sum(max(map(len, column)) + 1 for column in zip(*rows, strict=True)) <= options.max_width:
+            yield self._table()
+            yield from (Text(note, overflow="fold") for note in self.notes())
+            return
+        blocks = self._blocks(options.max_width)
+        styles = ["bold underline", *(_styles(stats)["STATE"] for stats in self.stats)]
+        for at, block in enumerate(blocks):
+            for number, line in enumerate(block):
+                own = at < len(styles) and (number == 0 or not line.startswith("  "))
+                yield Text(line, style=styles[at] if own else "dim", no_wrap=True, overflow="ignore")
+
+    def _table(self) -> Table:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=None, header_style="bold underline", padding=(0, 1, 0, 0), pad_edge=False)
         for heading in self.headings:
-            # Numbers stay whole; the rest goes over several lines where a terminal is narrow.
-            number = heading in ("OBJECTS", "EVENTS", "LAG")
             justify: Literal["right", "left"] = "right" if heading in _NUMERIC else "left"
-            table.add_column(
-                heading, justify=justify, no_wrap=number, overflow="fold", min_width=None if number else 10 if heading == "KIND" else 6
-            )
+            table.add_column(heading, justify=justify, no_wrap=True)
         for stats, row in zip(self.stats, self.rows(), strict=True):
             styles = _styles(stats)
             table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, self.headings, strict=True)))
-        return Group(table, *(Text(note) for note in self.notes()))
+        return table
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{heading}</th>" for heading in self.headings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubeloop.cli.application import controllers_at
+from kubeloop.meta.columns import WIDTH
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from kubeloop.controller import ControllerBase
     from kubeloop.controller.permissions import Permission
 
-#: Columns enough for any line.
-_UNFOLDED = 4000
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -104,8 +103,7 @@ def _print(findings: list[Finding], output: str) -> None:
         return
     from rich.console import Console
 
-    # Lines that nobody looks at in a terminal are for files and grep: not cut at 80 columns.
-    show(findings, Console(soft_wrap=False, width=None if sys.stdout.isatty() else _UNFOLDED))
+    show(findings, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
 
 
 def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:

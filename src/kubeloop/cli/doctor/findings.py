@@ -7,15 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from kubeloop.meta.columns import folded
 
 #: ``unknown``: it could not be found out, which by itself is no fault of the cluster.
 State = Literal["ok", "warning", "failed", "unknown"]
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": "magenta"}
+
+_HEADINGS = ("STATE", "CHECK", "WHAT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,27 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def show(findings: Sequence[Finding], console: Console) -> None:
-    """A table, then what to do, then the sum."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("CHECK", "WHAT", "STATE", "FOUND"):
-        table.add_column(column, overflow="fold")
-    for one in findings:
-        table.add_row(Text(one.check), Text(one.subject), Text(one.state, style=_STYLES[one.state]), Text(one.said))
-    console.print(table)
-    for one in findings:
+    """Of each finding a line with its state, and below it what is so and what to do; then the sum. Fits the width; names stay whole."""
+    rows = [(one.state, one.check, one.subject) for one in findings]
+    widths = [max(len(row[at]) for row in [_HEADINGS, *rows]) for at in range(2)]
+    indent = " " * (widths[0] + 2)
+
+    def head(state: str, check: str, subject: str, style: str) -> Text:
+        return Text.assemble((f"{state:<{widths[0]}}  ", style), (f"{check:<{widths[1]}}  ", style and "dim"), subject)
+
+    _print(console, head(*_HEADINGS, "bold"))
+    for one, row in zip(findings, rows, strict=True):
+        _print(console, head(*row, _STYLES[one.state]))
+        for line in folded(one.said, console.width, indent):
+            _print(console, Text(line))
         if one.fix and one.state != "ok":
-            console.print(Text.assemble((f"{one.subject}: ", "bold"), one.fix), soft_wrap=True)
+            for line in folded(f"-> {one.fix}", console.width, indent):
+                _print(console, Text(line, style="bold"))
     counts = {state: sum(one.state == state for one in findings) for state in _STYLES}
     said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    console.print(Text(said, style="green" if is_well(findings) else "bold red"))
+    _print(console, Text(said, style="green" if is_well(findings) else "bold red"))
+
+
+def _print(console: Console, line: Text) -> None:
+    # What is longer than a line is one name, which a terminal may continue on the next.
+    console.print(line, soft_wrap=True)

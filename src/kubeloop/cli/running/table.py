@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from kubeloop.cli.running.board import Board, ControllerRow
 from kubeloop.cli.watching.text import visible
+from kubeloop.meta.columns import aligned, folded
 
+_CONTROLLER = ("CONTROLLER", "WORKERS", "WAITING", "WORKING", "LATER", "RECONCILES", "PER S", "ERRORS")
+_INFORMER = ("INFORMER", "OBJECTS", "STATE")
 _STATES = {"running": "bold green", "stopping": "bold yellow", "stopped": "bold yellow"}
 
 
 def table(board: Board) -> RenderableType:
     """Controllers with their queues, informers, and last errors."""
-    parts: list[RenderableType] = [
-        Text.assemble(
-            (visible(board.app), "bold"), f" on {visible(board.cluster)}: ", (board.state, _STATES.get(board.state, "bold cyan")),
-            (f" {_time(board.seconds)}", "dim"), no_wrap=True, overflow="ellipsis",
-        )
-    ]  # fmt: skip
-    if board.controllers:
-        parts += [Text(""), _controllers(board)]
-    if board.informers:
-        parts += [Text(""), _informers(board)]
-    if any(row.last_error for row in board.controllers):
-        parts.append(Text(""))
-    parts += [
-        Text.assemble(("last error ", "bold red"), (f"{row.name} {visible(row.failing)}: ", "bold"), _line(row.last_error))
-        for row in board.controllers
-        if row.last_error
-    ]
-    return Group(*parts)
+    return _Drawn(board)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    board: Board
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        board, width = self.board, options.max_width
+        place = f"{visible(board.app)} on {visible(board.cluster)}: "
+        yield Text.assemble(
+            (visible(board.app), "bold"), place.removeprefix(visible(board.app)),
+            (board.state, _STATES.get(board.state, "bold cyan")), (f" {_time(board.seconds)}", "dim"),
+        )  # fmt: skip
+        if board.controllers:
+            yield Text("")
+            yield from _controllers(board, width)
+        if board.informers:
+            yield Text("")
+            yield from _informers(board, width)
+        failing = [row for row in board.controllers if row.last_error]
+        if failing:
+            yield Text("")
+        for row in failing:
+            first, *rest = folded(f"last error {row.name} {visible(row.failing)}: {_line(row.last_error)}", width) or [""]
+            yield _whole(Text.assemble(("last error", "bold red"), first.removeprefix("last error")))
+            yield from (_whole(Text(line)) for line in rest)
 
 
 def begun(board: Board) -> str:
@@ -49,27 +62,39 @@ def figures(row: ControllerRow) -> str:
     return f"{row.name}: {row.reconciles} reconciles ({row.per_second:.1f}/s), {queue}{errors}"
 
 
-def _controllers(board: Board) -> Table:
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    found.add_column("CONTROLLER", overflow="fold")
-    for column in ("WORKERS", "WAITING", "WORKING", "LATER", "RECONCILES", "PER S", "ERRORS"):
-        found.add_column(column, justify="right", no_wrap=True)
-    for row in board.controllers:
-        numbers = (row.workers, row.waiting, row.working, row.later, row.reconciles)
-        errors = Text(str(row.errors), style="bold red" if row.errors else "")
-        found.add_row(Text(row.name), *(str(number) for number in numbers), f"{row.per_second:.1f}", errors)
-    return found
+def _controllers(board: Board, width: int) -> Iterator[Text]:
+    rows = [
+        (row.name, *map(str, (row.workers, row.waiting, row.working, row.later, row.reconciles)), f"{row.per_second:.1f}", str(row.errors))
+        for row in board.controllers
+    ]
+    heading, *blocks = aligned(_CONTROLLER, rows, right=_CONTROLLER[1:], width=width)
+    yield from (_whole(Text(line, style="bold")) for line in heading)
+    for row, block in zip(board.controllers, blocks, strict=True):
+        for line in block:
+            text = Text(line)
+            if row.errors and line is block[-1]:
+                text.stylize("bold red", len(line) - len(str(row.errors)))
+            yield _whole(text)
 
 
-def _informers(board: Board) -> Table:
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    found.add_column("INFORMER", overflow="fold")
-    found.add_column("OBJECTS", justify="right", no_wrap=True)
-    found.add_column("STATE", overflow="fold")
-    for row in board.informers:
-        state = Text("synced", style="green") if row.synced else Text(_line(row.why) or "not synced", style="yellow")
-        found.add_row(Text(row.what), str(row.objects), state)
-    return found
+def _informers(board: Board, width: int) -> Iterator[Text]:
+    rows = [(row.what, str(row.objects), "synced" if row.synced else "not synced") for row in board.informers]
+    heading, *blocks = aligned(_INFORMER, rows, right=("OBJECTS",), width=width)
+    yield from (_whole(Text(line, style="bold")) for line in heading)
+    for row, block in zip(board.informers, blocks, strict=True):
+        for line in block:
+            text = Text(line)
+            text.highlight_words(["not synced"], "yellow")
+            text.highlight_words([] if not row.synced else ["synced"], "green")
+            yield _whole(text)
+        if not row.synced:
+            yield from (_whole(Text(line, style="yellow")) for line in folded(_line(row.why), width, "  "))
+
+
+def _whole(text: Text) -> Text:
+    """A line that fits; where it is one long name, the terminal continues it."""
+    text.no_wrap, text.overflow = True, "fold"
+    return text
 
 
 def _line(text: str) -> str:

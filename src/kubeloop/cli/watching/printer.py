@@ -20,6 +20,9 @@ JSON = dict[str, Any]
 #: Differences of one event that are listed before the rest is only counted.
 MOST = 40
 
+#: Begins the lines that continue a line which is longer than a terminal is wide.
+_INDENT = " " * 13
+
 _STYLES = {
     "ADDED": "bold green",
     "MODIFIED": "bold yellow",
@@ -149,6 +152,12 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
 
     def paint(found: Iterable[Line]) -> None:
         for line in found:
-            console.print(RichText.assemble(*((text, _STYLES.get(style, "")) for text, style in line)), soft_wrap=True)
+            text = RichText.assemble(*((part, _STYLES.get(style, "")) for part, style in line))
+            fits = text.cell_len <= console.width
+            first, *rest = [text] if fits else text.wrap(console, max(console.width - len(_INDENT), 1), overflow="ignore")
+            # Words stay whole; one that is longer than a line is continued by the terminal.
+            for part in [first, *(RichText.assemble(_INDENT, one) for one in rest)]:
+                part.rstrip()
+                console.print(part, soft_wrap=True)
 
     return paint
