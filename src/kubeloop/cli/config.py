@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from kubeloop.cli.group import CommandGroup
 from kubeloop.meta.errors import ConfigError
 
 P = ParamSpec("P")
@@ -33,7 +34,7 @@ def _told(command: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show, explain and change kubeconfig files."""
 

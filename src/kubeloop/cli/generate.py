@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kubeloop.cli.group import CommandGroup
 from kubeloop.codegen.typed.docs import Docs
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
@@ -13,9 +14,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 _INPUT = click.Path(exists=True, path_type=Path)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def generate() -> None:
-    """Generate models from schemas, CustomResourceDefinitions from classes, and the data that ships with kubeloop."""
+    """Generate models from schemas, and CustomResourceDefinitions and RBAC roles from classes."""
 
 
 @generate.command()
@@ -59,7 +60,7 @@ def models(
         raise click.ClickException(str(error)) from error
 
 
-@generate.command()
+@generate.command(hidden=True)  # for maintainers
 @click.option("--openapi-v2", "v2", type=_INPUT, required=True, help="What a server answers to /openapi/v2.")
 @click.option("--openapi-v3", "v3", type=_INPUT, required=True, help="{path: document} of all that a server answers to /openapi/v3/PATH.")
 @click.option("--facts", type=_INPUT, required=True, help="Folder with discovery-{api,apis,legacy}.json and field-selectors.json.")
@@ -78,7 +79,7 @@ def schema(v2: Path, v3: Path, facts: Path, out: Path) -> None:
     click.echo(f"{out}: schema document written")
 
 
-@generate.command()
+@generate.command(hidden=True)  # for maintainers
 @click.option(
     "--fields",
     "sources",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubeloop.cli.durations import Duration
+from kubeloop.cli.group import CommandGroup
 from kubeloop.cli.server_admission import AdmissionSettings, admission_options
 from kubeloop.cli.server_authentication import AuthenticationFlags, authentication_flags
 from kubeloop.cli.server_compact import compact
@@ -44,7 +45,7 @@ _TLS_READ_SIZE = 32 * 1024
 _SWITCH_INTERVAL = 0.0005
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option(
     "--port",
     "--secure-port",

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from kubeloop.cli.group import CommandGroup
 from kubeloop.meta.errors import KubeloopError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def snapshot() -> None:
     """Save and restore what a server with --data keeps.
 

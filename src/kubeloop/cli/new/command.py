@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from kubeloop.cli.group import CommandGroup
 from kubeloop.cli.new.project import Packaging
 from kubeloop.meta.errors import ConfigError
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def new() -> None:
     """Create a project."""
 

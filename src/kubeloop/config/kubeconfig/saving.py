@@ -32,6 +32,8 @@ def locked(files: Iterable[Path], wait: float) -> Iterator[None]:
 
 @contextmanager
 def _locked(file: Path, wait: float) -> Iterator[None]:
+    if not file.name:
+        raise ConfigError(f'kubeconfig: "{file}" is a folder or empty; name a file')
     lock = file.with_name(f"{file.name}.lock")
     until = time.monotonic() + wait
     while True:

@@ -1,0 +1,78 @@
+"""Groups of commands: loaded when they are used, corrected when they are misspelt, and no traceback for what a person can repair."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.meta.program import TRACEBACK
+
+
+class CommandGroup(click.Group):
+    """A group that proposes the nearest command for a misspelt one."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(self._visible(ctx))}."
+            ctx.fail(f"No such command '{name}'. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each command's help, whole."""
+        found = [(name, self.get_command(ctx, name)) for name in self._visible(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=300)) for name, command in found if command is not None])
+
+    def _visible(self, ctx: click.Context) -> list[str]:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [name for name, command in found if command is not None and not command.hidden]
+
+
+class LazyGroup(CommandGroup):
+    """The root: each command's module is imported when it is used. ``commands``: name to ("module:attribute", its help in one line)."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lazy = dict(sorted(lazy.items()))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click calls it so
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click calls it so
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Without an import of each command's module, which would make a person wait for a list of names."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, (_, text) in self._lazy.items() if name.startswith(incomplete)]
+
+    def _visible(self, ctx: click.Context) -> list[str]:
+        return self.list_commands(ctx)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Whatever a command's arguments, files or cluster are at fault for ends it with a message; ``KUBELOOP_TRACEBACK`` shows where."""
+        try:
+            return super().invoke(ctx)
+        except (KubeloopError, OSError, UnicodeError) as error:
+            if os.environ.get(TRACEBACK) or (isinstance(error, OSError) and error.errno == errno.EPIPE):
+                raise  # click ends quietly where nobody reads the output any more
+            raise click.ClickException(str(error) or type(error).__name__) from error
