@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from kubeloop.cli.server_logging import EVERYTHING, configure
 from kubeloop.cli.server_operation import OperationSettings, operation_options
 from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
+from kubeloop.meta.signals import on_signal
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.server import ApiServer
@@ -332,7 +334,7 @@ def _ending(exit_with_stdin: bool) -> asyncio.Event:
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, ending.set)
+        on_signal(one, ending.set)
     if exit_with_stdin:
 
         def readable() -> None:
@@ -340,5 +342,14 @@ def _ending(exit_with_stdin: bool) -> asyncio.Event:
                 loop.remove_reader(0)
                 ending.set()
 
-        loop.add_reader(0, readable)
+        try:
+            loop.add_reader(0, readable)
+        except NotImplementedError:  # Windows' loops read sockets only
+
+            def read() -> None:
+                while os.read(0, 4096):
+                    pass
+                loop.call_soon_threadsafe(ending.set)
+
+            threading.Thread(target=read, name="stdin", daemon=True).start()
     return ending

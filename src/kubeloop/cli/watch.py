@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import msgspec
 
 from kubeloop.meta.errors import ConfigError, Forbidden, KubeloopError, Unauthorized
 from kubeloop.tasks import end_tasks
+from kubeloop.meta.signals import on_signal
 
 if TYPE_CHECKING:
     from kubeloop.cache import Event, Informer
@@ -115,10 +117,8 @@ class _Ended:
         self.happened = asyncio.Event()
         self.status = 0
         self.error: Exception | None = None
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError):  # on Windows: there Ctrl-C is KeyboardInterrupt
-            for one in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(one, self.end, 128 + one)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            on_signal(one, partial(self.end, 128 + one))
 
     def end(self, status: int = 0, error: Exception | None = None) -> None:
         if not self.happened.is_set():

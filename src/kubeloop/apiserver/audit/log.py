@@ -138,7 +138,7 @@ class AuditLog:
             _LOG.error("%d events could not be written to the audit log: %s", len(lines), fault)
 
     def _open(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._size = os.fstat(self._handle).st_size
 
     def _rotate(self, path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource as limits
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,11 @@ from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
+
+try:
+    import resource as limits
+except ImportError:  # Windows
+    limits = None  # type: ignore[assignment]  # checked before use
 
 Samples = Iterator[tuple[Labels, float]]
 
@@ -195,10 +199,10 @@ def _of_process(out: Exposition) -> None:
     }
     build = {label: told[name] for label, name in names.items()}
     out.gauge("kubernetes_build_info", "What this server is, and which release it behaves like.", [(build, 1)])
-    used = limits.getrusage(limits.RUSAGE_SELF)
-    out.counter("process_cpu_seconds_total", "CPU time of the process.", [({}, used.ru_utime + used.ru_stime)])
+    out.counter("process_cpu_seconds_total", "CPU time of the process.", [({}, time.process_time())])
     out.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.", [({}, _STARTED)])
-    out.gauge("process_max_fds", "Files and connections that it may open.", [({}, limits.getrlimit(limits.RLIMIT_NOFILE)[0])])
+    if limits is not None:
+        out.gauge("process_max_fds", "Files and connections that it may open.", [({}, limits.getrlimit(limits.RLIMIT_NOFILE)[0])])
     try:
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         opened = sum(1 for _ in Path("/proc/self/fd").iterdir())

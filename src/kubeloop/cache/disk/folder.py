@@ -48,7 +48,7 @@ class Folder:
                 raise ConfigError(
                     f"persist={str(self.path)!r} is open to other users: name one that does not exist yet, or chmod it to 0700"
                 )
-            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise ConfigError(f"persist={str(self.path)!r}: {error.strerror}; name a folder that this user can write to") from None
         try:
@@ -70,7 +70,7 @@ class Folder:
         """The new file, which takes the old one's place when the block ends well; if it raises nothing changes."""
         half = self.path / f"{name}{_HALF}"
         try:
-            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 yield file
             half.replace(self.path / name)
         except BaseException:

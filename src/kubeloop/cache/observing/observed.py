@@ -10,11 +10,13 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubeloop.cache.observing.describe import Description, dump
 from kubeloop.cache.observing.stats import InformerStats
+from kubeloop.meta.signals import on_signal
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
@@ -58,13 +60,15 @@ class Observed(ABC):
         The file is replaced each time, at once and as a whole, and is for its owner only.
 
         Raises:
-            RuntimeError, ValueError: not in the main thread, or the signal cannot be caught (``loop.add_signal_handler``).
-            NotImplementedError, AttributeError: on Windows, which has no such signals.
+            RuntimeError, ValueError: not in the main thread, the signal cannot be caught, or this system (Windows) has no SIGUSR1.
         """
         loop = asyncio.get_running_loop()
-        number = signal.SIGUSR1 if number is None else number
-        loop.add_signal_handler(number, self._write_dump, to)
-        self._endings.append(lambda: loop.is_closed() or loop.remove_signal_handler(number))
+        if number is None:
+            if not hasattr(signal, "SIGUSR1"):
+                raise RuntimeError("this system has no SIGUSR1: give another signal (on Windows signal.SIGBREAK), or call dump() itself")
+            number = signal.SIGUSR1
+        undo = on_signal(signal.Signals(number), partial(self._write_dump, to))
+        self._endings.append(lambda: loop.is_closed() or undo())
 
     def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
         """Show these informers in a Prometheus registry (None: prometheus_client's default one) until they end.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +70,8 @@ def run(
 
     Ctrl-C ends it gracefully, twice at once. A fault in the sources is shown, and the next change awaited.
     """
+    if not hasattr(signal, "pthread_sigmask"):
+        raise click.ClickException("kubeloop run needs Linux or macOS; on Windows run the program itself (python -m ...), or use WSL")
     if embedded and (kubeconfig or context):
         raise click.UsageError("--embedded brings its own cluster; leave out --kubeconfig and --context")
     if manifests and not embedded:

@@ -39,7 +39,7 @@ def _locked(file: Path, wait: float) -> Iterator[None]:
     while True:
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             break
         except FileExistsError as error:
             if time.monotonic() >= until:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
+from kubeloop.meta.signals import on_signal
 from kubeloop.transport import logger_with_context
 
 log = logger_with_context(__name__)
@@ -22,8 +23,6 @@ def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterat
 
     The handlers that were there before come back at the end. Outside of the main thread, where Python allows none, nothing changes.
     """
-    before = {number: signal.getsignal(number) for number in SIGNALS} if enabled else {}
-    loop = asyncio.get_running_loop()
     seen = False
 
     def received(number: signal.Signals) -> None:
@@ -36,16 +35,13 @@ def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterat
         log.warning("%s: stopping; once more to exit at once", number.name)
         stop()
 
-    installed: list[signal.Signals] = []
+    undo: list[Callable[[], None]] = []
     try:
-        for number in before:
-            loop.add_signal_handler(number, received, number)
-            installed.append(number)
-    except (ValueError, RuntimeError, NotImplementedError) as error:
+        undo.extend(on_signal(number, partial(received, number)) for number in (SIGNALS if enabled else ()))
+    except (ValueError, RuntimeError) as error:
         log.debug("signals are not handled here: %s", error)
     try:
         yield
     finally:
-        for number in installed:
-            loop.remove_signal_handler(number)
-            signal.signal(number, before[number])
+        for bring_back in undo:
+            bring_back()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,11 @@ from pathlib import Path
 
 from kubeloop.apiserver.storage.sqlite.ledger import Damaged, make
 from kubeloop.meta.errors import ConfigError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # checked before use
 
 _FILE = "store.db"
 _LOCK = "lock"
@@ -28,9 +32,13 @@ class Lock:
     """
 
     def __init__(self, folder: Path) -> None:
+        if fcntl is None:
+            raise ConfigError(
+                f"{folder}: this system has no file locks, so that no server can store its objects on disk here; leave out --data"
+            )
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as fault:
             raise ConfigError(
                 f"{folder} cannot be used for a store: {fault.strerror}; name a folder on a local disk that you may write"
