@@ -15,18 +15,28 @@ if TYPE_CHECKING:
     from kubeloop.testing.in_loop import InLoopServer
     from kubeloop.testing.in_process import InProcessServer
     from kubeloop.testing.kube_cluster import KubeCluster
+    from kubeloop.testing.kubelet import PortHandler, ScriptedKubelet
+    from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
+    from kubeloop.testing.kubelet_logs import ContainerLog
+    from kubeloop.testing.kubelet_server import KubeletRequest
     from kubeloop.testing.local_cluster import LocalCluster
     from kubeloop.testing.subjects import Subject, all_cached, cached, many, one
 
 _HOMES = {
     "Actions": "actions",
     "Call": "calls",
+    "CommandHandler": "kubelet_commands",
+    "ContainerLog": "kubelet_logs",
     "Faults": "faults",
     "InLoopServer": "in_loop",
     "InProcessServer": "in_process",
     "KubeCluster": "kube_cluster",
+    "KubeletRequest": "kubelet_server",
     "LocalCluster": "local_cluster",
+    "PortHandler": "kubelet",
+    "ScriptedKubelet": "kubelet",
     "Subject": "subjects",
+    "Terminal": "kubelet_commands",
     "all_cached": "subjects",
     "assert_golden": "golden",
     "cached": "subjects",
@@ -36,17 +46,24 @@ _HOMES = {
     "many": "subjects",
     "on": "calls",
     "one": "subjects",
+    "run_process": "kubelet_commands",
 }
 
 __all__ = [
     "Actions",
     "Call",
+    "CommandHandler",
+    "ContainerLog",
     "Faults",
     "InLoopServer",
     "InProcessServer",
     "KubeCluster",
+    "KubeletRequest",
     "LocalCluster",
+    "PortHandler",
+    "ScriptedKubelet",
     "Subject",
+    "Terminal",
     "all_cached",
     "assert_golden",
     "cached",
@@ -56,6 +73,7 @@ __all__ = [
     "many",
     "on",
     "one",
+    "run_process",
 ]
 
 

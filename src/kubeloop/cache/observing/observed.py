@@ -87,7 +87,7 @@ class Observed(ABC):
     def _end_observation(self) -> None:
         """The informers have ended."""
         endings, self._endings = self._endings, []
-        for end in endings:
+        for end in reversed(endings):  # a second handler of a signal brings back the first one
             end()
 
     def _write_dump(self, to: Path | None) -> None:

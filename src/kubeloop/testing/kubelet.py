@@ -1,0 +1,350 @@
+"""``ScriptedKubelet``: a node whose pods answer exec, logs, attach, port-forward and cp as a test says, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kubeloop.api.core.v1 import Container, Node, Pod, PodSpec
+from kubeloop.client import Client
+from kubeloop.meta import ConfigError, Forbidden, NotFound, ObjectMeta
+from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
+from kubeloop.testing.kubelet_logs import ContainerLog
+from kubeloop.testing.kubelet_server import KubeletRequest, KubeletServer
+from kubeloop.testing.local_cluster import LocalCluster
+
+#: Serves one connection to a port, as ``asyncio.start_server`` calls it.
+PortHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+_NUMBERS = itertools.count(1)
+#: Commands that work on a container's files: what cp runs.
+_ON_FILES: Final = ("tar", "test")
+_NOT_FOUND: Final = 127
+
+
+@dataclass
+class _Script:
+    """What one pod does. Logs by container and whether it is the previous one's; commands with the newest first."""
+
+    commands: list[tuple[list[str] | None, CommandHandler]] = field(default_factory=list)
+    attached: CommandHandler | None = None
+    logs: dict[tuple[str, bool], ContainerLog] = field(default_factory=dict)
+    ports: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+
+class ScriptedKubelet(KubeletServer):
+    """A node for tests of code that runs commands in pods, reads logs, forwards ports and copies files.
+
+    ::
+
+        async with LocalCluster() as cluster, ScriptedKubelet(cluster) as kubelet:
+            await kubelet.run_pod("web-0")
+            kubelet.on_exec("web-0", ["ls"], stdout="app.py\\n")
+            result = await cluster.client.exec("web-0", ["ls"])
+
+    Guarantees:
+        Clients reach it as they reach a kubelet: through the API server, by WebSocket and SPDY, kubectl included.
+        A pod's files are a folder of this machine (``files``): ``tar`` and ``test`` work on it, so that cp does.
+        When the block ends, its node and the pods of ``run_pod`` are gone.
+
+    Not guaranteed:
+        That pods behave as containers do: what is not scripted fails with a message that says how to script it. Pods that something
+        else binds to the node are served, but get no status; name the node of simulated pods, ``node="kubeloop-node"``, for those of
+        Deployments.
+
+    Args:
+        cluster: The cluster, or a client of it. The API server must reach 127.0.0.1.
+        node: Name of the node. A node that exists is served from now on, and gets its former status back; else one is made. None: a
+            new name.
+        namespace: Of pods that are named without one (``"web-0"`` instead of ``"shop/web-0"``).
+
+    Raises:
+        KubeloopError: From entering, when the node cannot be made or changed.
+    """
+
+    def __init__(self, cluster: LocalCluster | Client, *, node: str | None = None, namespace: str = "default") -> None:
+        super().__init__()
+        #: Name of the node.
+        self.node_name = node or f"scripted-kubelet-{os.getpid()}-{next(_NUMBERS)}"
+        self._cluster = cluster
+        self._namespace = namespace
+        self._pods: dict[tuple[str, str], _Script] = {}
+        self._made: list[Pod] = []
+        self._servers: list[asyncio.Server] = []
+        self._stack = AsyncExitStack()
+        self._folder: Path | None = None
+        self._client: Client | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubeloop-kubelet-")))
+            await super().__aenter__()
+            stack.push_async_exit(super().__aexit__)
+            self._client = self._cluster if isinstance(self._cluster, Client) else self._cluster.client
+            stack.push_async_callback(self._clean_up)
+            await self._register(self._client, stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def run_pod(self, pod: str | Pod, *, containers: Sequence[str] = ("main",)) -> Pod:
+        """Creates a pod on the node, running and ready.
+
+        Args:
+            pod: Its name, ``namespace/name``, or a whole pod, which gets this node's name.
+            containers: Names of its containers; of a whole pod its own count.
+
+        Returns:
+            The pod as the server stored it, with its status.
+
+        Raises:
+            ApiError: The server refuses the pod.
+        """
+        client = self._running()
+        if isinstance(pod, str):
+            namespace, name = self._key(pod)
+            spec = PodSpec(
+                containers=[Container(name=one, image="scripted", stdin=True) for one in containers], termination_grace_period_seconds=0
+            )
+            pod = Pod(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)
+        pod.spec.node_name = self.node_name
+        made = await self._created(client, pod)
+        self._made.append(made)
+        running: list[dict[str, Any]] = [
+            {
+                "name": one.name,
+                "image": one.image,
+                "imageID": "",
+                "ready": True,
+                "restartCount": 0,
+                "started": True,
+                "state": {"running": {}},
+            }
+            for one in made.spec.containers
+        ]
+        conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "PodScheduled", "ContainersReady", "Ready")]
+        status = {"phase": "Running", "conditions": conditions, "containerStatuses": running, "podIP": "127.0.0.1"}
+        status["podIPs"] = [{"ip": "127.0.0.1"}]
+        return await client.patch(Pod, made.metadata.name, {"status": status}, namespace=made.metadata.namespace, subresource="status")
+
+    async def end_pod(self, pod: str, exit_code: int = 0) -> Pod:
+        """Ends the containers of a pod of ``run_pod``: its status says so, and followed logs end.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+            exit_code: Of every container; 0 makes the phase Succeeded, else Failed.
+
+        Returns:
+            The pod with its new status.
+        """
+        client, (namespace, name) = self._running(), self._key(pod)
+        found = await client.get(Pod, name, namespace=namespace)
+        ended = {"terminated": {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}}
+        states = [
+            {"name": one.name, "image": one.image, "imageID": "", "ready": False, "restartCount": 0, "started": False, "state": ended}
+            for one in found.spec.containers
+        ]
+        status = {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": states}
+        updated = await client.patch(Pod, name, {"status": status}, namespace=namespace, subresource="status")
+        for log in self._script(pod).logs.values():
+            log.end()
+        return updated
+
+    def on_exec(
+        self,
+        pod: str,
+        command: Sequence[str] | None = None,
+        *,
+        stdout: str | bytes = "",
+        stderr: str | bytes = "",
+        exit_code: int = 0,
+        run: CommandHandler | None = None,
+    ) -> None:
+        """Says what a command in a pod does. The newest script that fits counts.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+            command: The whole command; None: any.
+            stdout: What it prints.
+            stderr: What it prints as errors.
+            exit_code: With what it ends.
+            run: Called instead with the command and its streams (``Terminal``); returns the exit code. ``run_process`` runs it for real.
+        """
+        handler = run if run is not None else _printing(stdout, stderr, exit_code)
+        self._script(pod).commands.insert(0, (list(command) if command is not None else None, handler))
+
+    def on_attach(self, pod: str, run: CommandHandler) -> None:
+        """Says what the main process of a pod does with the streams of an attach.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+            run: Called with an empty command and the streams; returns the exit code.
+        """
+        self._script(pod).attached = run
+
+    def on_logs(self, pod: str, lines: Iterable[str] = (), *, container: str = "", previous: bool = False) -> ContainerLog:
+        """Gives a container its log, which can be written to afterwards.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+            lines: What it has written so far, without newlines.
+            container: Its name; empty: all containers of the pod without a log of their own.
+            previous: The log of the container that ran before a restart.
+
+        Returns:
+            The log.
+        """
+        log = ContainerLog(lines)
+        self._script(pod).logs[container, previous] = log
+        return log
+
+    async def on_port_forward(self, pod: str, port: int, handler: PortHandler) -> None:
+        """Has a handler serve the connections to a pod's port.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+            port: The port in the pod.
+            handler: Called with reader and writer of each connection, as by ``asyncio.start_server``.
+        """
+        self._running()
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        self._servers.append(server)
+        self.forward_to(pod, port, "127.0.0.1", server.sockets[0].getsockname()[1])
+
+    def forward_to(self, pod: str, port: int, host: str, to: int) -> None:
+        """Leads connections to a pod's port to a server that runs already, at ``host`` and port ``to``."""
+        self._script(pod).ports[port] = (host, to)
+
+    def files(self, pod: str) -> Path:
+        """The folder that stands for the root of a pod's file system; ``cp`` reads and writes it.
+
+        Args:
+            pod: Its name, or ``namespace/name``.
+        """
+        self._running()
+        assert self._folder is not None
+        folder = self._folder.joinpath(*self._key(pod))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def log_of(self, request: KubeletRequest) -> AsyncIterator[bytes]:
+        namespace, pod, container = request.target
+        logs, previous = self._script(f"{namespace}/{pod}").logs, request.query.get("previous", ["false"])[0] == "true"
+        log = logs.get((container, previous)) or logs.get(("", previous))
+        if log is None:
+            log = logs[container, previous] = ContainerLog()
+        return log.serve(request.query)
+
+    def exec_of(self, request: KubeletRequest) -> CommandHandler:
+        namespace, pod, _ = request.target
+        command = request.query.get("command", [])
+        for wanted, handler in self._script(f"{namespace}/{pod}").commands:
+            if wanted is None or wanted == command:
+                return handler
+        if command and command[0] in _ON_FILES:
+            return _on_files(self.files(f"{namespace}/{pod}"))
+        said = f"nothing is scripted for {command} in pod {namespace}/{pod}: kubelet.on_exec({pod!r}, {command}, stdout=...)\n"
+        return _printing("", said, _NOT_FOUND)
+
+    def attach_of(self, request: KubeletRequest) -> CommandHandler:
+        namespace, pod, _ = request.target
+        said = f"nothing is scripted for an attach to pod {namespace}/{pod}: kubelet.on_attach({pod!r}, ...)\n"
+        return self._script(f"{namespace}/{pod}").attached or _printing("", said, _NOT_FOUND)
+
+    async def connect(self, request: KubeletRequest, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        namespace, pod, _ = request.target
+        found = self._script(f"{namespace}/{pod}").ports.get(port)
+        if found is None:
+            script = f"kubelet.on_port_forward({pod!r}, {port}, ...)"
+            raise ConnectionRefusedError(f"connection refused: nothing is scripted for port {port} of pod {namespace}/{pod}: {script}")
+        return await asyncio.open_connection(*found)
+
+    def _key(self, pod: str) -> tuple[str, str]:
+        namespace, _, name = pod.rpartition("/")
+        return namespace or self._namespace, name
+
+    def _script(self, pod: str) -> _Script:
+        return self._pods.setdefault(self._key(pod), _Script())
+
+    def _running(self) -> Client:
+        if self._client is None:
+            raise ConfigError("the kubelet does not run: enter it first (async with ScriptedKubelet(cluster) as kubelet)")
+        return self._client
+
+    async def _created(self, client: Client, pod: Pod) -> Pod:
+        """A namespace's default ServiceAccount comes a moment after the namespace, where controllers run."""
+        for _ in range(_TRIES):
+            try:
+                return await client.create(pod)
+            except Forbidden as error:
+                if "serviceaccount" not in error.status.message:
+                    raise
+                await asyncio.sleep(_PAUSE)
+        return await client.create(pod)
+
+    async def _register(self, client: Client, stack: AsyncExitStack) -> None:
+        try:
+            found = (await client.get(Node, self.node_name)).to_dict().get("status", {})
+        except NotFound:
+            # Not for pods that a scheduler places: nothing would run them.
+            await client.create(Node.from_dict({"metadata": {"name": self.node_name}, "spec": {"unschedulable": True}}))
+            stack.push_async_callback(client.delete, Node, self.node_name)
+            conditions = [{"type": "Ready", "status": "True", "reason": "Scripted", "message": "a scripted kubelet serves its pods"}]
+            await self._write_node(client, {"conditions": conditions})
+        else:
+            former = {name: found.get(name) for name in ("addresses", "daemonEndpoints")}
+            stack.push_async_callback(self._write_node, client, former)
+        address = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        await self._write_node(client, {"addresses": address, "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}}})
+
+    async def _write_node(self, client: Client, status: dict[str, Any]) -> None:
+        await client.patch(Node, self.node_name, {"status": status}, type="merge", subresource="status")
+
+    async def _clean_up(self) -> None:
+        client, self._client = self._running(), None
+        for server in self._servers:
+            server.close()
+        for script in self._pods.values():
+            for log in script.logs.values():
+                log.end()
+        for pod in self._made:
+            with suppress(NotFound):
+                await client.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period=0)
+
+
+#: Tries to create a pod whose service account is not there yet, and seconds between two.
+_TRIES, _PAUSE = 100, 0.05
+
+
+def _printing(stdout: str | bytes, stderr: str | bytes, exit_code: int) -> CommandHandler:
+    async def run(command: list[str], terminal: Terminal) -> int:  # noqa: ARG001 - it does the same for every command
+        if stdout:
+            await terminal.print(stdout)
+        if stderr:
+            await terminal.print(stderr, "stderr")
+        return exit_code
+
+    return run
+
+
+def _on_files(folder: Path) -> CommandHandler:
+    """Runs the command in the folder, with absolute paths taken from there, as in a container of which the folder is the root."""
+
+    async def run(command: list[str], terminal: Terminal) -> int:
+        words = [word.lstrip("/") or "." if word.startswith("/") else word for word in command]
+        if any(".." in Path(word).parts for word in words[1:]):
+            await terminal.print(f"{command[0]}: a path with .. would leave the pod's files\n", "stderr")
+            return 2
+        return await run_process(words, terminal, folder)
+
+    return run

@@ -1,0 +1,94 @@
+"""Commands in containers of a scripted kubelet: what a handler reads and writes, and real processes as handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+
+@dataclass
+class Terminal:
+    """The streams of one exec or attach: standard input, output and error, and the window's sizes.
+
+    ``sizes`` has ``{"Width": 80, "Height": 24}`` as JSON for each size that the client sends.
+    """
+
+    stdin: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    sizes: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
+    write: Callable[[str, bytes], Awaitable[None]] = field(init=False)
+
+    async def print(self, text: str | bytes, stream: Literal["stdout", "stderr"] = "stdout") -> None:
+        """Writes to the client; what it does not read goes nowhere."""
+        await self.write(stream, text.encode() if isinstance(text, str) else text)
+
+    async def input(self) -> bytes:
+        """The next bytes of standard input; empty at its end and from then on."""
+        data = await self.stdin.get()
+        if data is None:
+            self.stdin.put_nowait(None)
+        return data or b""
+
+
+#: Runs one command (its words, its streams) and returns its exit code.
+CommandHandler = Callable[[list[str], Terminal], Awaitable[int]]
+
+
+async def run_process(command: Sequence[str], terminal: Terminal, cwd: Path | None = None) -> int:
+    """Runs the command as a process of this machine; returns its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=cwd
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+
+    async def feed(stdin: asyncio.StreamWriter) -> None:
+        try:
+            while data := await terminal.input():
+                stdin.write(data)
+                await stdin.drain()
+            stdin.close()
+        except ConnectionError:
+            pass
+
+    async def copy(reader: asyncio.StreamReader, name: str) -> None:
+        while data := await reader.read(1 << 16):
+            await terminal.write(name, data)
+
+    copying = [asyncio.ensure_future(copy(process.stdout, "stdout")), asyncio.ensure_future(copy(process.stderr, "stderr"))]
+    feeding = asyncio.ensure_future(feed(process.stdin))
+    try:
+        await asyncio.gather(*copying)
+        return await process.wait()
+    finally:
+        await _to_the_end(_ended(process, feeding, *copying))
+
+
+async def _ended(process: asyncio.subprocess.Process, *tasks: asyncio.Future[None]) -> None:
+    """Ends the process and its tasks. Pipes are read to their end, because unread data keeps them open."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if process.returncode is None:
+        process.kill()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.close()
+    await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
+
+
+async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
+    """Waits for the end of ``ending`` although the caller is cancelled, also more than once, as closing servers do."""
+    task, cancelled = asyncio.ensure_future(ending), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
