@@ -66,6 +66,16 @@ def test_a_constant_that_can_never_be_is_told_when_the_program_is_made() -> None
         compiled("int('a') == n")
 
 
+@pytest.mark.parametrize("text", ["null in {null: 1}", "duration('60s') in {duration('1m'): 1}"])
+def test_map_keys_may_be_null_or_durations(text: str) -> None:
+    assert compile_expression(text, Environment({})).eval({}) is True
+
+
+def test_no_constant_index_is_null() -> None:
+    with pytest.raises(CompileError, match=r"invalid qualifier type: types\.Null"):
+        compile_expression("{null: 1}[null] == 1", Environment({}))
+
+
 def test_every_fault_is_named_with_its_place() -> None:
     with pytest.raises(CompileError) as caught:
         compiled("n + 'a' > 1 &&\n  nowhere.size() > 2")

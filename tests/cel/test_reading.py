@@ -112,6 +112,12 @@ def test_sums_within_sums_count_twice() -> None:
         pytest.param(r"'\U00110000'", "ERROR: <input>:1:1: invalid unicode code point", id="a character that there is not"),
         pytest.param(r"b'\u00e9'", "ERROR: <input>:1:1: unable to unescape string", id="a character among bytes"),
         pytest.param("a.all(1, true)", "ERROR: <input>:1:7: argument must be a simple name", id="a variable that is no name"),
+        pytest.param(
+            "[1].map(as, 1)",
+            "ERROR: <input>:1:9: reserved identifier: as\n"
+            " | [1].map(as, 1)\n | ........^\nERROR: <input>:1:9: argument is not an identifier",
+            id="a variable that is a reserved word",
+        ),
         pytest.param("has(a)", "ERROR: <input>:1:5: invalid argument to has() macro", id="a field that is none"),
         pytest.param("a.`b`", "ERROR: <input>:1:3: unsupported syntax: '`'", id="a quoted name"),
     ],
@@ -135,6 +141,11 @@ OPERAND = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NU
         pytest.param("a b c", ["1:3: Syntax error: mismatched input 'b' expecting <EOF>"], id="words that follow each other"),
         pytest.param("a.", ["1:3: Syntax error: no viable alternative at input '.'"], id="a field lacks"),
         pytest.param("a.true", ["1:3: Syntax error: mismatched input 'true' expecting IDENTIFIER"], id="a field that is a constant"),
+        pytest.param(
+            "a.?true",
+            ["1:4: Syntax error: mismatched input 'true' expecting {IDENTIFIER, ESC_IDENTIFIER}", "1:4: unsupported ident kind"],
+            id="an optional field that is a constant",
+        ),
         pytest.param("[1", ["1:3: Syntax error: mismatched input '<EOF>' expecting {']', ','}"], id="the end of a list lacks"),
         pytest.param("[1,", ["1:4: Syntax error: missing ']' at '<EOF>'"], id="the end of a list lacks behind a comma"),
         pytest.param("{'a' 1}", ["1:6: Syntax error: missing ':' at '1'"], id="a colon lacks"),

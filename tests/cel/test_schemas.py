@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from kubeloop.cel import compile_expression
+from kubeloop.cel import CompileError, compile_expression
 from kubeloop.cel.converting import converter
 from kubeloop.cel.declared import MOST_BYTES, Declared, declare, environment
-from kubeloop.cel.escaping import escape
+from kubeloop.cel.escaping import escape, unescape
 from kubeloop.cel.estimate import Range
 from kubeloop.schema.structural import parse
 
 STRING = {"type": "string"}
+NAMESPACED = {"type": "object", "properties": {"namespace": STRING}}
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": STRING}}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,24 @@ STRING = {"type": "string"}
 )
 def test_escaping(name: str, escaped: str | None) -> None:
     assert escape(name) == escaped
+
+
+@pytest.mark.parametrize(
+    ("identifier", "name"),
+    [
+        pytest.param("replicas", "replicas", id="a plain name stays"),
+        pytest.param("x__dash__prop", "x-prop", id="dashes are read back"),
+        pytest.param("a__dot__b__slash__c", "a.b/c", id="dots and slashes are read back"),
+        pytest.param("redact__underscores__d", "redact__d", id="two underscores are read back"),
+        pytest.param("a__b", "a__b", id="two underscores alone are no escape"),
+        pytest.param("__namespace__", "namespace", id="a marked word is the word"),
+        pytest.param("namespace", "namespace", id="a reserved word that is not marked stays"),
+        pytest.param("a__namespace__", None, id="a marked word within a name is no escape"),
+        pytest.param("a__none__b", None, id="an escape that does not exist leads to no field"),
+    ],
+)
+def test_unescaping(identifier: str, name: str | None) -> None:
+    assert unescape(identifier) == name
 
 
 def declared(schema: dict[str, Any], *, is_root: bool = False) -> Declared:
@@ -93,6 +113,20 @@ def test_a_root_has_a_name_and_nothing_else_of_its_metadata() -> None:
         pytest.param({"type": "number"}, 2, "self == 2.0 && type(self) == double", id="whole numbers that are fractions by type"),
         pytest.param({"type": "object", "properties": {"a-b": STRING}}, {"a-b": "x"}, "self.a__dash__b == 'x'", id="escaped names"),
         pytest.param({"type": "object", "properties": {"a": {**STRING, "nullable": True}}}, {"a": None}, "!has(self.a)", id="null fields"),
+        pytest.param(NAMESPACED, {"namespace": "x"}, "self.namespace == 'x' && has(self.namespace)", id="a reserved word after a dot"),
+        pytest.param(NAMESPACED, {"namespace": "x"}, "self.__namespace__ == self.namespace", id="both names of a field"),
+        pytest.param(NAMESPACED, {"namespace": "x"}, "self.?namespace.orValue('') == 'x'", id="a reserved word after .?"),
+        pytest.param(NAMESPACED, {}, "!has(self.namespace) && !self.?namespace.hasValue()", id="a reserved word that is absent"),
+        pytest.param(NAMESPACED, {"namespace": "x"}, "dyn(self)['namespace'] == 'x'", id="a reserved word as a key"),
+        pytest.param(NAMESPACED, {"namespace": "x"}, "dyn(self).map(k, k) == ['__namespace__']", id="the escaped names as the keys"),
+        pytest.param(OPEN, {"a": "x", "b": 1}, "!('b' in dyn(self)) && dyn(self).map(k, k) == ['a']", id="fields beside the schema's"),
+        pytest.param(OPEN, {"a": "x", "b": 1}, "self == self", id="equality with fields beside the schema's"),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["namespace"], "items": NAMESPACED},
+            [{"namespace": "a"}, {"namespace": "b"}],
+            "self != self",
+            id="items keyed by a reserved word, which upstream cannot tell apart",
+        ),
     ],
 )
 def test_values_are_seen_by_their_schema(schema: dict[str, Any], value: Any, expression: str) -> None:
@@ -101,6 +135,24 @@ def test_values_are_seen_by_their_schema(schema: dict[str, Any], value: Any, exp
     assert convert is not None
     program = compile_expression(expression, environment(declared(schema)))
     assert program.eval({"self": convert(value)}) is True
+
+
+def test_the_size_of_a_field_is_known_by_its_escaped_name_only() -> None:
+    bounded = {"type": "object", "properties": {"namespace": {**STRING, "maxLength": 20}}}
+    of = environment(declared(bounded))
+    costs = [
+        compile_expression(f"self.{name}.matches('a')", of).most_cost(declared(bounded).size_of) for name in ("__namespace__", "namespace")
+    ]
+    assert costs[0] < 100
+    assert costs[1] > 1_000_000
+
+
+@pytest.mark.parametrize("word", ["in", "true", "false", "null"])
+def test_words_of_the_grammar_are_no_field_names(word: str) -> None:
+    schema = {"type": "object", "properties": {word: STRING}}
+    with pytest.raises(CompileError, match="Syntax error"):
+        compile_expression(f"self.{word} == 'x'", environment(declared(schema)))
+    compile_expression(f"self.__{word}__ == 'x'", environment(declared(schema)))
 
 
 def test_values_that_need_no_conversion_are_not_copied() -> None:

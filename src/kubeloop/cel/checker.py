@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.cel import types
+from kubeloop.cel.escaping import RESERVED
 from kubeloop.cel.faults import CompileError, Issue, render
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.overloads import Function
@@ -162,7 +163,11 @@ class _Checker:
             case "map":
                 found = of.parameters[1]
             case "struct":
-                known = self._fields(of.name).get(name)
+                fields = self._fields(of.name)
+                known = fields.get(name)
+                if known is None and name in RESERVED:
+                    # A field by its own name. Only its escaped name leads to its size, so rules that need the size cost more than they may.
+                    known = fields.get(f"__{name}__")
                 if known is not None:
                     found = known
                 else:

@@ -10,35 +10,36 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
+from kubeloop.cel.declared import with_object_meta
 from kubeloop.cel.escaping import escape
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.moments import parse_date, parse_duration, parse_timestamp
-from kubeloop.cel.values import MapList, SetList
+from kubeloop.cel.values import Fields, MapList, SetList, UnknownField
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER
 
 Convert = Callable[[Any], Any]
 
 
-def converter(schema: TypeSchema) -> Convert | None:
+def converter(schema: TypeSchema, *, is_root: bool = False) -> Convert | None:
     """What makes a CEL value of a JSON value; None when JSON values of this schema need nothing. Null stays null.
 
-    The conversion raises EvalError for a value that the schema does not allow.
+    The conversion raises EvalError for a value that the schema does not allow. ``is_root``: an object with apiVersion, kind and metadata.
     """
-    convert = _converter(schema)
+    convert = _converter(schema, is_root=is_root)
     if convert is None:
         return None
     return lambda value: None if value is None else convert(value)
 
 
-def _converter(schema: TypeSchema) -> Convert | None:
+def _converter(schema: TypeSchema, *, is_root: bool = False) -> Convert | None:
     if schema.int_or_string:
         return None
     match schema.type:
         case "array":
             return _list(schema)
         case "object":
-            return _object(schema)
+            return _object(schema, is_root=is_root or schema.embedded_resource)
         case "string":
             return _FORMATS.get(schema.format)
         case "number":
@@ -64,32 +65,48 @@ def _list(schema: TypeSchema) -> Convert | None:
     if schema.list_type == "set":
         return lambda value: SetList(items(value))
     if schema.list_type == "map":
-        keys = tuple(escape(key) or key for key in schema.list_map_keys)
+        # Upstream looks up escaped keys in items that have the plain ones: such a key is absent from every item, so items are all alike.
+        keys = tuple(key if escape(key) in (key, None) else "" for key in schema.list_map_keys)
         return lambda value: MapList(items(value), keys)
     return None if inner is None else items
 
 
-def _object(schema: TypeSchema) -> Convert | None:
-    if schema.properties:
-        names = {name: escape(name) or name for name in schema.properties}
-        changed = {name: convert for name, below in schema.properties.items() if (convert := converter(below)) is not None}
-        nullable = any(below.nullable for below in schema.properties.values())
-        if not changed and not nullable and all(name == written for name, written in names.items()):
-            return None
-
-        def converted(value: Any) -> dict[str, Any]:
-            made = {}
-            for name, one in _mapping(value).items():
-                if one is None:
-                    continue  # a nullable field that is null is absent to rules
-                convert = changed.get(name)
-                made[names.get(name, name)] = one if convert is None else convert(one)
-            return made
-
-        return converted
-    if schema.values is None or schema.values is ANY_VALUE or schema.values is NO_OTHER:
+def _object(schema: TypeSchema, *, is_root: bool) -> Convert | None:
+    if is_root:
+        schema = with_object_meta(schema)
+    if not schema.properties and schema.values is not None and schema.values is not ANY_VALUE and schema.values is not NO_OTHER:
+        return _map(schema.values)
+    names = {name: escape(name) or name for name in schema.properties}
+    changed = {name: convert for name, below in schema.properties.items() if (convert := converter(below)) is not None}
+    if is_root:
+        changed["metadata"] = _fields({name: name for name in schema.properties["metadata"].properties}, {})
+    nullable = any(below.nullable for below in schema.properties.values())
+    escaped = any(name != written for name, written in names.items())
+    if not changed and not nullable and not escaped and not schema.preserve_unknown:
         return None
-    inner = converter(schema.values)
+    return _fields(names, changed)
+
+
+def _fields(names: dict[str, str], changed: dict[str, Convert]) -> Convert:
+    """``names``: the escaped name of each field. Rules cannot reach others, which the object may have all the same."""
+    kind = dict if all(name == written for name, written in names.items()) else Fields
+
+    def converted(value: Any) -> dict[Any, Any]:
+        made: dict[Any, Any] = kind()
+        for name, one in _mapping(value).items():
+            written = names.get(name)
+            if written is None:
+                made[UnknownField(name)] = one
+            elif one is not None:  # a nullable field that is null is absent to rules
+                convert = changed.get(name)
+                made[written] = one if convert is None else convert(one)
+        return made
+
+    return converted
+
+
+def _map(values: TypeSchema) -> Convert | None:
+    inner = converter(values)
     if inner is None:
         return None
     return lambda value: {name: inner(one) for name, one in _mapping(value).items()}

@@ -1,6 +1,7 @@
 """Field names of schemas as CEL identifiers: ``x-prop`` is written ``x__dash__prop``, ``namespace`` is ``__namespace__``.
 
-Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules.
+Sources: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules;
+k8s.io/apiserver pkg/cel/escaping.go.
 """
 
 from __future__ import annotations
@@ -8,19 +9,35 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_RESERVED: Final = frozenset({
+#: Words that CEL reserves.
+RESERVED: Final = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
     "package", "namespace", "return", "var", "void", "while",
 })  # fmt: skip
 _ALLOWED: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _WRITTEN: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _SPECIAL: Final = re.compile(r"__|[./-]")
+_ESCAPED: Final = re.compile(r"__([^_]+)__")
+_MEANT: Final = {written[2:-2]: meant for meant, written in _WRITTEN.items()}
 
 
 def escape(name: str) -> str | None:
     """The identifier of a field; None for a name that has none (rules cannot reach such a field)."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     if not _ALLOWED.fullmatch(name):
         return None
     return _SPECIAL.sub(lambda found: _WRITTEN[found[0]], name)
+
+
+def unescape(identifier: str) -> str | None:
+    """The field that an identifier names; None for an identifier with an escape that does not exist, such as ``a__b__c``.
+
+    A name without escapes is its own: ``unescape("namespace")`` is ``namespace``, as ``unescape("__namespace__")`` is.
+    """
+    if _ESCAPED.fullmatch(identifier) and identifier[2:-2] in RESERVED:
+        return identifier[2:-2]
+    parts = _ESCAPED.findall(identifier)
+    if any(part not in _MEANT for part in parts):
+        return None
+    return _ESCAPED.sub(lambda found: _MEANT[found[1]], identifier)

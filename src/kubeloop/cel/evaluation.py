@@ -15,7 +15,7 @@ from kubeloop.cel.metering import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
 from kubeloop.cel.standard_macros import ACCUMULATORS
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, keys_of
+from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, entries_of, keys_of
 
 #: Values of variables by name, and of the loops that are running.
 Scope = dict[str, Any]
@@ -236,7 +236,7 @@ def _raised(value: Any) -> Any:
 
 def _iterate(items: Any, *, both: bool) -> Iterable[tuple[Any, Any]]:
     if isinstance(items, dict):
-        return zip(keys_of(items), items.values(), strict=True)
+        return entries_of(items)
     if isinstance(items, list):
         return enumerate(items) if both else ((item, None) for item in items)
     raise EvalError("no such overload")

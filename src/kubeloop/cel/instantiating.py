@@ -11,7 +11,7 @@ from kubeloop.cel.checker import Checked, literal
 from kubeloop.cel.faults import EvalError, InstantiationError
 from kubeloop.cel.functions import FUNCTIONS
 from kubeloop.cel.syntax import Call, Const, ListLiteral, MapLiteral, Node, children
-from kubeloop.cel.values import as_key
+from kubeloop.cel.values import as_key, is_key
 from kubeloop.schema.patterns import go_pattern
 from kubeloop.schema.regular import PatternError
 
@@ -49,7 +49,10 @@ def _fold(node: Node) -> Any:
         case ListLiteral() if not node.optional and not _varies(below):
             return below
         case MapLiteral() if not _varies(below) and not any(one.optional for one in node.entries):
-            return {as_key(key): value for key, value in zip(below[::2], below[1::2], strict=True)}
+            if all(map(is_key, below[::2])):
+                return {as_key(key): value for key, value in zip(below[::2], below[1::2], strict=True)}
+        case Call() if node.function == "_[_]" and below[1] is None:
+            raise EvalError("invalid qualifier type: types.Null")
         case Call() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
             return FUNCTIONS[node.function].call(below[0])
         case Call() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):

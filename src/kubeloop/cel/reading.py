@@ -13,7 +13,7 @@ from kubeloop.cel.escapes import bytes_of, double_of, integer_of, text_of
 from kubeloop.cel.faults import Issue
 from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
 from kubeloop.cel.tokens import Token, escaped, tokens
-from kubeloop.cel.unexpected import OPERANDS, NotCel, too_much, unexpected
+from kubeloop.cel.unexpected import NO_IDENTIFIER, OPERANDS, NotCel, too_much, unexpected
 from kubeloop.cel.values import UInt
 
 #: What is reserved and no sign of the grammar.
@@ -265,12 +265,14 @@ class _Reader:
             self._open("message", name=dot + ".".join(names))
             return None
         name = self.take("name")
-        if name.text in _RESERVED:
+        reserved = name.text in _RESERVED
+        if reserved:
             self.issue(start.at, f"reserved identifier: {name.text}")
         if self.word.kind == "(":
             self._open("call", name=dot + name.text)
             return None
-        return Ident(self.id(name.at), dot + name.text)
+        # To macros a reserved word is no name.
+        return Const(self.id(name.at), None) if reserved else Ident(self.id(name.at), dot + name.text)
 
     def _is_message(self) -> bool:
         steps = 0
@@ -364,7 +366,8 @@ class _Reader:
             self.index += 1
             name = self.word
             if name.kind not in ("name", "quoted"):
-                raise self.fail("name", "quoted")
+                fault = self.fail("name", "quoted")
+                raise NotCel([*fault.issues, Issue(name.at, NO_IDENTIFIER)])
             self.index += 1
             field_name = Const(self.id(name.at), self._quoted(name))
             return Call(self.id(dot.at), "_?._", [operand, field_name])

@@ -9,6 +9,8 @@ import re
 from functools import cache
 from typing import Any, Final
 
+from kubeloop.cel.unexpected import NO_IDENTIFIER
+
 _AROUND: Final = re.compile(r"\A(?:INVALID_ARGUMENT|CANCELLED): | {1,2}\[(?:INVALID_ARGUMENT|CANCELLED)\]\Z")
 #: Where cel-go prints an unknown line as -1, the library prints it as an unsigned number.
 _UNKNOWN_LINE: Final = "<input>:4294967295:"
@@ -20,6 +22,10 @@ _WORDS: Final = (
     (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
     (re.compile(r"'\\u003F'"), "'?'"),
     (re.compile(r"no viable alternative at input '.(true|false|null)'"), r"mismatched input '\1' expecting IDENTIFIER"),
+)
+#: Behind ``.?`` stands no name: cel-go mentions it twice.
+_NO_FIELD: Final = re.compile(
+    r"(ERROR: (<input>:\d+:\d+:) Syntax error: mismatched input '[^\n]*' expecting \{IDENTIFIER, ESC_IDENTIFIER\}(\n \| .*\n \| .*))"
 )
 
 
@@ -50,4 +56,4 @@ def syntax_words(source: str) -> str:
         text = text.replace("<input>:1:1:", "<input>:1:0:")  # where cel-go sees the end of nothing
     for theirs, ours in _WORDS:
         text = theirs.sub(ours, text)
-    return text.rstrip("\n")
+    return _NO_FIELD.sub(rf"\1\nERROR: \2 {NO_IDENTIFIER}\3", text).rstrip("\n")

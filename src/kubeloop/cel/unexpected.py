@@ -7,6 +7,8 @@ from typing import Final
 from kubeloop.cel.faults import Issue
 from kubeloop.cel.tokens import Token, escaped
 
+#: cel-go's second message about a field name that is none.
+NO_IDENTIFIER: Final = "unsupported ident kind"
 #: What an operand begins with.
 OPERANDS: Final = ("[", "{", "(", ".", "-", "!", "true", "false", "null", "float", "int", "uint", "string", "bytes", "name")
 #: Kinds of words in the order of the grammar, in which they are listed.

@@ -12,6 +12,7 @@ from urllib.parse import SplitResult
 
 import msgspec
 
+from kubeloop.cel.escaping import escape, unescape
 from kubeloop.cel.faults import EvalError
 from kubeloop.meta.quantity import Quantity
 
@@ -172,17 +173,51 @@ class Message(dict[str, Any]):
         self.name = name
 
 
+class Fields(dict[str, Any]):
+    """An object of a schema by escaped names, where some differ from the fields' own: a look-up finds a field by either name."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> Any:
+        escaped = _escaped(name)
+        if escaped is None or not dict.__contains__(self, escaped):
+            raise KeyError(name)
+        return self[escaped]
+
+    def __contains__(self, name: object) -> bool:
+        if dict.__contains__(self, name):
+            return True
+        return isinstance(name, str) and (escaped := _escaped(name)) is not None and dict.__contains__(self, escaped)
+
+
+def _escaped(name: str) -> str | None:
+    """The escaped name of the field that a name leads to."""
+    field = unescape(name)
+    return None if field is None else escape(field)
+
+
+class UnknownField(msgspec.Struct, frozen=True):
+    """The key of a field that the schema does not have: it counts when objects are compared, and rules cannot reach it."""
+
+    name: str
+
+
 class BoolKey(msgspec.Struct, frozen=True):
     """A bool as the key of a map; to Python, True is also 1."""
 
     value: bool
 
 
+def is_key(value: Any) -> bool:
+    """Whether a map can have the value as a key."""
+    return value is None or isinstance(value, str | int | float | Timestamp | Duration)
+
+
 def as_key(value: Any) -> Any:
     """How a value is kept as the key of a dict."""
     if isinstance(value, bool):
         return BoolKey(value)
-    if not isinstance(value, str | int | float):
+    if not is_key(value):
         raise EvalError("unsupported key type")
     return value
 
@@ -191,8 +226,13 @@ def from_key(key: Any) -> Any:
     return key.value if type(key) is BoolKey else key
 
 
+def entries_of(mapping: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """The keys that expressions see, with their values."""
+    return ((from_key(key), value) for key, value in mapping.items() if type(key) is not UnknownField)
+
+
 def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
-    return map(from_key, mapping)
+    return (key for key, _ in entries_of(mapping))
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -251,6 +291,7 @@ _NAMES: Final[dict[type, str]] = {
     SetList: "list",
     MapList: "list",
     dict: "map",
+    Fields: "map",
     Message: "map",
     Timestamp: "google.protobuf.Timestamp",
     Duration: "google.protobuf.Duration",
@@ -320,8 +361,8 @@ def _lists_equal(one: list[Any], other: list[Any]) -> bool:
     if isinstance(one, SetList):
         return all(contains(other, item) for item in one) and all(contains(one, item) for item in other)
     if isinstance(one, MapList):
-        by_key = {one.key(item): item for item in other}
-        return all(one.key(item) in by_key and equal(item, by_key[one.key(item)]) for item in one)
+        by_key = {one.key(item): item for item in one}
+        return all(one.key(item) in by_key and equal(by_key[one.key(item)], item) for item in other)
     return all(map(equal, one, other))
 
 

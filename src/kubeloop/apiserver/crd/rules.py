@@ -15,7 +15,7 @@ from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
 from kubeloop.apiserver.crd.correlation import Correlated, OldItems
 from kubeloop.cel import CostExceeded, EvalError, Program
 from kubeloop.cel.converting import Convert, converter
-from kubeloop.cel.declared import Declared, declare, with_object_meta
+from kubeloop.cel.declared import Declared, declare
 from kubeloop.cel.escaping import escape
 from kubeloop.cel.values import NONE, Optional
 from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
@@ -94,8 +94,7 @@ def _build(said: TypeSchema, schema: TypeSchema, declared: Declared | None, *, i
     if said.validations and declared is not None:
         compiler = RuleCompiler(schema, declared)
         node.rules = [compiler.compile(rule) for rule in said.validations]
-        seen = with_object_meta(schema) if is_root else schema
-        node.convert = converter(seen)
+        node.convert = converter(schema, is_root=is_root)
     element = declared.element if declared is not None else None
     if said.items is not None and schema.items is not None:
         node.items = _build(said.items, schema.items, element, is_root=schema.items.embedded_resource)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import function
-from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, UInt, as_key, contains, equal, from_key, joined
+from kubeloop.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, UInt, as_key, contains, equal, from_key, is_key, joined
 
 #: Of Go's time.Time as CEL allows it: the years 1 to 9999.
 _FIRST, _LAST = -62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999
@@ -156,7 +156,7 @@ function("_[_]", "list(A), int -> A", "index_list")(index_of_list)
 function("_[_]", "map(A, B), A -> B", "index_map")(index_of_map)
 function("@in", "A, list(A) -> bool", "in_list")(lambda item, items: contains(items, item))
 function("@in", "A, map(A, B) -> bool", "in_map")(
-    lambda key, mapping: isinstance(key, str | int | float) and as_key(key) in mapping  # what cannot be a key is in no map
+    lambda key, mapping: is_key(key) and as_key(key) in mapping  # what cannot be a key is in no map
 )
 function("@not_strictly_false", "bool -> bool", "not_strictly_false")(lambda one: one is not False)
 # Evaluated by the program itself, which does not evaluate every operand; here for the checker.
