@@ -134,16 +134,33 @@ class Objects:
         assert written.current is not None
         if resource.storage_prefix in self._followers:
             await self._followers[resource.storage_prefix](written.revision)
-        if resource.converter is not None and not self._is_storage(resource):
-            # As whoever reads it next sees it: what its way to the stored version and back left of it.
+        if not self._is_storage(resource):
+            # As the next reader sees it, with the defaults of the stored version: what its way there and back left of it.
             (shown,) = await self.presented(resource, [written.current])
             return StoredObject(shown, self.tree(resource, shown), written.current)
-        if not (resource.custom or self._is_storage(resource)):
-            # With the defaults of the stored version, as whoever reads it next sees it.
-            return StoredObject(written.current, self.tree(resource, written.current))
         metadata["resourceVersion"] = str(written.current.mod_revision)
+        _default_as_read(resource, obj)
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
+
+    async def rehearse(self, resource: ServedResource, obj: JSONObject) -> JSONObject:
+        """What a write of ``obj`` would make of it, for a dry run: the object goes through its stored version, and is not stored.
+
+        Raises:
+            ApiError: a webhook that converts failed.
+        """
+        if self._is_storage(resource):
+            _default_as_read(resource, obj)
+            return obj
+        metadata = obj["metadata"]
+        key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
+        value = await self.encoded(resource, obj)
+        (shown,) = await self.presented(resource, [KeyValue(key, value, create_revision=0, mod_revision=0)])
+        made = self.fresh(resource, shown)
+        made["metadata"].pop("resourceVersion")
+        # Storage drops both on the way, and a dry run does not get there.
+        made["metadata"].update({name: metadata[name] for name in ("resourceVersion", "selfLink") if name in metadata})
+        return made
 
     async def remove(self, stored: StoredObject) -> int:
         """Delete; returns the revision of the deletion.
@@ -211,7 +228,7 @@ class Objects:
     def encode(self, resource: ServedResource, obj: JSONObject) -> bytes:
         """As it is stored, where no webhook converts."""
         storage = resource.storage or resource.gvk
-        if storage.group_version != resource.gvk.group_version:
+        if storage.group_version != resource.gvk.group_version and not resource.custom:
             obj = converted(resource, obj, storage)
         return stored_form(obj, storage.api_version, storage.kind)
 
@@ -266,6 +283,12 @@ class Objects:
         self._decoded_bytes += size - (replaced[1] if replaced else 0)
         while self._decoded_bytes > _MOST_DECODED_BYTES or len(self._decoded) > _MOST_DECODED:
             self._decoded_bytes -= self._decoded.popitem(last=False)[1][1]
+
+
+def _default_as_read(resource: ServedResource, obj: JSONObject) -> None:
+    """Set what reading from storage would default: of a custom object also the status, which its creation emptied."""
+    if resource.custom:
+        resource.strategy.default(obj)
 
 
 def _decoded_key(resource: ServedResource, kv: KeyValue) -> _DecodedKey:

@@ -239,7 +239,7 @@ class Writer:
             if call.dry_run:
                 present = await self.objects.get(resource, call.namespace, metadata["name"])
                 if present is None:
-                    return Outcome(obj)
+                    return Outcome(await self.objects.rehearse(resource, obj))
                 existing = present.obj
             else:
                 try:
@@ -361,7 +361,7 @@ class Writer:
             return Outcome(obj)
         if call.dry_run:
             obj["metadata"]["resourceVersion"] = str(current.revision)
-            return Outcome(obj)
+            return Outcome(await self.objects.rehearse(resource, obj))
         stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))
         return Outcome(stored.obj, stored)
 
