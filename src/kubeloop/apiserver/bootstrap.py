@@ -92,7 +92,7 @@ async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> 
     }
     slice_ = {
         "metadata": {"name": "kubernetes", "namespace": "default", "generation": 1, "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv4",
+        "addressType": "IPv6" if ":" in host else "IPv4",
         "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
         "ports": ports,
     }

@@ -55,7 +55,7 @@ from kubeloop.apiserver.writing import EVENT_TTL, Call, Writer
 from kubeloop.meta.errors import NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin
-from kubeloop.serving.listener import Handler, Listener
+from kubeloop.serving.listener import Handler, Listener, host_and_port
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
 
@@ -84,10 +84,14 @@ class ServerOptions:
     ``notices`` False: without the ConfigMaps of kube-system in which a kube-apiserver tells others of itself.
     ``remote_backends``: webhooks and servers behind APIServices may be elsewhere than on this machine.
     ``authorization``: kube-apiserver's --authorization-mode.
+    ``host`` is the loopback address that the server listens on; ``advertise`` is the address in the endpoints of the service
+    default/kubernetes, empty: ``host``.
     ``admission``: which plug-ins run. ``operation``: audit log, limits.
     """
 
     port: int = 0
+    host: str = HOST
+    advertise: str = ""
     tokens: Mapping[str, User] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     wrap: Callable[[Handler], Handler] | None = None
@@ -205,7 +209,9 @@ class ApiServer:
         self._pipeline.elsewhere = self._aggregator.behind
         wrap = self.options.wrap
         self.handler: Handler = wrap(self._pipeline.handle) if wrap else self._pipeline.handle
-        self._listener = Listener(self.handler, self._context(), host=HOST, port=self.options.port) if self.options.listen else None
+        self._listener = (
+            Listener(self.handler, self._context(), host=self.options.host, port=self.options.port) if self.options.listen else None
+        )
 
     async def start(self) -> None:
         """Open storage's changes, write the objects of a new cluster, and answer requests.
@@ -232,7 +238,8 @@ class ApiServer:
         await self.cache.start(history=self.options.resume)
         await self.authorization.start()
         await self.operation.watch(self.objects, self.cache)
-        await bootstrap(self.registry, self.writer, self.options.services, HOST, self._port, provision=self.options.provision)
+        advertised = self.options.advertise or self.options.host
+        await bootstrap(self.registry, self.writer, self.options.services, advertised, self._port, provision=self.options.provision)
         if self.options.provision and self.options.notices:
             await tell_of_tokens(self.registry, self.writer)
             await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
@@ -240,7 +247,7 @@ class ApiServer:
         await self._aggregator.start(self.tasks)
         self._schema_status.start(self.tasks)
         self.compactor.start(self.tasks)
-        address = f"{HOST}:{self._port}"
+        address = host_and_port(self.options.host, self._port)
         discovery = Discovery(self.registry, address, self._aggregator.table)
         self._pipeline.documents.append(IssuerDocuments(self.authentication.accounts, address))
         self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock, self._aggregator.table)]
@@ -288,7 +295,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Where it listens, or, without a listener, would."""
-        return self._listener.url if self._listener is not None else f"https://{HOST}:{self._port}"
+        return self._listener.url if self._listener is not None else f"https://{host_and_port(self.options.host, self._port)}"
 
     @property
     def server_name(self) -> str:
@@ -326,7 +333,7 @@ class ApiServer:
         return self._listener.port if self._listener is not None else self.options.port or HTTPS_PORT
 
     def _context(self) -> ssl.SSLContext:
-        addresses = HOST, self.options.services.own_address
+        addresses = self.options.host, self.options.services.own_address
         return ServingCertificates(self._authority, addresses, self.options.authentication, self.authentication.authorities).context
 
     def _on_change(self, change: Change) -> None:

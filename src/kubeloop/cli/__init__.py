@@ -12,6 +12,10 @@ _COMMANDS = {
     "completion": ("kubeloop.cli.completion:completion", "Print the script that makes bash, zsh or fish complete commands and options."),
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
     "doctor": ("kubeloop.cli.doctor.command:doctor", "Look for what a program lacks in a cluster: permissions, kinds, and more."),
+    "envtest-assets": (
+        "kubeloop.envtest.assets:envtest_assets",
+        "Write kube-apiserver, etcd and kubectl for envtest of controller-runtime.",
+    ),
     "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, definitions and roles from classes."),
     "new": ("kubeloop.cli.new.command:new", "Create a project: an operator that passes its own tests at once."),
     "run": ("kubeloop.cli.running.command:run", "Run controllers while they are developed: reloaded on change, shown live."),

@@ -6,6 +6,7 @@ import asyncio
 import asyncio.sslproto
 import gc
 import importlib
+import ipaddress
 import logging
 import os
 import shutil
@@ -46,6 +47,37 @@ _TLS_READ_SIZE = 32 * 1024
 #: Seconds for which the event loop may keep Python's lock from the thread that waits for the disk; Python's own 5 ms are ten fsyncs.
 _SWITCH_INTERVAL = 0.0005
 
+#: Seconds between looks at whether the parent process is still there.
+_PARENT_POLL = 1.0
+
+
+class IpAddress(click.ParamType[str]):
+    """An IP address, as Go's flags of type ip take it; empty: none."""
+
+    name = "ip"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            self.check(text)
+        except ValueError as fault:
+            self.fail(str(fault), param, ctx)
+        return text
+
+    def check(self, text: str) -> None:
+        """Raises ValueError."""
+        if text:
+            ipaddress.ip_address(text)
+
+
+class LoopbackAddress(IpAddress):
+    """An IP address of this machine alone."""
+
+    def check(self, text: str) -> None:
+        """Raises ValueError."""
+        if not ipaddress.ip_address(text).is_loopback:
+            raise ValueError(f"{text} can be reached from elsewhere, and kubeloop serves this machine only; use 127.0.0.1")
+
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option(
@@ -56,12 +88,31 @@ _SWITCH_INTERVAL = 0.0005
     show_default=True,
     help="Port on 127.0.0.1; 0 takes any that is free.",
 )
+@click.option(
+    "--bind-address",
+    type=LoopbackAddress(),
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the loopback interface to listen on; no other is served.",
+)
+@click.option(
+    "--advertise-address",
+    type=IpAddress(),
+    default="",
+    metavar="IP",
+    help="Address in the endpoints of the service default/kubernetes. Default: that of --bind-address.",
+)
 @click.option("--kubeconfig", type=_FILE, help="Where to write an administrator's kubeconfig (mode 0600). Default: a temporary file.")
 @click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
 @click.option("--service-cluster-ip-range", default="", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24.")
 @click.option("--service-node-port-range", default="", metavar="PORTS", help="Node ports of services. Default: 30000-32767.")
 @authentication_flags
 @click.option("--data", type=_FOLDER, help="Keep all objects in this folder, on disk: they outlive the server. Default: in memory.")
+@click.option(
+    "--unsafe-no-fsync",
+    is_flag=True,
+    help="With --data: answer a write before it is on disk. It survives the end of the server, not a loss of power.",
+)
 @click.option(
     "--cert-dir",
     type=_FOLDER,
@@ -109,16 +160,21 @@ _SWITCH_INTERVAL = 0.0005
 )
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
+@click.option("--exit-with-parent", is_flag=True, hidden=True, help="End when the program that started this one has ended.")
+@click.option("--no-kubeconfig", is_flag=True, hidden=True, help="Write no kubeconfig: for programs that bring their own certificates.")
 @click.pass_context
 def server(
     context: click.Context,
     port: int,
+    bind_address: str,
+    advertise_address: str,
     kubeconfig: Path | None,
     no_controllers: bool,
     service_cluster_ip_range: str,
     service_node_port_range: str,
     authentication: AuthenticationFlags,
     data: Path | None,
+    unsafe_no_fsync: bool,
     cert_dir: Path | None,
     history: float,
     history_revisions: int,
@@ -131,6 +187,8 @@ def server(
     allow_remote_backends: bool,
     verbose: bool,
     exit_with_stdin: bool,
+    exit_with_parent: bool,
+    no_kubeconfig: bool,
     operation: OperationSettings,
     admission: AdmissionSettings,
 ) -> None:
@@ -144,18 +202,20 @@ def server(
     configure(operation.logging_format, EVERYTHING if verbose else operation.v)
     asyncio.sslproto.SSLProtocol.max_size = _TLS_READ_SIZE
     folder = None
-    if kubeconfig is None:
+    if kubeconfig is None and not no_kubeconfig:
         folder = tempfile.mkdtemp(prefix="kubeloop-")
         kubeconfig = Path(folder, "kubeconfig")
-    kubeconfig = kubeconfig.absolute()
+    kubeconfig = kubeconfig.absolute() if kubeconfig is not None else None
     try:
         settings = _Settings(
             port=port,
+            addresses=(bind_address, advertise_address),
             kubeconfig=kubeconfig,
             controllers=not no_controllers,
             services=(service_cluster_ip_range, service_node_port_range),
             authentication=authentication,
             data=data,
+            synced=not unsafe_no_fsync,
             cert_dir=cert_dir,
             history=history,
             history_revisions=history_revisions,
@@ -164,6 +224,7 @@ def server(
             authorization_mode=authorization_mode,
             kubelets=(kubelet_client_certificate, kubelet_client_key, kubelet_certificate_authority),
             exit_with_stdin=exit_with_stdin,
+            exit_with_parent=exit_with_parent,
             remote_backends=allow_remote_backends,
             operation=operation,
             admission=admission,
@@ -198,11 +259,13 @@ class _Settings:
     """The command line."""
 
     port: int
-    kubeconfig: Path
+    addresses: tuple[str, str]
+    kubeconfig: Path | None
     controllers: bool
     services: tuple[str, str]
     authentication: AuthenticationFlags
     data: Path | None
+    synced: bool
     cert_dir: Path | None
     history: float
     history_revisions: int
@@ -211,13 +274,16 @@ class _Settings:
     authorization_mode: str
     kubelets: tuple[Path | None, Path | None, Path | None]
     exit_with_stdin: bool
+    exit_with_parent: bool
     remote_backends: bool
     operation: OperationSettings
     admission: AdmissionSettings
 
 
 async def _run(settings: _Settings) -> int:
-    ending = _ending(settings.exit_with_stdin)  # before the imports, which take most of the start: whatever is made is cleaned up
+    ending = _ending(
+        settings.exit_with_stdin, os.getppid() if settings.exit_with_parent else 0
+    )  # before the imports, which take most of the start: whatever is made is cleaned up
 
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.kubeconfig import kubeconfig_text
@@ -228,7 +294,7 @@ async def _run(settings: _Settings) -> int:
 
     services = ServiceRanges.parse(*settings.services)
     kubeconfig = settings.kubeconfig
-    target = writable_target(kubeconfig)
+    target = writable_target(kubeconfig) if kubeconfig is not None else None
     if settings.data:
         try:
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -236,9 +302,12 @@ async def _run(settings: _Settings) -> int:
             raise ConfigError(f"--data {settings.data}: {fault.strerror}; name a folder on a local disk that you may write") from None
     certificates = settings.cert_dir or (settings.data / "pki" if settings.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
-    storage = await _storage(settings.data)
+    storage = await _storage(settings.data, synced=settings.synced)
+    host, advertised = settings.addresses
     options = ServerOptions(
         port=settings.port,
+        host=host,
+        advertise=advertised,
         history=settings.history,
         history_revisions=settings.history_revisions,
         event_ttl=settings.event_ttl,
@@ -256,11 +325,12 @@ async def _run(settings: _Settings) -> int:
     api = ApiServer(options, storage)
     try:
         await api.start()
-        try:
-            write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator(), server_name=api.server_name))
-        except OSError as fault:
-            raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
-        print(f"ready {api.url} kubeconfig={kubeconfig}", flush=True)
+        if target is not None:
+            try:
+                write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator(), server_name=api.server_name))
+            except OSError as fault:
+                raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
+        print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
         # What was made up to here stays until the end; the collector need not look at it again and again.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
@@ -269,14 +339,14 @@ async def _run(settings: _Settings) -> int:
         await api.stop()
 
 
-async def _storage(data: Path | None) -> Storage | None:
+async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
     """None: in memory."""
     if data is None:
         return None
     from kubeloop.apiserver.storage.sqlite import SqliteStorage
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    return await SqliteStorage.open(data)
+    return await SqliteStorage.open(data, synced=synced)
 
 
 async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:
@@ -329,8 +399,8 @@ def _controllers(api: ApiServer) -> asyncio.Task[None]:
     return asyncio.create_task(run(), name="controllers")
 
 
-def _ending(exit_with_stdin: bool) -> asyncio.Event:
-    """Set by SIGINT and SIGTERM, and by the end of standard input where that is asked for."""
+def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
+    """Set by SIGINT, SIGTERM, the end of standard input where that is wanted, and the end of the process ``parent`` (0: none)."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
@@ -352,4 +422,14 @@ def _ending(exit_with_stdin: bool) -> asyncio.Event:
                 loop.call_soon_threadsafe(ending.set)
 
             threading.Thread(target=read, name="stdin", daemon=True).start()
+    if parent > 1:  # the parent 1 adopts orphans, and does not end
+
+        def poll() -> None:
+            if os.getppid() != parent:
+                _LOG.warning("the program that started this server (process %d) has ended; ending", parent)
+                ending.set()
+            else:
+                loop.call_later(_PARENT_POLL, poll)
+
+        poll()
     return ending

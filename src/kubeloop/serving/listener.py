@@ -17,7 +17,7 @@ from kubeloop.serving.accepting import close_listening, stop_accepting
 from kubeloop.serving.http1.connection import Connection, Handler
 from kubeloop.tasks import end_tasks
 
-__all__ = ["Handler", "Listener", "bare_context", "server_context"]
+__all__ = ["Handler", "Listener", "bare_context", "host_and_port", "server_context"]
 
 #: Seconds for answers under way when the listener ends.
 _GRACE = 2.0
@@ -51,7 +51,7 @@ class Listener:
     @property
     def url(self) -> str:
         scheme = "https" if self._context is not None else "http"
-        return f"{scheme}://{self._host}:{self.port}"
+        return f"{scheme}://{host_and_port(self._host, self.port)}"
 
     async def bind(self) -> None:
         """Take the address; connections wait until ``serve``."""
@@ -65,8 +65,9 @@ class Listener:
                 start_serving=False,
             )
         except OSError as fault:
+            address = host_and_port(self._host, self.port)
             raise ConfigError(
-                f"cannot listen on {self._host}:{self.port}: {fault.strerror or fault}; choose another port, or 0 for any that is free"
+                f"cannot listen on {address}: {fault.strerror or fault}; choose another port, or 0 for any that is free"
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -150,6 +151,11 @@ class Listener:
             self._streams.discard(pump)
         if not (pump.cancelled() and self._ending):
             pump.result()
+
+
+def host_and_port(host: str, port: int) -> str:
+    """An address as a URL has it: IPv6 addresses in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bare_context() -> ssl.SSLContext:

@@ -82,8 +82,8 @@ def fresh(folder: Path) -> Iterator[Path]:
         lock.release()
 
 
-def ensure_store(folder: Path) -> Path:
-    """The store's file, made if there is none. Call it with the lock held.
+def ensure_store(folder: Path, *, synced: bool = True) -> Path:
+    """The store's file, made if there is none. Call it with the lock held. ``synced`` False: without fsync.
 
     Raises:
         Damaged: a store was here, and its file is gone or empty. OSError
@@ -95,22 +95,24 @@ def ensure_store(folder: Path) -> Path:
         return path
     if path.with_name(f"{_FILE}-wal").exists():
         raise Damaged(path, f"it is missing, though {_FILE}-wal is there")
-    with new_file(path) as temporary:
-        make(temporary)
+    with new_file(path, synced=synced) as temporary:
+        make(temporary, synced=synced)
     return path
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
+def new_file(path: Path, *, synced: bool = True) -> Iterator[Path]:
     """An empty file, mode 0600, to be filled within the context; then it is ``path``, on disk. Nothing stays if it fails."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        _sync(temporary)
+        if synced:
+            _sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        if synced:
+            _sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

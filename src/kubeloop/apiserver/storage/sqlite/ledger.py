@@ -48,13 +48,13 @@ class Damaged(ConfigError):
         self.what = what
 
 
-def make(path: Path, oldest: int = 1) -> None:
-    """Make an empty store in the empty file ``path``, on disk when this returns. Raises OSError, sqlite3.Error."""
+def make(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
+    """Make an empty store in the empty file ``path``, on disk when this returns if ``synced``. Raises OSError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size = {_PAGE}")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(_synchronous(synced))
         _migrate(connection, 0)
         _set_oldest(connection, oldest)
     finally:
@@ -65,7 +65,8 @@ class Ledger:
     """One open store. One thread at a time.
 
     Guarantees
-        When ``commit`` returns, what was staged is on disk; when it raises, none of it is.
+        When ``commit`` returns, what was staged is on disk; when it raises, none of it is. With ``synced`` False the operating system has
+        it: it survives the end of the process, not a loss of power.
 
     Raises
         Damaged: from the constructor and ``load``. ConfigError: not a store, or one of a newer kubeloop; from the constructor.
@@ -73,8 +74,9 @@ class Ledger:
         the disk holds is not known.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, synced: bool = True) -> None:
         self.path = path
+        self._synced = synced
         #: Why everything is refused; empty while all is well.
         self.fault = ""
         self._oldest = self._last = self._staged = 0
@@ -179,7 +181,7 @@ class Ledger:
             raise ConfigError(f"{self.path} has format {version}, and this kubeloop knows formats up to {len(_FORMATS)}; use a newer one")
         if self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise ConfigError(f"{self.path}: its file system cannot hold a write-ahead log; name a folder on a local disk")
-        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute(_synchronous(self._synced))
         _, frames, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if fault := log.fault(frames):
             raise Damaged(self.path, fault)
@@ -213,6 +215,10 @@ class Ledger:
             return StorageFailed(f"cannot write {self.path}: the disk is full; reads go on, and so do writes when there is room again")
         self.fault = f"cannot write {self.path}: {fault}; the server writes nothing more until it is started again"
         return StorageFailed(self.fault)
+
+
+def _synchronous(synced: bool) -> str:
+    return f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}"
 
 
 def _migrate(connection: sqlite3.Connection, version: int) -> None:

@@ -53,9 +53,12 @@ class SqliteStorage:
     Cost
         As in memory, and one ``fsync`` for all writes that come while the one before is under way. Opening reads the whole file.
         One thread, for ``fsync`` alone.
+
+    Without ``synced`` nothing waits for the disk: what was written survives the end of the process, not a loss of power.
     """
 
-    def __init__(self, lock: Lock, ledger: Ledger, history: History, clock: Clock) -> None:
+    def __init__(self, lock: Lock, ledger: Ledger, history: History, clock: Clock, *, synced: bool = True) -> None:
+        self._synced = synced
         self._lock = lock
         self._ledger = ledger
         self._history = history
@@ -69,7 +72,7 @@ class SqliteStorage:
         self._told = ""  # the fault that the log has last
 
     @classmethod
-    async def open(cls, folder: Path, clock: Clock | None = None) -> SqliteStorage:
+    async def open(cls, folder: Path, clock: Clock | None = None, *, synced: bool = True) -> SqliteStorage:
         """The store in ``folder``, which is made the first time.
 
         Raises:
@@ -78,7 +81,7 @@ class SqliteStorage:
         clock = clock or SystemClock()
         lock = Lock(folder)
         try:
-            ledger = Ledger(ensure_store(folder))
+            ledger = Ledger(ensure_store(folder, synced=synced), synced=synced)
             try:
                 loaded = _Loaded(ledger)
                 with contextlib.suppress(StorageFailed):  # the disk is full: another time
@@ -90,7 +93,7 @@ class SqliteStorage:
         except BaseException:
             lock.release()
             raise
-        made = cls(lock, ledger, loaded.history, clock)
+        made = cls(lock, ledger, loaded.history, clock, synced=synced)
         made._resume_leases(loaded.expires, clock)
         return made
 
@@ -229,6 +232,8 @@ class SqliteStorage:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Its outcome. Whoever is cancelled meanwhile waits for its end all the same: until then nobody else may use the file."""
+        if not self._synced:
+            return work()  # a commit without fsync takes less time than the way to the thread and back
         working = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
             return await asyncio.shield(working)
