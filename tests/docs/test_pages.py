@@ -28,7 +28,9 @@ REFERENCE = {
 }
 #: Their blocks need nodes with kubelets, which the tests beside those parts have.
 WITH_KUBELET = {"streams.md"}
-PAGES = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in REFERENCE | WITH_KUBELET)
+#: Its blocks are shell commands for Go projects, which tests/envtest and tests/foreign run.
+IN_SHELL = {"envtest.md"}
+PAGES = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in REFERENCE | WITH_KUBELET | IN_SHELL)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -152,9 +152,7 @@ def test_what_it_cannot_do_ends_it_with_status_1_and_the_reason(launch: Launch, 
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        pytest.param(
-            "--runtime-config=api/all=true", "--runtime-config=api/all=true: kubeloop cannot switch this on", id="a runtime config"
-        ),
+        pytest.param("--runtime-config=api/ga=false", "--runtime-config=api/ga=false: kubeloop cannot", id="a runtime config"),
         pytest.param("--enable-admission-plugins=Nonsense", "Nonsense", id="a plug-in that there is not"),
         pytest.param("--authorization-mode=Webhook", "Webhook", id="a mode of authorization that there is not"),
         pytest.param("--request-timeout=soon", "'soon' is no duration", id="a value that kubeloop server refuses"),

@@ -27,6 +27,13 @@ def test_the_table_has_exactly_the_flags_of_the_real_program(flags: FlagSet, rec
     assert sorted(flags.flags) == (ORIGINAL / recorded).read_text().splitlines()
 
 
+def test_the_page_counts_the_flags_right() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "envtest.md").read_text()
+    counted = {treatment: sum(flag.treatment is treatment for flag in APISERVER.flags.values()) for treatment in Treatment}
+    found = {one: re.search(rf"(?m)^\| {one.value} \|[^|]+\| (\d+),", page) for one in Treatment}
+    assert {one: int(match[1]) for one, match in found.items() if match} == counted
+
+
 @pytest.mark.parametrize("flags", [pytest.param(APISERVER, id="kube-apiserver"), pytest.param(ETCD, id="etcd")])
 def test_each_flag_that_is_not_implemented_says_why_or_what_to_do(flags: FlagSet) -> None:
     assert [flag.name for flag in flags.flags.values() if not flag.note and flag.treatment is not Treatment.IMPLEMENTED] == []
@@ -191,16 +198,22 @@ def test_other_feature_gates_are_refused_by_name(gates: str, message: str) -> No
         pytest.param("apps/v1=true,v1=true,api/ga=true", id="versions that are served, switched on"),
         pytest.param("batch/v2alpha1=false,api/alpha=false,api/beta=false", id="versions that are not served, switched off"),
         pytest.param("api/legacy=true", id="the old name of the core group"),
+        pytest.param("api/all=true", id="all versions"),
     ],
 )
 def test_a_runtime_config_that_asks_for_what_is_served_is_accepted(config: str) -> None:
     check_runtime_config([config])
 
 
+def test_a_runtime_config_for_all_versions_says_what_it_does_not_bring(capsys: pytest.CaptureFixture[str]) -> None:
+    check_runtime_config(["api/beta=true"])
+    assert "--runtime-config=api/beta=true: accepted, but no alpha or beta version is switched on by it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        pytest.param("api/all=true", "--runtime-config=api/all=true: kubeloop cannot switch this on", id="all versions"),
+        pytest.param("api/all=false", "--runtime-config=api/all=false: kubeloop cannot switch this off", id="no version"),
         pytest.param("batch/v1=false", "kubeloop cannot switch this off; of this group it serves batch/v1", id="a served version, off"),
         pytest.param("scheduling.k8s.io/v1alpha1=true", "it serves scheduling.k8s.io/v1", id="a version that is not served, on"),
         pytest.param("batch/v1=x", "'x' is no boolean", id="no boolean"),
