@@ -32,6 +32,10 @@ class Server:
         assert key is not None
         self._context = self._config.ssl_context((certificate.read(), key.read()))
 
+    @property
+    def url(self) -> str:
+        return self._config.server
+
     def __call__(self, method: str, path: str, body: Any = None) -> str:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._config.server}{path}", data, {"Content-Type": "application/json"}, method=method)
@@ -72,9 +76,20 @@ def test_services_get_addresses_and_ports_of_the_ranges_of_the_flags(tmp_path: P
         assert [one["spec"]["cidrs"] for one in ranges] == [["10.3.0.0/16"]]
 
 
+def test_it_listens_on_the_loopback_address_of_the_flag_and_advertises_another(tmp_path: Path) -> None:
+    with running(tmp_path, "--bind-address=127.0.0.2", "--advertise-address=192.0.2.7") as server:
+        assert server.url.startswith("https://127.0.0.2:")
+        found = json.loads(server("GET", "/api/v1/namespaces/default/endpoints/kubernetes"))
+        assert found["subsets"][0]["addresses"] == [{"ip": "192.0.2.7"}]
+
+
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
+        pytest.param(
+            "--bind-address=0.0.0.0", "0.0.0.0 can be reached from elsewhere, and kubeloop serves this machine only", id="anywhere"
+        ),
+        pytest.param("--advertise-address=x", "'x' does not appear to be an IPv4 or IPv6 address", id="no address"),
         pytest.param("--service-cluster-ip-range=x", "Error: --service-cluster-ip-range=x: not a range; write", id="address"),
         pytest.param("--service-node-port-range=x", "Error: --service-node-port-range=x: not a range; write", id="ports"),
         pytest.param("--event-ttl=x", "Invalid value for '--event-ttl': 'x' is no duration; write seconds, or one like 5m", id="duration"),

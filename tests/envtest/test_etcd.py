@@ -53,7 +53,7 @@ def test_a_grpc_client_gets_unimplemented_with_the_reason(launch: Launch, tmp_pa
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"))
         client.sendall(bytes.fromhex("000008060000000000") + b"12345678" + bytes.fromhex("000000010400000001"))
         stream = client.makefile("rb")
-        frames = []
+        frames: list[tuple[int, int, int, bytes]] = []
         while not frames or frames[-1][0] != 1:
             head = stream.read(9)
             frames.append((head[3], head[4], int.from_bytes(head[5:]), stream.read(int.from_bytes(head[:3]))))

@@ -72,7 +72,7 @@ def _write(path: Path, text: str) -> None:
 
 def _try(path: Path) -> None:
     """Raises ClickException: the launcher does not find this Python environment again, or the server's libraries are not installed."""
-    command = [path, "--version"]
+    command = [str(path), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TRIAL)  # noqa: S603 - written just now
     if done.returncode:
         raise click.ClickException(f"{path} does not start: {done.stderr.strip()[-2000:]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -17,7 +18,11 @@ async def in_memory(folder: Path, clock: Clock) -> Storage:
     return MemoryStorage(clock)
 
 
-IMPLEMENTATIONS: dict[str, Callable[[Path, Clock], Awaitable[Storage]]] = {"memory": in_memory, "sqlite": SqliteStorage.open}
+IMPLEMENTATIONS: dict[str, Callable[[Path, Clock], Awaitable[Storage]]] = {
+    "memory": in_memory,
+    "sqlite": SqliteStorage.open,
+    "sqlite without fsync": functools.partial(SqliteStorage.open, synced=False),
+}
 
 
 @pytest.fixture
