@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kubeloop.cli.running.webhooks import webhook_servers
 from kubeloop.controller import ControllerBase, Manager
 from kubeloop.controller.managing.clusters import OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.managing.settings import ManagerSettings, SettingsFile
 from kubeloop.controller.running.runner import Runner
+from kubeloop.controller.webhooks import Webhooks
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from kubeloop.client import Client
 
 WANTED: Final = (
-    "a controller, its class, a list of these and of other things that a Manager runs, "
+    "a controller, its class, a list of these, of Webhooks, and of other things that a Manager runs, "
     "or a function, async or not, that takes the client or nothing and returns one of these or a Manager"
 )
 
@@ -56,14 +58,18 @@ async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager
     items: list[Any] = list(made) if isinstance(made, Sequence) and not isinstance(made, str | bytes) else [made]
     if not items:
         raise ConfigError(f"{target}: holds no controller")
-    ready = [_checked(_instance(item, target), target) for item in items]
+    hooks = [item for item in items if isinstance(item, Webhooks)]
+    if len(hooks) > 1:
+        raise ConfigError(f"{target}: holds {len(hooks)} Webhooks; declare all webhooks in one")
+    servers = webhook_servers(hooks, client, options)
+    ready = [_checked(_instance(item, target), target) for item in items if not isinstance(item, Webhooks)]
     settings = DevelopmentSettings(options.settings or None, leader_election=options.leader_election, all_namespaces=not options.namespace)
     if options.leader_election and settings.load().leader_election is None:
         raise ConfigError(
             "--leader-election: the settings name no Lease; say leaderElection: {name: ..., namespace: ...} in --settings FILE"
         )
     try:
-        manager = Manager(client, ready, settings=settings, namespace=options.namespace or None, grace=options.grace)
+        manager = Manager(client, ready, servers=servers, settings=settings, namespace=options.namespace or None, grace=options.grace)
     except ConfigError:
         raise
     except Exception as error:
@@ -110,7 +116,12 @@ def _own(manager: Manager, found: Any, options: RunOptions) -> Manager:
             f"{options.target}: a Manager that is made on import does not know the cluster of this run; "
             "make it in a function: def app(client): return Manager(client, ...)"
         )
-    given = {"--settings": options.settings, "--namespace": options.namespace, "--leader-election": options.leader_election}
+    given = {
+        "--settings": options.settings,
+        "--namespace": options.namespace,
+        "--leader-election": options.leader_election,
+        "--webhook-url": options.webhook_url,
+    }
     for option, value in given.items():
         if value:
             raise ConfigError(

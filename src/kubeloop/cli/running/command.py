@@ -32,7 +32,7 @@ Examples:
 
 \b
 MODULE:NAME is one of
-  a controller, its class, or a list of these and of other things that a Manager runs
+  a controller, its class, or a list of these, of Webhooks, and of other things that a Manager runs
   a function, async or not, that takes the client or nothing and returns one of these, or a Manager
 """
 
@@ -49,6 +49,12 @@ MODULE:NAME is one of
 @click.option("--reload/--no-reload", default=True, show_default=True, help="Start anew when sources change.")
 @click.option("--watch", "more", type=_THERE, multiple=True, help="Further files or folders that lead to a new start; repeatable.")
 @click.option("--live/--no-live", default=None, help="A table of controllers and queues. Default: on a terminal.")
+@click.option(
+    "--webhook-url",
+    default="",
+    metavar="https://HOST:PORT",
+    help="Where the cluster reaches this machine: serve the program's webhooks there. Default: on loopback with --embedded, else nowhere.",
+)
 @click.option("--grace", type=Duration(), default=10.0, show_default=True, help="Seconds (or as in 1m) to end gracefully.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def run(
@@ -63,6 +69,7 @@ def run(
     reload: bool,
     more: tuple[Path, ...],
     live: bool | None,
+    webhook_url: str,
     grace: float,
     verbose: bool,
 ) -> None:
@@ -78,6 +85,7 @@ def run(
         raise click.UsageError("--apply fills the server of --embedded; for a cluster use: kubectl apply -f")
     from kubeloop.cli.running.options import RunOptions
     from kubeloop.cli.running.sources import sources_of
+    from kubeloop.cli.running.webhooks import listening_port
 
     options = RunOptions(
         target=app,
@@ -91,8 +99,11 @@ def run(
         live=(sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb") if live is None else live,
         verbose=verbose,
         grace=grace,
+        webhook_url=webhook_url,
     )
     try:
+        if webhook_url:
+            listening_port(webhook_url)
         sources = sources_of(app, [*more, *manifests])
         sys.exit(_supervise(options, sources if reload else None))
     except ConfigError as error:

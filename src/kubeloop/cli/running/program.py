@@ -46,6 +46,7 @@ def main(text: str) -> int:
 
 async def _run(found: Any, options: RunOptions) -> int:
     from kubeloop.cli.running.app import manager_of
+    from kubeloop.cli.running.webhooks import forget_crash
     from kubeloop.client import Client
     from kubeloop.config import Overrides
     from kubeloop.meta.errors import ConfigError
@@ -61,6 +62,8 @@ async def _run(found: Any, options: RunOptions) -> int:
                 return MISUSED
             if manager is None:
                 return 0
+            if not options.embedded:
+                await end.unless(forget_crash(client, options))
             if options.embedded and not await end.unless(_install(client, manager, options)):
                 return 0
             end.then(manager.request_stop)

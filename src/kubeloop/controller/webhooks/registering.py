@@ -12,6 +12,7 @@ from kubeloop.client import Client
 from kubeloop.controller.webhooks.configurations import Place
 from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
+from kubeloop.controller.webhooks.session import SESSION, marked_conversion_patch
 from kubeloop.meta import KubeloopError, NotFound, Unstructured
 from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
@@ -43,16 +44,37 @@ class Inject:
     mutating: Sequence[str] = ()
     definitions: Sequence[str] = ()
 
+    @classmethod
+    def of(cls, hooks: Webhooks, name: str) -> Inject:
+        """Return all objects that ``hooks`` need: configurations called ``name``, and the definitions of kinds with converters.
+
+        Raises:
+            DeclarationError: No class of a kind with converters names its plural.
+        """
+        mutating = {hook.mutating for hook in hooks.hooks}
+        return cls(
+            validating=[name] if False in mutating else [],
+            mutating=[name] if True in mutating else [],
+            definitions=hooks.converters.definitions(),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Register:
     """Apply configurations of the name ``name`` for all hooks, and the conversion of all kinds that have converters, at start.
 
     ``place``: where API servers find the webhook server; None: at its own address, as a test on the same machine wants it.
+    ``temporary``: the end of the server deletes the configurations and restores the conversion of the kinds; after a crash the next start
+    with the same name does so. None: if ``place`` is None, as that address ends with the server.
     """
 
     name: str
     place: Place | None = None
+    temporary: bool | None = None
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.place is None if self.temporary is None else self.temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +97,8 @@ def injected(inject: Inject) -> list[Target]:
     return found + [Target(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
 
 
-def registered(hooks: Webhooks, name: str, place: Place) -> list[Target]:
-    """What ``Register`` applies.
+def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = False) -> list[Target]:
+    """Return what ``Register`` applies; with marks of a session if it is ``temporary``.
 
     Raises:
         DeclarationError: nobody knows the plural of a kind that has converters, which its definition is named by.
@@ -85,9 +107,9 @@ def registered(hooks: Webhooks, name: str, place: Place) -> list[Target]:
     for which, mutating in (("mutating", True), ("validating", False)):
         if any(hook.mutating is mutating for hook in hooks.hooks):
             kind = _kind(which)
-            found.append(Target(kind, name, bundle_patch, _configuration(hooks, name, place, kind)))
+            found.append(Target(kind, name, bundle_patch, _configuration(hooks, name, place, kind, temporary)))
     for definition, conversion in hooks.definitions(place).items():
-        found.append(Target(_kind("definitions"), definition, _conversion(conversion)))
+        found.append(Target(_kind("definitions"), definition, _conversion(conversion, name if temporary else "")))
     return found
 
 
@@ -96,15 +118,19 @@ def _kind(which: str) -> type[Unstructured]:
     return Unstructured.of(api_version, kind, plural=plural, namespaced=False)
 
 
-def _configuration(hooks: Webhooks, name: str, place: Place, kind: type[Unstructured]) -> Callable[[bytes], JSONObject]:
+def _configuration(hooks: Webhooks, name: str, place: Place, kind: type[Unstructured], temporary: bool) -> Callable[[bytes], JSONObject]:
     def wanted(bundle: bytes) -> JSONObject:
         one = next(each for each in hooks.configurations(name, place, ca=bundle) if each.kind == kind.kind)
+        if temporary:
+            one.metadata.labels[SESSION] = name
         return {"apiVersion": kind.api_version, "kind": kind.kind, **one.to_dict()}
 
     return wanted
 
 
-def _conversion(conversion: Callable[[bytes], JSONObject]) -> Callable[[JSONObject, bytes], list[Operation]]:
+def _conversion(conversion: Callable[[bytes], JSONObject], session: str) -> Callable[[JSONObject, bytes], list[Operation]]:
+    if session:
+        return lambda definition, bundle: marked_conversion_patch(definition, conversion(bundle), session)
     return lambda definition, bundle: conversion_patch(definition, conversion(bundle))
 
 

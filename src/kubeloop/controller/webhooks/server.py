@@ -14,6 +14,7 @@ from kubeloop.controller.webhooks.endpoint import Endpoint
 from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.patience import waited_for
 from kubeloop.controller.webhooks.registering import Inject, Register, Registrar, injected, registered
+from kubeloop.controller.webhooks.session import SESSION, end_session
 from kubeloop.controller.webhooks.tls import change_certificate, server_tls
 from kubeloop.meta import ConfigError, KubeloopError
 from kubeloop.serving.listener import Listener
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 log = logger_with_context(__name__)
 
 T = TypeVar("T")
+
+#: Seconds for which the end waits for API servers to forget a temporary registration.
+_END_TIMEOUT = 5.0
 
 
 class WebhookServer:
@@ -45,7 +49,7 @@ class WebhookServer:
         converted here can list (behaviour S219). It needs no leader: every replica answers.
         A new certificate serves connections that begin from then on; none is broken off. What goes wrong with certificates or
         registration after the start is logged and tried again, while the hooks go on answering.
-        At the end answers under way are finished, for two seconds.
+        At the end answers under way are finished, for two seconds. A temporary registration (``Register``) is taken back before.
 
     ``client``: needed to register, to inject and for ``ManagedCertificates``; it stays open. ``host``: loopback unless told, as a pod
     must be. ``port`` 0 is any that is free. ``register``: apply configurations; ``inject``: fill the CA bundle in where others apply them.
@@ -89,6 +93,7 @@ class WebhookServer:
         self._listener: Listener | None = None
         self._registrar: Registrar | None = None
         self._serving: Serving | None = None
+        self._session = ""
         self._tasks = Supervisor(self._clock, log)
 
     async def __aenter__(self) -> Self:
@@ -152,7 +157,13 @@ class WebhookServer:
     async def _tell(self, client: Client, listener: Listener, serving: Serving) -> None:
         targets = injected(self._inject) if self._inject else []
         if self._register:
-            targets += registered(self._hooks, self._register.name, self._register.place or Url(listener.url))
+            place, temporary = self._register.place or Url(listener.url), self._register.is_temporary
+            targets += registered(self._hooks, self._register.name, place, temporary=temporary)
+            if temporary:
+                name = self._register.name
+                # A run that crashed may have left configurations for webhooks that no longer exist.
+                await self._patiently("the end of an earlier registration", lambda: end_session(client, name))
+                self._session = name
         self._registrar = Registrar(client, self._clock, targets, serving.authorities)
         await self._patiently("the registration of webhooks", self._registrar.apply)
         self._tasks.start(self._registrar.keep, name="webhook-registration")
@@ -169,9 +180,28 @@ class WebhookServer:
         self._serving = serving
 
     async def _close(self) -> None:
+        # The session ends while the listener still answers, so that no write fails meanwhile.
         listener, self._listener = self._listener, None
         steps = [] if listener is None else [listener.close]
-        await close_all(self._tasks.stop, *steps)
+        await close_all(self._tasks.stop, self._end_session, *steps)
+
+    async def _end_session(self) -> None:
+        """Delete the configurations that this server registered for the time that it runs."""
+        session, self._session = self._session, ""
+        if not session or self._client is None:
+            return
+        try:
+            async with asyncio.timeout(_END_TIMEOUT):
+                await end_session(self._client, session)
+        except (KubeloopError, TimeoutError) as error:
+            log.warning(
+                "the webhook registration %s stays behind, and API servers refuse writes for it: %s. Start the program again, or run: "
+                "kubectl delete validatingwebhookconfigurations,mutatingwebhookconfigurations -l %s=%s",
+                session,
+                error or "no answer in time",
+                SESSION,
+                session,
+            )
 
 
 _NOT_STARTED = "the webhook server does not serve: enter it with async with, or give it to Manager(servers=[...])"

@@ -1,0 +1,77 @@
+"""Registration for as long as a program runs: marked on the objects, so that the program's end or its next start undoes it.
+
+Webhooks at an address of the program's machine end with the program. A configuration that stays behind would refuse every write.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kubeloop.client import Client
+from kubeloop.controller.webhooks.injection import conversion_patch
+from kubeloop.meta import NotFound, Unstructured
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
+
+JSONObject = dict[str, Any]
+Operation = dict[str, Any]
+
+#: Label on the objects of a session; its value is the name of the registration.
+SESSION: Final = "kubeloop.dev/webhook-session"
+#: Annotation on a definition: its conversion before the session, as JSON.
+BEFORE: Final = "kubeloop.dev/conversion-before"
+
+_CONFIGURATIONS: Final = (
+    ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+    ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+)
+_Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+
+
+def marked_conversion_patch(definition: JSONObject, conversion: JSONObject, name: str) -> list[Operation]:
+    """Return the patch that makes the webhooks of session ``name`` convert a definition, with a note of the conversion before."""
+    patch = conversion_patch(definition, conversion)
+    metadata = definition.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if labels.get(SESSION) != name or BEFORE not in annotations:
+        before = json.dumps((definition.get("spec") or {}).get("conversion") or {"strategy": "None"})
+        patch.append({"op": "add", "path": "/metadata/labels", "value": {**labels, SESSION: name}})
+        patch.append({"op": "add", "path": "/metadata/annotations", "value": {BEFORE: before, **annotations}})
+    return patch
+
+
+def restoring_patch(definition: JSONObject) -> list[Operation]:
+    """Return the patch that gives a definition its conversion from before the session. It fails if somebody wrote in between."""
+    metadata = definition["metadata"]
+    annotations = dict(metadata.get("annotations") or {})
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != SESSION}
+    before = json.loads(annotations.pop(BEFORE, '{"strategy": "None"}'))
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        {"op": "add", "path": "/spec/conversion", "value": before},
+        {"op": "add", "path": "/metadata/labels", "value": labels},
+        {"op": "add", "path": "/metadata/annotations", "value": annotations},
+    ]
+
+
+async def end_session(client: Client, name: str) -> list[str]:
+    """Delete the configurations of session ``name``, and restore the conversion of its definitions. Returns what was changed.
+
+    Raises:
+        ApiError, TransportError: The requests failed.
+    """
+    done: list[str] = []
+    for kind, plural in _CONFIGURATIONS:
+        configurations = Unstructured.of("admissionregistration.k8s.io/v1", kind, plural=plural, namespaced=False)
+        for found in await client.list(configurations, labels={SESSION: name}):
+            try:
+                await client.delete(configurations, found.metadata.name)
+            except NotFound:
+                continue
+            done.append(f"{kind} {found.metadata.name}")
+    for found in await client.list(_Definition, labels={SESSION: name}):
+        await client.patch(_Definition, found.metadata.name, restoring_patch(found.to_dict()), type="json")
+        done.append(f"the conversion of {found.metadata.name}")
+    return done
