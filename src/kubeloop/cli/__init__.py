@@ -9,6 +9,7 @@ from kubeloop.meta.version import VERSION
 
 #: Subcommand to "module:attribute" and its one-line help, so that help needs no imports.
 _COMMANDS = {
+    "add": ("kubeloop.cli.new.command:add", "Extend a project: a kind, webhooks, or a version."),
     "completion": ("kubeloop.cli.completion:completion", "Print the script that makes bash, zsh or fish complete commands and options."),
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
     "doctor": ("kubeloop.cli.doctor.command:doctor", "Look for what a program lacks in a cluster: permissions, kinds, and more."),

@@ -110,13 +110,17 @@ def protobuf(sources: tuple[Path, ...], out: Path) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="File, or folder for one file a kind. Default: standard output.")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 @click.option("--descriptions/--no-descriptions", default=True, help="Whether docstrings become descriptions.")
+@click.option("--webhooks", default="", metavar="MODULE:NAME", help="Webhooks whose converters the definitions name; needs --service.")
+@click.option("--service", default="", metavar="NAMESPACE/NAME", help="Service in front of the converters of --webhooks.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what is found and written.")
-def crd(targets: tuple[str, ...], out: Path | None, only_check: bool, descriptions: bool, verbose: bool) -> None:
+def crd(
+    targets: tuple[str, ...], out: Path | None, only_check: bool, descriptions: bool, webhooks: str, service: str, verbose: bool
+) -> None:
     """Write CustomResourceDefinitions of Python classes (module:Class, a module, or a package)."""
     from kubeloop.cli.generate_crd import generate_crd
 
     try:
-        generate_crd(targets, out, only_check=only_check, descriptions=descriptions, verbose=verbose)
+        generate_crd(targets, out, only_check=only_check, descriptions=descriptions, webhooks=webhooks, service=service, verbose=verbose)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
 
@@ -138,5 +142,36 @@ def rbac(
 
     try:
         generate_rbac(targets, name, namespace, out, only_check=only_check, lease=lease, sharding=sharding, only_rules=only_rules)
+    except KubeloopError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@generate.command()
+@click.argument("targets", metavar="MODULE[:CLASS]...", nargs=-1, required=True)
+@click.option("--name", required=True, help="Of the program; the roles are called NAME-KIND-editor, and so on.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
+def roles(targets: tuple[str, ...], name: str, out: Path | None, only_check: bool) -> None:
+    """Write ClusterRoles to administrate, edit and view custom kinds, for their users (module:Class, a module, or a package)."""
+    from kubeloop.cli.generate_roles import generate_roles
+
+    try:
+        generate_roles(targets, name, out, only_check=only_check)
+    except KubeloopError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@generate.command()
+@click.argument("target", metavar="MODULE:NAME")
+@click.option("--service", required=True, metavar="NAMESPACE/NAME", help="Service in front of the webhooks.")
+@click.option("--name", default="", help="Of the configurations. Default: that of the Service.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
+def webhooks(target: str, service: str, name: str, out: Path | None, only_check: bool) -> None:
+    """Write the configurations of admission webhooks (module:name of a Webhooks)."""
+    from kubeloop.cli.generate_webhooks import generate_webhooks
+
+    try:
+        generate_webhooks(target, service, name, out, only_check=only_check)
     except KubeloopError as error:
         raise click.ClickException(str(error)) from error

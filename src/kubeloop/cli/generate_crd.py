@@ -12,7 +12,9 @@ from kubeloop.codegen.crd import Definition, check_definition, classes_at, defin
 from kubeloop.meta.errors import ConfigError
 
 
-def generate_crd(targets: Sequence[str], out: Path | None, *, only_check: bool, descriptions: bool, verbose: bool) -> None:
+def generate_crd(
+    targets: Sequence[str], out: Path | None, *, only_check: bool, descriptions: bool, webhooks: str = "", service: str = "", verbose: bool
+) -> None:
     """Write the definitions of all classes at ``targets``, or compare them with what is there.
 
     Raises:
@@ -21,6 +23,8 @@ def generate_crd(targets: Sequence[str], out: Path | None, *, only_check: bool, 
     """
     if only_check and out is None:
         raise ConfigError("--check compares with a file or folder: name it with --out")
+    if bool(webhooks) != bool(service):
+        raise ConfigError("--webhooks and --service belong together: the converters, and the Service in front of them")
     classes = []
     for target in targets:
         found = classes_at(target)
@@ -29,6 +33,13 @@ def generate_crd(targets: Sequence[str], out: Path | None, *, only_check: bool, 
                 click.echo(f"{target}: {cls.__module__}.{cls.__qualname__} is {cls.api_version}, Kind={cls.kind}", err=True)
         classes += found
     definitions = definitions_of(dict.fromkeys(classes), descriptions=descriptions)
+    if webhooks:
+        from kubeloop.cli.generate_webhooks import conversions_of
+
+        conversions = conversions_of(webhooks, service)
+        for definition in definitions:
+            if definition.name in conversions:
+                definition.document["spec"]["conversion"] = conversions[definition.name]
     faults = [fault for definition in definitions for fault in check_definition(definition)]
     if faults:
         raise ConfigError("a server would refuse this:\n" + "\n".join(f"  {fault}" for fault in faults))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from kubeloop.cli.application import controllers_at
+from kubeloop.cli.generated import emit
 from kubeloop.codec import write_yaml
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
@@ -45,22 +43,7 @@ def generate_rbac(
         if only_rules
         else rbac_yaml(permissions, name, namespace, lease=lease, sharding=sharding)
     )
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    if only_check:
-        there = out.read_text(encoding="utf-8") if out.exists() else ""
-        differences = list(difflib.unified_diff(there.splitlines(), text.splitlines(), str(out), "generated", lineterm=""))
-        if differences:
-            raise ConfigError("not what the controllers say; run again without --check:\n" + "\n".join(differences))
-        click.echo(f"{out}: up to date")
-        return
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {error}") from error
-    click.echo(f"{out}: written")
+    emit(text, out, only_check=only_check, source="controllers")
 
 
 def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False) -> str:

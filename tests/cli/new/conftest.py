@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from tests.kubectl.runner import Kubectl
+from tests.servers import ServerUnderTest
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -55,6 +58,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """mypy's cache."""
     return tmp_path_factory.mktemp("types")
+
+
+@pytest.fixture(scope="session")
+def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def kubectl(server: ServerUnderTest, namespace: str, kubectl_home: Path) -> Kubectl:
+    return Kubectl(Path(server.kubeconfig), kubectl_home, namespace)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Names of a new operator: what is made of one, and what is refused with which way out."""
+"""Names of a project and its kinds: which follow from others, and which are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from kubeloop.cli.new.naming import names_of, plural_of
+from kubeloop.cli.new.naming import kind_names_of, kind_of, names_of, plural_of
 from kubeloop.meta import ConfigError
 
 
@@ -21,7 +21,8 @@ from kubeloop.meta import ConfigError
 )
 def test_the_kind_comes_from_the_name(name: str, kind: str, plural: str, module: str) -> None:
     names = names_of(name)
-    assert (names.kind, names.plural, names.module, names.image) == (kind, plural, module, f"{name}:0.1.0")
+    found = kind_names_of(kind_of(name), "", "example.com", ["v1"])
+    assert (found.kind, found.plural, names.module, names.image) == (kind, plural, module, f"{name}:0.1.0")
 
 
 @pytest.mark.parametrize(
@@ -56,13 +57,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)
-def test_what_cannot_be_a_name_is_refused_with_the_way_out(options: dict[str, str], words: str) -> None:
+def test_a_name_that_is_not_allowed_is_refused_with_one_that_is(options: dict[str, str], words: str) -> None:
+    given = {"name": "web-operator", "kind": "Web", "plural": "", "group": "example.com", "version": "v1", "image": "", **options}
+
+    def everything() -> None:
+        names_of(given["name"], image=given["image"])
+        kind_names_of(given["kind"], given["plural"], given["group"], [given["version"]])
+
     with pytest.raises(ConfigError, match=words):
-        names_of(**{"name": "web-operator", **options})
+        everything()
 
 
-def test_no_kind_hides_a_function_of_python_or_is_taken_for_a_test() -> None:
-    """Such as Len, or Test: functions of the project's tests that are named after the kind begin with another word."""
-    template = (files("kubeloop.cli.new") / "template" / "tests" / "test_controller.py.tmpl").read_text()
-    assert re.findall(r"\w*@@lower@@", template)
-    assert set(re.findall(r"\w*@@lower@@", template)) == {"a_@@lower@@"}
+def test_a_function_or_fixture_of_the_tests_is_never_named_after_the_kind() -> None:
+    """A kind may be called Len or Test: its functions must not hide those of Python, nor be taken for tests."""
+    template = (files("kubeloop.cli.new") / "template" / "kind" / "tests" / "test_@lower@.py.tmpl").read_text()
+    assert set(re.findall(r"def \w*@@lower@@|\w*@@lower@@ =|\w*@@lower@@:", template)) == set()

@@ -1,10 +1,11 @@
-"""What a new operator is called in each place where it has a name; what cannot be is refused by the option that said it."""
+"""The names of a project and of its kinds, wherever they have one. A name that is not allowed is refused by the option that gave it."""
 
 from __future__ import annotations
 
 import keyword
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -24,6 +25,9 @@ _TAKEN = frozenset(
         "Actions",
         "Annotated",
         "Any",
+        "Callable",
+        "CertificateFiles",
+        "CertificateSource",
         "Children",
         "Client",
         "Column",
@@ -32,28 +36,43 @@ _TAKEN = frozenset(
         "Container",
         "Controller",
         "ControllerBase",
+        "Denied",
         "Deployment",
         "DeploymentSpec",
+        "Endpoints",
         "Faults",
+        "Inject",
         "Invalid",
         "KubeCluster",
         "KubeloopError",
+        "KubernetesAccess",
         "LabelSelector",
         "LeaseConfig",
+        "ListMap",
+        "ManagedCertificates",
         "Manager",
         "Meta",
         "Model",
         "ObjectMeta",
+        "OwnCertificate",
+        "Path",
         "PodSpec",
         "PodTemplateSpec",
         "Resource",
+        "Service",
         "StartsManager",
         "StatusWriter",
+        "WebhookServer",
+        "Webhooks",
+        "WriteOptions",
     )
 )
 _TAKEN_LOWER = frozenset(
     (
         "asyncio",
+        "changed",
+        "changes",
+        "children",
         "client",
         "click",
         "condition",
@@ -62,28 +81,32 @@ _TAKEN_LOWER = frozenset(
         "controllers",
         "crd",
         "deployment",
+        "document",
         "eventually",
         "first",
         "found",
+        "hooks",
         "image",
         "kinds",
         "labels",
-        "made",
         "manager",
         "message",
-        "msgspec",
         "metadata",
+        "msgspec",
         "name",
         "namespace",
-        "spec",
         "on",
         "one",
+        "options",
         "patch",
         "pytest",
         "ready",
         "replicas",
+        "result",
         "run",
         "self",
+        "server",
+        "spec",
         "status",
         "sys",
         "wanted",
@@ -93,41 +116,68 @@ _TAKEN_LOWER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """``name`` of project, image and objects; ``module`` of the package; the kind with its group, version and plural."""
+    """Names of a project: ``name`` of project and objects, ``module`` of the package, ``image`` as NAME:TAG."""
 
     name: str
     module: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class KindNames:
+    """Names of a kind."""
+
     kind: str
     plural: str
     group: str
-    version: str
-    image: str
 
     @property
     def lower(self) -> str:
         return self.kind.lower()
 
 
-def names_of(
-    name: str, *, kind: str = "", plural: str = "", group: str = "example.com", version: str = "v1alpha1", image: str = ""
-) -> Names:
-    """All names, from the project's where nothing else is said.
+def names_of(name: str, *, image: str = "", is_new: bool = True) -> Names:
+    """Return the names of a project.
+
+    Args:
+        name: Name of the project, such as ``web-operator``.
+        image: NAME:TAG. Default: NAME:0.1.0.
+        is_new: Whether the package must not have the name of a module that Python finds already.
 
     Raises:
-        ConfigError: a name that cannot be one; says which option, why, and what would do.
+        ConfigError: A name that is not allowed. The message names the option, the reason, and a name that is allowed.
     """
     if not _LABEL.fullmatch(name) or len(name) > _LONGEST:
         wanted = f"lower case letters, digits and hyphens, beginning with a letter, at most {_LONGEST} characters"
         raise ConfigError(f'NAME "{name}": must be {wanted}, such as {_suggested(name)}')
-    module = name.replace("-", "_")
-    if keyword.iskeyword(module) or _is_module(module) or module in ("kubeloop", "test", "tests"):
+    module = file_name(name)
+    if keyword.iskeyword(module) or (is_new and _is_module(module)) or module in ("kubeloop", "test", "tests"):
         raise ConfigError(f'NAME "{name}": Python has a module or word of that name; try {name}-operator')
-    kind = kind or _kind(name)
+    image = image or f"{name}:0.1.0"
+    if not re.fullmatch(r"[a-z0-9][a-z0-9./:_-]*:[A-Za-z0-9._-]+", image):
+        raise ConfigError(f'--image "{image}": must be NAME:TAG, such as registry.example.com/{name}:0.1.0')
+    return Names(name, module, image)
+
+
+def kind_names_of(kind: str, plural: str, group: str, versions: Iterable[str], *, option: str = "--kind") -> KindNames:
+    """Return the names of a kind.
+
+    Args:
+        kind: In CamelCase, such as ``Web``.
+        plural: Name of its resource. Empty: the English plural of the kind.
+        group: API group, a domain.
+        versions: API versions of the kind.
+        option: What messages call ``kind``.
+
+    Raises:
+        ConfigError: A name that is not allowed. The message names the option, the reason, and a name that is allowed.
+    """
     if not _KIND.fullmatch(kind) or len(kind) > _LONGEST_KIND:
-        raise ConfigError(f'--kind "{kind}": must be in CamelCase, at most {_LONGEST_KIND} characters, such as {_kind(name)}')
+        suggested = kind_of(_suggested(kind))
+        raise ConfigError(f'{option} "{kind}": must be in CamelCase, at most {_LONGEST_KIND} characters, such as {suggested}')
     lower = kind.lower()
     if kind in _TAKEN or lower in _TAKEN_LOWER or keyword.iskeyword(lower) or keyword.issoftkeyword(lower):
-        raise ConfigError(f'--kind "{kind}": the code of the project uses that name for something else; take another, such as My{kind}')
+        raise ConfigError(f'{option} "{kind}": the code of the project uses that name for something else; take another, such as My{kind}')
     plural = plural or plural_of(lower)
     if not _LABEL.fullmatch(plural) or len(plural) > 63:
         raise ConfigError(f'--plural "{plural}": must be lower case letters and digits, such as {plural_of(lower)}')
@@ -138,28 +188,37 @@ def names_of(
         raise ConfigError(
             f'--group "{group}": belongs to Kubernetes, and its servers refuse kinds in it without an approval; take a domain of yours'
         )
+    for version in versions:
+        check_version(version)
+    return KindNames(kind, plural, group)
+
+
+def check_version(version: str, *, option: str = "--version") -> None:
+    """Raise ConfigError if ``version`` is not the name of an API version."""
     if not _VERSION.fullmatch(version):
-        raise ConfigError(f'--version "{version}": must be as v1alpha1, v1beta2 or v1')
-    image = image or f"{name}:0.1.0"
-    if not re.fullmatch(r"[a-z0-9][a-z0-9./:_-]*:[A-Za-z0-9._-]+", image):
-        raise ConfigError(f'--image "{image}": must be NAME:TAG, such as registry.example.com/{name}:0.1.0')
-    return Names(name, module, kind, plural, group, version, image)
+        raise ConfigError(f'{option} "{version}": must be as v1alpha1, v1beta2 or v1')
+
+
+def file_name(name: str) -> str:
+    """Return the name of the Python package of a project."""
+    return name.replace("-", "_")
 
 
 def _is_module(module: str) -> bool:
-    """Whether Python or a package that is installed has a module of that name, which the project's would hide from it."""
+    """Return whether Python or an installed package has a module of that name, which the project's package would hide."""
     found = None if module in sys.modules else find_spec(module)
     return module in sys.stdlib_module_names or module in sys.modules or (found is not None and found.origin is not None)
 
 
 def plural_of(lower: str) -> str:
-    """English, as far as it has rules."""
+    """Return the English plural, as far as English has rules."""
     if re.search(r"[^aeiou]y$", lower):
         return f"{lower[:-1]}ies"
     return f"{lower}es" if re.search(r"(s|x|z|ch|sh)$", lower) else f"{lower}s"
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
+    """Return the kind that the name of a project suggests: ``web-operator`` is for ``Web``."""
     words = [word for word in re.split(r"[^A-Za-z0-9]+", name) if word]
     if len(words) > 1 and words[-1] in ("operator", "controller"):
         words.pop()
