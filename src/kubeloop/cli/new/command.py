@@ -107,7 +107,8 @@ def add_webhook(
     from kubeloop.cli.new.layout import read_project
 
     everything = not (defaulting or validating or conversion)
-    wanted: list[Webhook] = [*(["defaulting"] if defaulting or everything else []), *(["validating"] if validating or everything else [])]
+    flags: dict[Webhook, bool] = {"defaulting": defaulting, "validating": validating}
+    wanted = [webhook for webhook, is_wanted in flags.items() if is_wanted or everything]
     try:
         if conversion and len(read_project(project).find_kind(kind).versions) < 2:
             raise ConfigError(
