@@ -198,7 +198,7 @@ class WebhookServer:
                 "the webhook registration %s stays behind, and API servers refuse writes for it: %s. Start the program again, or run: "
                 "kubectl delete validatingwebhookconfigurations,mutatingwebhookconfigurations -l %s=%s",
                 session,
-                error or "no answer in time",
+                str(error) or "no answer in time",
                 SESSION,
                 session,
             )
