@@ -60,7 +60,7 @@ def operator(name: str, kind: str, plural: str, group: str, version: str, image:
     click.echo(f"{folder}: an operator for {kind_names.kind} ({kind_names.plural}.{group}); next: cd {folder} && make test")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def add() -> None:
     """Extend a project that `kubeloop new operator` created: a kind, webhooks, or a version.
 
