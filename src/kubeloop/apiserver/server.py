@@ -280,7 +280,14 @@ class ApiServer:
         steps: list[Callable[[], Awaitable[object]]] = []
         if listener is not None:
             steps.append(lambda: listener.close(grace=how.shutdown_grace, spread=how.watch_grace))
-        steps += [self.authentication.stop, self._schema_status.stop, self._aggregator.stop, self._definitions.stop, self._webhooks.stop, self._stop_policies]
+        steps += [
+            self.authentication.stop,
+            self._schema_status.stop,
+            self._aggregator.stop,
+            self._definitions.stop,
+            self._webhooks.stop,
+            self._stop_policies,
+        ]
         steps += [self.compactor.stop, self.tasks.stop, self.cache.stop, self.storage.close, self.operation.stop]
         await close_all(*steps)
 

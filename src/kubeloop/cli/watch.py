@@ -18,8 +18,8 @@ import click
 import msgspec
 
 from kubeloop.meta.errors import ConfigError, Forbidden, KubeloopError, Unauthorized
-from kubeloop.tasks import end_tasks
 from kubeloop.meta.signals import on_signal
+from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
     from kubeloop.cache import Event, Informer
