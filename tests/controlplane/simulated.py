@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Simulation:
+class FakeTimeCluster:
     """A cluster by fake time."""
 
     client: Client
@@ -44,10 +44,10 @@ class Simulation:
 
 
 @asynccontextmanager
-async def simulation(*controllers: ControllerBase[Any] | Runnable) -> AsyncIterator[Simulation]:
+async def simulation(*controllers: ControllerBase[Any] | Runnable) -> AsyncIterator[FakeTimeCluster]:
     """Run controllers on an own server until the block ends."""
     clock = FakeClock()
     async with own_server(clock) as cluster:
         if controllers:
             await cluster.start_manager(*controllers)
-        yield Simulation(cluster.client(), clock)
+        yield FakeTimeCluster(cluster.client(), clock)

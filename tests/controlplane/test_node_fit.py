@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.controlplane.node_fit import judge
-from kubeloop.controlplane.scheduling_facts import Claim, ClusterFacts, JSONObject, NodeFacts, PodFacts
+from kubeloop.controlplane.scheduling_facts import ClaimFacts, ClusterFacts, JSONObject, NodeFacts, PodFacts
 
 NONE = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
@@ -241,18 +241,18 @@ def test_judge(wanted: PodFacts, nodes: list[NodeFacts], expected: str) -> None:
 @pytest.mark.parametrize(
     ("claim", "expected"),
     [
-        pytest.param(Claim(deleting=False, lost_volume=None, owner=""), "", id="a claim that is there"),
+        pytest.param(ClaimFacts(deleting=False, lost_volume=None, owner=""), "", id="a claim that is there"),
         pytest.param(
-            Claim(deleting=True, lost_volume=None, owner=""), 'persistentvolumeclaim "data" is being deleted', id="one being deleted"
+            ClaimFacts(deleting=True, lost_volume=None, owner=""), 'persistentvolumeclaim "data" is being deleted', id="one being deleted"
         ),
         pytest.param(
-            Claim(deleting=False, lost_volume="v", owner=""),
+            ClaimFacts(deleting=False, lost_volume="v", owner=""),
             'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"',
             id="a claim whose volume is lost",
         ),
     ],
 )
-def test_claims(claim: Claim, expected: str) -> None:
+def test_claims(claim: ClaimFacts, expected: str) -> None:
     verdict = judge(pod(**volumes(**CLAIM)), ClusterFacts([node()], claims={("shop", "data"): claim}))
     assert verdict.message == (f"0/1 nodes are available: {expected}. {NONE}" if expected else "")
 

@@ -12,14 +12,14 @@ from kubeloop.codec import to_dict
 from kubeloop.controlplane.node import SimulatedNodes
 from kubeloop.controlplane.simulation import EXIT_CODE, LOG, READINESS, RUN_SECONDS, STARTUP, STOP_SECONDS
 from kubeloop.meta import ObjectMeta
-from tests.controlplane.simulated import Simulation, simulation
+from tests.controlplane.simulated import FakeTimeCluster, simulation
 from tests.controlplane.workloads import read
 
 NODE = "kubeloop-node"
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Simulation]:
+async def cluster() -> AsyncIterator[FakeTimeCluster]:
     async with simulation(SimulatedNodes()) as found:
         yield found
 
@@ -30,13 +30,13 @@ def pod(annotations: dict[str, str] | None = None, container: dict[str, Any] | N
     return read(Pod, {"metadata": metadata, "spec": {"containers": containers, "nodeName": NODE} | spec})
 
 
-async def become(cluster: Simulation, made: Pod, seconds: float = 10) -> dict[str, Any]:
+async def become(cluster: FakeTimeCluster, made: Pod, seconds: float = 10) -> dict[str, Any]:
     """Return the status of a pod some time after it was created."""
     await cluster.client.create(made)
     return await later(cluster, seconds)
 
 
-async def later(cluster: Simulation, seconds: float = 10) -> dict[str, Any]:
+async def later(cluster: FakeTimeCluster, seconds: float = 10) -> dict[str, Any]:
     await cluster.drive(cluster.clock.sleep(seconds))
     found: dict[str, Any] = to_dict(await cluster.client.get(Pod, "p"))["status"]
     return found
@@ -47,7 +47,7 @@ def condition(status: dict[str, Any], kind: str) -> tuple[str, str]:
     return found["status"], found.get("reason") or ""
 
 
-async def events(cluster: Simulation) -> dict[str, str]:
+async def events(cluster: FakeTimeCluster) -> dict[str, str]:
     return {one.reason or "": one.message or "" for one in await cluster.client.list(Event)}
 
 
@@ -64,7 +64,7 @@ MAP_ENV = {"envFrom": [{"configMapRef": {"name": "m"}}]}
         pytest.param(MAP_ENV, 'configmap "m" not found', id="an environment from a missing config map"),
     ],
 )
-async def test_a_container_waits_for_what_its_environment_lacks(cluster: Simulation, container: dict[str, Any], expected: str) -> None:
+async def test_a_container_waits_for_what_its_environment_lacks(cluster: FakeTimeCluster, container: dict[str, Any], expected: str) -> None:
     status = await become(cluster, pod(container=container))
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": expected}}
     assert (status["phase"], condition(status, "Ready")) == ("Pending", ("False", "ContainersNotReady"))
@@ -74,7 +74,7 @@ async def test_a_container_waits_for_what_its_environment_lacks(cluster: Simulat
     assert condition(await later(cluster), "Ready") == ("True", "")
 
 
-async def test_a_secret_without_the_key_is_named(cluster: Simulation) -> None:
+async def test_a_secret_without_the_key_is_named(cluster: FakeTimeCluster) -> None:
     await cluster.client.create(Secret(metadata=ObjectMeta(name="s"), data={"other": b"v"}))
     status = await become(cluster, pod(container=SECRET_ENV))
     assert status["containerStatuses"][0]["state"]["waiting"]["message"] == "couldn't find key k in Secret default/s"
@@ -88,7 +88,7 @@ async def test_a_secret_without_the_key_is_named(cluster: Simulation) -> None:
         pytest.param({"projected": {"sources": [{"configMap": {"name": "m"}}]}}, 'configmap "m" not found', id="a projected config map"),
     ],
 )
-async def test_a_pod_waits_for_its_volumes(cluster: Simulation, volume: dict[str, Any], expected: str) -> None:
+async def test_a_pod_waits_for_its_volumes(cluster: FakeTimeCluster, volume: dict[str, Any], expected: str) -> None:
     status = await become(cluster, pod(volumes=[{"name": "v"} | volume]))
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert condition(status, "PodReadyToStartContainers")[0] == "False"
@@ -105,7 +105,7 @@ async def test_a_pod_waits_for_its_volumes(cluster: Simulation, volume: dict[str
         pytest.param(pod(volumes=[{"name": "v", "configMap": {"name": "m", "optional": True}}]), id="a volume"),
     ],
 )
-async def test_what_is_optional_may_be_missing(cluster: Simulation, made: Pod) -> None:
+async def test_what_is_optional_may_be_missing(cluster: FakeTimeCluster, made: Pod) -> None:
     assert (await become(cluster, made))["phase"] == "Running"
 
 
@@ -127,14 +127,14 @@ async def test_what_is_optional_may_be_missing(cluster: Simulation, made: Pod) -
     ],
 )
 async def test_a_pod_that_was_bound_to_a_node_which_it_does_not_fit_is_rejected(
-    cluster: Simulation, made: Pod, reason: str, message: str
+    cluster: FakeTimeCluster, made: Pod, reason: str, message: str
 ) -> None:
     status = await become(cluster, made)
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", reason, f"Pod was rejected: {message}")
     assert (await events(cluster))[reason] == message
 
 
-async def test_a_second_pod_with_the_same_host_port_is_rejected(cluster: Simulation) -> None:
+async def test_a_second_pod_with_the_same_host_port_is_rejected(cluster: FakeTimeCluster) -> None:
     ports = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
     first = pod(container=ports)
     first.metadata.name = "first"
@@ -143,7 +143,7 @@ async def test_a_second_pod_with_the_same_host_port_is_rejected(cluster: Simulat
     assert (await become(cluster, pod(container=ports)))["reason"] == "NodePorts"
 
 
-async def test_a_missing_image_pull_secret_is_reported_and_holds_back_no_pod(cluster: Simulation) -> None:
+async def test_a_missing_image_pull_secret_is_reported_and_holds_back_no_pod(cluster: FakeTimeCluster) -> None:
     assert (await become(cluster, pod(imagePullSecrets=[{"name": "registry"}])))["phase"] == "Running"
     assert "some image pull secrets (registry)" in (await events(cluster))["FailedToRetrieveImagePullSecret"]
 
@@ -159,7 +159,7 @@ async def test_a_missing_image_pull_secret_is_reported_and_holds_back_no_pod(clu
         pytest.param({STARTUP: "c=failure"}, "startupProbe", ("False", False, False), id="startup fails"),
     ],
 )
-async def test_probes(cluster: Simulation, annotation: dict[str, str], probe: str, expected: tuple[str, bool, bool]) -> None:
+async def test_probes(cluster: FakeTimeCluster, annotation: dict[str, str], probe: str, expected: tuple[str, bool, bool]) -> None:
     status = await become(cluster, pod(annotation, {probe: PROBE}))
     (container,) = status["containerStatuses"]
     assert (condition(status, "Ready")[0], container["ready"], container["started"]) == expected
@@ -167,7 +167,7 @@ async def test_probes(cluster: Simulation, annotation: dict[str, str], probe: st
     assert ("ProbesNotRun" in await events(cluster)) is unknown
 
 
-async def test_a_probe_follows_its_annotation(cluster: Simulation) -> None:
+async def test_a_probe_follows_its_annotation(cluster: FakeTimeCluster) -> None:
     await become(cluster, pod({READINESS: "failure"}, {"readinessProbe": PROBE}))
     await cluster.client.patch(Pod, "p", {"metadata": {"annotations": {READINESS: "success"}}})
     assert condition(await later(cluster), "Ready") == ("True", "")
@@ -175,7 +175,7 @@ async def test_a_probe_follows_its_annotation(cluster: Simulation) -> None:
     assert condition(await later(cluster), "Ready") == ("False", "ContainersNotReady")
 
 
-async def test_a_failing_liveness_probe_restarts_the_container(cluster: Simulation) -> None:
+async def test_a_failing_liveness_probe_restarts_the_container(cluster: FakeTimeCluster) -> None:
     status = await become(cluster, pod({"simulated.kubeloop.dev/liveness-probe": "failure"}, {"livenessProbe": PROBE}))
     (container,) = status["containerStatuses"]
     assert (container["state"]["waiting"]["reason"], container["restartCount"]) == ("CrashLoopBackOff", 1)
@@ -195,7 +195,7 @@ async def test_a_failing_liveness_probe_restarts_the_container(cluster: Simulati
         pytest.param("Never", {RUN_SECONDS: "forever"}, "Running", "running", id="it runs for ever"),
     ],
 )
-async def test_containers_end(cluster: Simulation, policy: str, annotations: dict[str, str], phase: str, state: str) -> None:
+async def test_containers_end(cluster: FakeTimeCluster, policy: str, annotations: dict[str, str], phase: str, state: str) -> None:
     status = await become(cluster, pod(annotations, restartPolicy=policy))
     assert (status["phase"], list(status["containerStatuses"][0]["state"])) == (phase, [state])
     ready = {"Succeeded": ("False", "PodCompleted"), "Failed": ("False", "PodFailed")}
@@ -204,31 +204,31 @@ async def test_containers_end(cluster: Simulation, policy: str, annotations: dic
         assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == int(annotations.get(EXIT_CODE, 0))
 
 
-async def test_a_container_runs_for_its_time_to_the_second(cluster: Simulation) -> None:
+async def test_a_container_runs_for_its_time_to_the_second(cluster: FakeTimeCluster) -> None:
     assert (await become(cluster, pod({RUN_SECONDS: "60"}, restartPolicy="Never"), 55))["phase"] == "Running"
     assert (await later(cluster, 6))["phase"] == "Succeeded"
 
 
-async def test_an_annotation_that_makes_no_sense_is_reported_and_ignored(cluster: Simulation) -> None:
+async def test_an_annotation_that_makes_no_sense_is_reported_and_ignored(cluster: FakeTimeCluster) -> None:
     assert (await become(cluster, pod({EXIT_CODE: "soon"}, restartPolicy="Never")))["phase"] == "Succeeded"
     assert 'simulated.kubeloop.dev/exit-code: "soon" is neither an exit code from 0 to 255' in (await events(cluster))["InvalidSimulation"]
 
 
-async def test_init_containers_hold_back_the_others_until_they_succeed(cluster: Simulation) -> None:
+async def test_init_containers_hold_back_the_others_until_they_succeed(cluster: FakeTimeCluster) -> None:
     init = [{"name": "setup", "image": "x:1"}, {"name": "more", "image": "x:1"}]
     status = await become(cluster, pod({EXIT_CODE: "setup=1"}, initContainers=init, restartPolicy="Never"))
     assert (status["phase"], condition(status, "Initialized")[0]) == ("Failed", "False")
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
 
 
-async def test_a_pod_beyond_its_deadline_fails(cluster: Simulation) -> None:
+async def test_a_pod_beyond_its_deadline_fails(cluster: FakeTimeCluster) -> None:
     status = await become(cluster, pod(activeDeadlineSeconds=30), 25)
     assert status["phase"] == "Running"
     status = await later(cluster, 10)
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-async def test_a_deleted_pod_shows_that_its_containers_ended_before_it_goes(cluster: Simulation) -> None:
+async def test_a_deleted_pod_shows_that_its_containers_ended_before_it_goes(cluster: FakeTimeCluster) -> None:
     await become(cluster, pod(terminationGracePeriodSeconds=30))
     seen: list[tuple[str, str, str]] = []
 
@@ -253,7 +253,7 @@ async def test_a_deleted_pod_shows_that_its_containers_ended_before_it_goes(clus
         pytest.param("forever", 7, 7, 137, id="a container that is killed when the grace period is over"),
     ],
 )
-async def test_grace_period(cluster: Simulation, stop: str, grace: int, seconds: int, code: int) -> None:
+async def test_grace_period(cluster: FakeTimeCluster, stop: str, grace: int, seconds: int, code: int) -> None:
     made = pod({STOP_SECONDS: stop}, terminationGracePeriodSeconds=grace)
     made.metadata.finalizers = ["example.com/seen"]
     await become(cluster, made)
@@ -263,7 +263,7 @@ async def test_grace_period(cluster: Simulation, stop: str, grace: int, seconds:
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
 
 
-async def test_a_pod_is_resized_in_place(cluster: Simulation) -> None:
+async def test_a_pod_is_resized_in_place(cluster: FakeTimeCluster) -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     (container,) = (await become(cluster, pod(container={"resources": resources})))["containerStatuses"]
     assert (container["resources"], container["allocatedResources"]) == (resources, {"cpu": "1"})
@@ -275,12 +275,12 @@ async def test_a_pod_is_resized_in_place(cluster: Simulation) -> None:
     assert status["observedGeneration"] == 2
 
 
-async def read_log(cluster: Simulation, **options: Any) -> list[str]:
+async def read_log(cluster: FakeTimeCluster, **options: Any) -> list[str]:
     async with cluster.client.logs("p", **options) as lines:
         return [line async for line in lines]
 
 
-async def test_logs_are_empty_or_what_the_annotation_says(cluster: Simulation) -> None:
+async def test_logs_are_empty_or_what_the_annotation_says(cluster: FakeTimeCluster) -> None:
     await become(cluster, pod())
     assert await cluster.drive(read_log(cluster)) == []
     await cluster.client.patch(Pod, "p", {"metadata": {"annotations": {LOG: "one\ntwo\nthree"}}})
@@ -288,7 +288,7 @@ async def test_logs_are_empty_or_what_the_annotation_says(cluster: Simulation) -
     assert await cluster.drive(read_log(cluster, tail=2)) == ["two", "three"]
 
 
-async def test_a_log_that_is_followed_ends_with_its_container(cluster: Simulation) -> None:
+async def test_a_log_that_is_followed_ends_with_its_container(cluster: FakeTimeCluster) -> None:
     await cluster.client.create(pod({LOG: "one", RUN_SECONDS: "60"}, restartPolicy="Never"))
     await cluster.drive(cluster.client.wait_for(Pod, "p", lambda one: one.status.phase == "Running", timeout=10))
     begun = cluster.clock.now()

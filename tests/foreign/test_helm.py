@@ -1,6 +1,6 @@
 """Helm itself, with a chart that has a kind of its own and hooks: what it prints is what it prints against a real kube-apiserver.
 
-Upstream's kube-controller-manager works; pods run on our simulated node, and those that are to end are ended by the test."""
+Upstream's kube-controller-manager works; pods run on our simulated node, which ends those that are not restarted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment, ReplicaSet
 from kubeloop.api.batch.v1 import Job
-from kubeloop.api.core.v1 import Namespace, Pod, Secret, ServiceAccount
+from kubeloop.api.core.v1 import Namespace, Secret, ServiceAccount
 from kubeloop.client import Client
-from kubeloop.controller import Controller, Manager
+from kubeloop.controller import Manager
 from kubeloop.controlplane.node import SimulatedNodes
 from kubeloop.controlplane.scheduler import Scheduler
-from kubeloop.meta import NotFound, ObjectMeta, Unstructured
+from kubeloop.meta import ObjectMeta, Unstructured
 from kubeloop.transport import Transport
 from tests.foreign.building import program
 from tests.realserver.controller_manager import controller_manager
@@ -32,30 +32,6 @@ pytestmark = [pytest.mark.server, pytest.mark.upstream, pytest.mark.timeout(1800
 HERE = Path(__file__).parent
 Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
 _NAMESPACE = "shop-of-helm"
-
-
-class Ending(Controller[Pod], name="ending"):
-    """Ends pods that are not to be restarted, with success, as soon as they run."""
-
-    async def reconcile(self, pod: Pod) -> None:
-        if pod.spec.restart_policy != "Never" or pod.status.phase != "Running" or pod.metadata.deletion_timestamp is not None:
-            return
-        moment = "2026-01-01T00:00:00Z"
-        ended = {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}
-        state = {
-            "name": "c",
-            "image": "x",
-            "imageID": "",
-            "ready": False,
-            "restartCount": 0,
-            "state": {"terminated": ended, "running": None},
-        }
-        change = {"status": {"phase": "Succeeded", "containerStatuses": [state]}}
-        name, namespace = pod.metadata.name, pod.metadata.namespace
-        try:
-            await self.client.patch(Pod, name, change, type="strategic", namespace=namespace, subresource="status")
-        except NotFound:
-            return
 
 
 class Helm:
@@ -119,7 +95,7 @@ async def client(server: ServerUnderTest) -> AsyncIterator[Client]:
     with controller_manager(server):
         async with (
             Client(Transport(server.config)) as own,
-            Manager(own, [Scheduler(), SimulatedNodes(), Ending()], grace=60),
+            Manager(own, [Scheduler(), SimulatedNodes()], grace=60),
             Client(Transport(server.config), namespace=_NAMESPACE) as found,
         ):
             await found.create(Namespace(metadata=ObjectMeta(name=_NAMESPACE)))

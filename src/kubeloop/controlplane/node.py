@@ -17,8 +17,8 @@ from kubeloop.client import DeleteOptions
 from kubeloop.codec import to_dict
 from kubeloop.controller import Controller, Predicate, Result, Watch
 from kubeloop.controlplane.node_fit import find_admission_fault
-from kubeloop.controlplane.pod_references import Missing, find_missing, references_of
-from kubeloop.controlplane.pod_status import NOTHING_MISSING, Place, differs, running, starting, stop_seconds, terminated
+from kubeloop.controlplane.pod_references import MissingReferences, find_missing, references_of
+from kubeloop.controlplane.pod_status import NOTHING_MISSING, PodAddresses, differs, running, starting, stop_seconds, terminated
 from kubeloop.controlplane.scheduling_facts import PodFacts, node_facts
 from kubeloop.controlplane.simulation import Simulation, unknown_probes
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, Quantity, Resource
@@ -59,7 +59,7 @@ class SimulatedNodes(
         self.nodes = {name: f"10.0.0.{number + 10}" for number, name in enumerate(nodes)}
         self._delay: Delay = delay if callable(delay) else _always(delay)
         self._addresses: dict[str, str] = {}
-        self._waiting: dict[ObjectKey, Missing] = {}
+        self._waiting: dict[ObjectKey, MissingReferences] = {}
 
     async def start(self) -> None:
         self._addresses.clear()
@@ -93,15 +93,15 @@ class SimulatedNodes(
             delay = self._delay(pod)
             waited = (now - pod.status.start_time).total_seconds() if pod.status.start_time else 0.0
             if waited < delay:
-                await self._write(pod, starting(tree, Place(host, ""), now).status)
+                await self._write(pod, starting(tree, PodAddresses(host, ""), now).status)
                 return Result(requeue_after=delay - waited)
             missing = await self._find_missing(pod, tree)
             if missing.volumes:
-                await self._write(pod, starting(tree, Place(host, ""), now, missing).status)
+                await self._write(pod, starting(tree, PodAddresses(host, ""), now, missing).status)
                 return Result(requeue_after=_RETRY)
-        place = Place(host, host if pod.spec.host_network else self._address(pod))
+        addresses = PodAddresses(host, host if pod.spec.host_network else self._address(pod))
         simulation = Simulation.of(tree)
-        observed = running(tree, simulation, place, now, missing)
+        observed = running(tree, simulation, addresses, now, missing)
         if await self._write(pod, observed.status):
             self._report(pod, tree, simulation, observed.status)
         if missing:
@@ -133,7 +133,7 @@ class SimulatedNodes(
 
     # ------------------------------------------------------------------------------------------------------- what a pod refers to
 
-    async def _find_missing(self, pod: Pod, tree: JSONObject) -> Missing:
+    async def _find_missing(self, pod: Pod, tree: JSONObject) -> MissingReferences:
         """Return what keeps the pod from starting; a change of it is reported as events."""
         key = pod.object_key(self.cluster)
         references = references_of(tree["spec"])
@@ -197,8 +197,8 @@ class SimulatedNodes(
                 return Result(requeue_after=left)
             for container in pod.spec.containers if pod.status.phase == "Running" else ():
                 self.events.normal(pod, "Killing", f"Stopping container {container.name}")
-            place = Place(host, pod.status.pod_ip or "")
-            await self._write(pod, terminated(tree, place, now, killed=wanted > grace))
+            addresses = PodAddresses(host, pod.status.pod_ip or "")
+            await self._write(pod, terminated(tree, addresses, now, killed=wanted > grace))
         elif grace == 0:
             self._addresses.pop(metadata.uid, None)
             return None  # Confirmed already: finalizers keep the pod.

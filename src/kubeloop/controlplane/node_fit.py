@@ -18,41 +18,41 @@ _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "No
 _NO_PREEMPTION = "preemption: kubeloop's scheduler does not preempt pods."
 
 
-class Refusal(NamedTuple):
+class NodeRefusal(NamedTuple):
     """Why one node cannot take a pod; ``resolvable``: it could if other pods left the node."""
 
     reasons: tuple[str, ...]
     resolvable: bool
 
 
-Filter = Callable[[NodeFacts], Refusal | None]
+NodeFilter = Callable[[NodeFacts], NodeRefusal | None]
 
 
 @dataclass
-class Verdict:
+class FitResult:
     """``fitting``: nodes that can take the pod. ``message``: why there is none, as upstream's scheduler words it."""
 
     fitting: list[NodeFacts]
     message: str = ""
 
 
-def judge(pod: PodFacts, cluster: ClusterFacts) -> Verdict:
+def judge(pod: PodFacts, cluster: ClusterFacts) -> FitResult:
     """Decide which nodes can take a pod that has none."""
     total = len(cluster.nodes)
     if not total:
-        return Verdict([], "no nodes available to schedule pods")
+        return FitResult([], "no nodes available to schedule pods")
     if reason := _hopeless(pod, cluster):
-        return Verdict([], _worded(total, [reason], _preemption(pod, cluster, [])))
+        return FitResult([], _worded(total, [reason], _preemption(pod, cluster, [])))
     refusals = find_refusals(pod, cluster)
     fitting = [node for node in cluster.nodes if node.name not in refusals]
     if fitting:
-        return Verdict(fitting)
+        return FitResult(fitting)
     reasons = Counter(reason for refusal in refusals.values() for reason in refusal.reasons)
     candidates = [node for node in cluster.nodes if refusals[node.name].resolvable]
-    return Verdict([], _worded(total, [", ".join(_counted(reasons))], _preemption(pod, cluster, candidates)))
+    return FitResult([], _worded(total, [", ".join(_counted(reasons))], _preemption(pod, cluster, candidates)))
 
 
-def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, Refusal]:
+def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, NodeRefusal]:
     """Return the refusal of each node that cannot take the pod: that of the first filter which the node fails."""
     named = _named_nodes(pod)
     filters = [
@@ -64,10 +64,10 @@ def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, Refusal]:
         *_spread(pod, cluster),
         _affinity(pod, cluster),
     ]
-    found: dict[str, Refusal] = {}
+    found: dict[str, NodeRefusal] = {}
     for node in cluster.nodes:
         if named is not None and node.name not in named:
-            found[node.name] = Refusal(("node(s) didn't satisfy plugin(s) [NodeAffinity]",), resolvable=False)
+            found[node.name] = NodeRefusal(("node(s) didn't satisfy plugin(s) [NodeAffinity]",), resolvable=False)
             continue
         refusal = next((refused for one in filters if (refused := one(node)) is not None), None)
         if refusal is not None:
@@ -138,14 +138,14 @@ def _named_nodes(pod: PodFacts) -> set[str] | None:
 # ---------------------------------------------------------------------------------------------------------- one node by itself
 
 
-def _is_open(pod: PodFacts) -> Filter:
+def _is_open(pod: PodFacts) -> NodeFilter:
     tolerated = pod.tolerates(_UNSCHEDULABLE_TAINT)
-    refusal = Refusal(("node(s) were unschedulable",), resolvable=False)
+    refusal = NodeRefusal(("node(s) were unschedulable",), resolvable=False)
     return lambda node: refusal if node.unschedulable and not tolerated else None
 
 
-def _is_tolerated(pod: PodFacts) -> Filter:
-    refusal = Refusal(("node(s) had untolerated taint(s)",), resolvable=False)
+def _is_tolerated(pod: PodFacts) -> NodeFilter:
+    refusal = NodeRefusal(("node(s) had untolerated taint(s)",), resolvable=False)
     return lambda node: refusal if _untolerated(pod, node) else None
 
 
@@ -153,15 +153,15 @@ def _untolerated(pod: PodFacts, node: NodeFacts) -> bool:
     return any(taint.get("effect") in ("NoSchedule", "NoExecute") and not pod.tolerates(taint) for taint in node.taints)
 
 
-def _is_chosen(pod: PodFacts) -> Filter:
-    refusal = Refusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
+def _is_chosen(pod: PodFacts) -> NodeFilter:
+    refusal = NodeRefusal(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
     return lambda node: None if pod.matches_node(node) else refusal
 
 
-def _has_ports(pod: PodFacts) -> Filter:
-    refusal = Refusal(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
+def _has_ports(pod: PodFacts) -> NodeFilter:
+    refusal = NodeRefusal(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
 
-    def check(node: NodeFacts) -> Refusal | None:
+    def check(node: NodeFacts) -> NodeRefusal | None:
         if not pod.ports:
             return None
         used = [port for other in node.pods for port in other.ports]
@@ -170,8 +170,8 @@ def _has_ports(pod: PodFacts) -> Filter:
     return check
 
 
-def _has_room(pod: PodFacts) -> Filter:
-    def check(node: NodeFacts) -> Refusal | None:
+def _has_room(pod: PodFacts) -> NodeFilter:
+    def check(node: NodeFacts) -> NodeRefusal | None:
         reasons = ["Too many pods"] if len(node.pods) + 1 > node.allocatable["pods"] else []
         resolvable = True
         for name, wanted in pod.requests.items():
@@ -179,7 +179,7 @@ def _has_room(pod: PodFacts) -> Filter:
             if wanted > 0 and wanted > most - node.used(name):
                 reasons.append(f"Insufficient {name}")
                 resolvable = resolvable and wanted <= most
-        return Refusal(tuple(reasons), resolvable) if reasons else None
+        return NodeRefusal(tuple(reasons), resolvable) if reasons else None
 
     return check
 
@@ -187,7 +187,7 @@ def _has_room(pod: PodFacts) -> Filter:
 # ------------------------------------------------------------------------------------------------------- a node among the others
 
 
-def _spread(pod: PodFacts, cluster: ClusterFacts) -> list[Filter]:
+def _spread(pod: PodFacts, cluster: ClusterFacts) -> list[NodeFilter]:
     """Return a filter for each topology spread constraint that must hold."""
     chosen = [one for one in pod.spec.get("topologySpreadConstraints") or () if one.get("whenUnsatisfiable") == "DoNotSchedule"]
     keys = [one["topologyKey"] for one in chosen]
@@ -196,7 +196,7 @@ def _spread(pod: PodFacts, cluster: ClusterFacts) -> list[Filter]:
     return [_spread_by(pod, one, nodes) for one in chosen]
 
 
-def _spread_by(pod: PodFacts, constraint: JSONObject, nodes: list[NodeFacts]) -> Filter:
+def _spread_by(pod: PodFacts, constraint: JSONObject, nodes: list[NodeFacts]) -> NodeFilter:
     key, selector = constraint["topologyKey"], _spread_selector(pod, constraint)
     counts: Counter[str] = Counter()
     for node in nodes:
@@ -209,12 +209,12 @@ def _spread_by(pod: PodFacts, constraint: JSONObject, nodes: list[NodeFacts]) ->
     least = 0 if len(counts) < (constraint.get("minDomains") or 1) else min(counts.values())
     itself = int(selector.matches(pod.labels))
 
-    def check(node: NodeFacts) -> Refusal | None:
+    def check(node: NodeFacts) -> NodeRefusal | None:
         reason = "node(s) didn't match pod topology spread constraints"
         if key not in node.labels:
-            return Refusal((f"{reason} (missing required label)",), resolvable=False)
+            return NodeRefusal((f"{reason} (missing required label)",), resolvable=False)
         skew = counts.get(node.labels[key], 0) + itself - least
-        return Refusal((reason,), resolvable=True) if skew > constraint["maxSkew"] else None
+        return NodeRefusal((reason,), resolvable=True) if skew > constraint["maxSkew"] else None
 
     return check
 
@@ -227,7 +227,7 @@ def _spread_selector(pod: PodFacts, constraint: JSONObject) -> Selector:
     return selector_from({**source, "matchExpressions": [*(source.get("matchExpressions") or ()), *added]})
 
 
-def _affinity(pod: PodFacts, cluster: ClusterFacts) -> Filter:
+def _affinity(pod: PodFacts, cluster: ClusterFacts) -> NodeFilter:
     """Return the filter for affinity and anti-affinity between pods: those of this pod, and the anti-affinity of those that run."""
     wanted, unwanted, repelled = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     names = cluster.namespaces
@@ -240,14 +240,14 @@ def _affinity(pod: PodFacts, cluster: ClusterFacts) -> Filter:
     # The first pod of a group that wants to be near each other has nothing to be near to.
     first = not wanted and all(term.matches(pod, names) for term in pod.affinity_terms)
 
-    def check(node: NodeFacts) -> Refusal | None:
+    def check(node: NodeFacts) -> NodeRefusal | None:
         for term in pod.affinity_terms:
             if term.topology_key not in node.labels or (not first and not wanted[term.topology_key, node.labels[term.topology_key]]):
-                return Refusal(("node(s) didn't match pod affinity rules",), resolvable=False)
+                return NodeRefusal(("node(s) didn't match pod affinity rules",), resolvable=False)
         if any(unwanted[domain] for domain in _domains(node, (term.topology_key for term in pod.anti_affinity_terms))):
-            return Refusal(("node(s) didn't match pod anti-affinity rules",), resolvable=True)
+            return NodeRefusal(("node(s) didn't match pod anti-affinity rules",), resolvable=True)
         if any(repelled[domain] for domain in node.labels.items()):
-            return Refusal(("node(s) didn't satisfy existing pods anti-affinity rules",), resolvable=True)
+            return NodeRefusal(("node(s) didn't satisfy existing pods anti-affinity rules",), resolvable=True)
         return None
 
     return check

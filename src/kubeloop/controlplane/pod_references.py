@@ -14,7 +14,7 @@ JSONObject = dict[str, Any]
 _WORDS = {"ConfigMap": "configmap", "Secret": "secret", "PersistentVolumeClaim": "persistentvolumeclaim"}
 
 
-class Reference(NamedTuple):
+class PodReference(NamedTuple):
     """One use of an object of the pod's namespace. ``keys``: those that it must have. One of ``volume`` and ``container`` is set."""
 
     kind: str
@@ -29,7 +29,7 @@ class Reference(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingReferences:
     """What keeps containers from starting: by volume, and by container, in the kubelet's words."""
 
     volumes: Mapping[str, str]
@@ -39,7 +39,7 @@ class Missing:
         return bool(self.volumes or self.containers)
 
 
-def references_of(spec: JSONObject) -> list[Reference]:
+def references_of(spec: JSONObject) -> list[PodReference]:
     """Return the references that are not optional, in the order in which the kubelet meets them."""
     found = [one for volume in spec.get("volumes") or () for one in _of_volume(volume)]
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
@@ -47,10 +47,10 @@ def references_of(spec: JSONObject) -> list[Reference]:
     return found
 
 
-def _of_volume(volume: JSONObject) -> Iterator[Reference]:
+def _of_volume(volume: JSONObject) -> Iterator[PodReference]:
     name = volume["name"]
     if claim := volume.get("persistentVolumeClaim"):
-        yield Reference("PersistentVolumeClaim", claim["claimName"], (), volume=name)
+        yield PodReference("PersistentVolumeClaim", claim["claimName"], (), volume=name)
     sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
     for source in sources:
         for field, kind, key in (("secret", "Secret", "secretName"), ("configMap", "ConfigMap", "name")):
@@ -58,23 +58,25 @@ def _of_volume(volume: JSONObject) -> Iterator[Reference]:
             if chosen is None or chosen.get("optional"):
                 continue
             named = chosen.get(key) or chosen.get("name") or ""
-            yield Reference(kind, named, tuple(item["key"] for item in chosen.get("items") or ()), volume=name)
+            yield PodReference(kind, named, tuple(item["key"] for item in chosen.get("items") or ()), volume=name)
 
 
-def _of_container(container: JSONObject) -> Iterator[Reference]:
+def _of_container(container: JSONObject) -> Iterator[PodReference]:
     for source in container.get("envFrom") or ():
         for field, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             chosen = source.get(field)
             if chosen is not None and not chosen.get("optional"):
-                yield Reference(kind, chosen.get("name") or "", (), container=container["name"])
+                yield PodReference(kind, chosen.get("name") or "", (), container=container["name"])
     for variable in container.get("env") or ():
         for field, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             chosen = (variable.get("valueFrom") or {}).get(field)
             if chosen is not None and not chosen.get("optional"):
-                yield Reference(kind, chosen.get("name") or "", (chosen["key"],), container=container["name"])
+                yield PodReference(kind, chosen.get("name") or "", (chosen["key"],), container=container["name"])
 
 
-def find_missing(namespace: str, references: list[Reference], keys: Mapping[tuple[str, str], frozenset[str] | None]) -> Missing:
+def find_missing(
+    namespace: str, references: list[PodReference], keys: Mapping[tuple[str, str], frozenset[str] | None]
+) -> MissingReferences:
     """Return which references cannot be resolved; ``keys`` are those of each object by kind and name, None for one that is not there."""
     volumes: dict[str, str] = {}
     containers: dict[str, str] = {}
@@ -92,4 +94,4 @@ def find_missing(namespace: str, references: list[Reference], keys: Mapping[tupl
         else:
             faulty = "configmap references non-existent config key" if one.kind == "ConfigMap" else "references non-existent secret key"
             volumes.setdefault(one.volume, f"{faulty}: {lacking}" if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')
-    return Missing(volumes, containers)
+    return MissingReferences(volumes, containers)

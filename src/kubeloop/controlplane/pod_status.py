@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from kubeloop.controlplane.pod_references import Missing
+from kubeloop.controlplane.pod_references import MissingReferences
 from kubeloop.controlplane.simulation import EXIT_CODE, Simulation
 from kubeloop.meta import format_time
 from kubeloop.meta.time import parse_time
@@ -19,11 +19,11 @@ from kubeloop.meta.time import parse_time
 JSONObject = dict[str, Any]
 
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
-NOTHING_MISSING = Missing({}, {})
+NOTHING_MISSING = MissingReferences({}, {})
 
 
 @dataclass(frozen=True)
-class Place:
+class PodAddresses:
     """Where a pod runs: addresses of its node and of itself."""
 
     host: str
@@ -38,16 +38,18 @@ class Observation:
     seconds: float | None = None
 
 
-def starting(pod: JSONObject, place: Place, now: datetime, missing: Missing = NOTHING_MISSING) -> Observation:
+def starting(pod: JSONObject, addresses: PodAddresses, now: datetime, missing: MissingReferences = NOTHING_MISSING) -> Observation:
     """Return the status of a pod whose containers are being made."""
     spec = pod["spec"]
     first = "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
     init = [_waiting(one, "PodInitializing") for one in spec.get("initContainers") or ()]
     main = [_waiting(one, first) for one in spec.get("containers") or ()]
-    return Observation(_status(pod, "Pending", init, main, Place(place.host, ""), now, sandbox=not missing.volumes))
+    return Observation(_status(pod, "Pending", init, main, PodAddresses(addresses.host, ""), now, sandbox=not missing.volumes))
 
 
-def running(pod: JSONObject, simulation: Simulation, place: Place, now: datetime, missing: Missing = NOTHING_MISSING) -> Observation:
+def running(
+    pod: JSONObject, simulation: Simulation, addresses: PodAddresses, now: datetime, missing: MissingReferences = NOTHING_MISSING
+) -> Observation:
     """Return the status of a pod whose volumes are mounted: containers run, have ended, or wait for what their environment lacks."""
     spec = pod["spec"]
     init: list[JSONObject] = []
@@ -66,20 +68,20 @@ def running(pod: JSONObject, simulation: Simulation, place: Place, now: datetime
     phase = _phase(pod, init, main)
     if phase in ("Succeeded", "Failed"):
         init = [_stopped(one, now, code=0) for one in init]
-    status = _status(pod, phase, init, main, place, now, sandbox=phase not in ("Succeeded", "Failed"))
+    status = _status(pod, phase, init, main, addresses, now, sandbox=phase not in ("Succeeded", "Failed"))
     if phase not in ("Succeeded", "Failed") and (deadline := spec.get("activeDeadlineSeconds")) is not None:
         left = _left(status["startTime"], deadline, now)
         if left <= 0:
             main = [_stopped(one, now, code=137) for one in main]
             init = [_stopped(one, now, code=137) for one in init]
-            expired = _status(pod, "Failed", init, main, place, now, sandbox=False)
+            expired = _status(pod, "Failed", init, main, addresses, now, sandbox=False)
             return Observation(expired | {"reason": "DeadlineExceeded", "message": _DEADLINE})
         waits.append(left)
     soonest = min(waits)
     return Observation(status, None if soonest == math.inf else max(soonest, 0.01))
 
 
-def terminated(pod: JSONObject, place: Place, now: datetime, *, killed: bool) -> JSONObject:
+def terminated(pod: JSONObject, addresses: PodAddresses, now: datetime, *, killed: bool) -> JSONObject:
     """Return the status of a pod that was asked to end; ``killed``: its grace period was over before it did."""
     code = 137 if killed else 0
     before = pod.get("status") or {}
@@ -89,7 +91,7 @@ def terminated(pod: JSONObject, place: Place, now: datetime, *, killed: bool) ->
     phase = before.get("phase")
     if phase not in ("Succeeded", "Failed"):
         phase = "Succeeded" if main and not any(codes) else "Failed"
-    return _status(pod, phase, init, main, place, now, sandbox=False)
+    return _status(pod, phase, init, main, addresses, now, sandbox=False)
 
 
 def stop_seconds(pod: JSONObject, simulation: Simulation) -> float:
@@ -104,7 +106,7 @@ def stop_seconds(pod: JSONObject, simulation: Simulation) -> float:
 # ------------------------------------------------------------------------------------------------------------------ containers
 
 
-def _main(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: Missing) -> JSONObject:
+def _main(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: MissingReferences) -> JSONObject:
     name = container["name"]
     before = _before(pod, "containerStatuses", name)
     state = before.get("state") or {}
@@ -125,7 +127,7 @@ def _main(pod: JSONObject, container: JSONObject, simulation: Simulation, now: d
     return _ended(pod, container, started, ended, code)
 
 
-def _init(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: Missing) -> JSONObject:
+def _init(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: MissingReferences) -> JSONObject:
     """An init container ends at once; a sidecar (restartPolicy Always, KEP-753) runs beside the containers that follow."""
     name = container["name"]
     before = _before(pod, "initContainerStatuses", name)
@@ -243,13 +245,13 @@ def _phase(pod: JSONObject, init: list[JSONObject], main: list[JSONObject]) -> s
 
 
 def _status(
-    pod: JSONObject, phase: str, init: list[JSONObject], main: list[JSONObject], place: Place, now: datetime, *, sandbox: bool
+    pod: JSONObject, phase: str, init: list[JSONObject], main: list[JSONObject], addresses: PodAddresses, now: datetime, *, sandbox: bool
 ) -> JSONObject:
     before = pod.get("status") or {}
     found: JSONObject = {
         "phase": phase,
-        "hostIP": place.host,
-        "hostIPs": [{"ip": place.host}],
+        "hostIP": addresses.host,
+        "hostIPs": [{"ip": addresses.host}],
         "startTime": before.get("startTime") or format_time(now.replace(microsecond=0)),
         "conditions": _conditions(pod, phase, init, main, now, sandbox=sandbox),
         "initContainerStatuses": init,
@@ -257,8 +259,8 @@ def _status(
     }
     if generation := pod["metadata"].get("generation"):
         found["observedGeneration"] = generation
-    if place.pod:
-        found |= {"podIP": place.pod, "podIPs": [{"ip": place.pod}]}
+    if addresses.pod:
+        found |= {"podIP": addresses.pod, "podIPs": [{"ip": addresses.pod}]}
     return found
 
 

@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import Namespace, Node, PersistentVolumeClaim, Pod, Po
 from kubeloop.cache import EventType, Head
 from kubeloop.controller import KeyController, Predicate, Watch, labels_changed, path_changed
 from kubeloop.controlplane.node_fit import judge
-from kubeloop.controlplane.scheduling_facts import Claim, ClusterFacts, PodFacts, node_facts
+from kubeloop.controlplane.scheduling_facts import ClaimFacts, ClusterFacts, PodFacts, node_facts
 from kubeloop.meta import Conflict, NotFound, ObjectKey, format_time
 
 SCHEDULER = "default-scheduler"
@@ -68,12 +68,12 @@ class Scheduler(
         if pod is None or not _is_mine(pod) or pod.metadata.uid in self._assumed:
             return
         facts = self._facts_of(pod)
-        verdict = judge(facts, self._cluster(facts))
-        if verdict.fitting:
-            await self._bind(pod, min(verdict.fitting, key=lambda node: (len(node.pods), node.name)).name)
+        found = judge(facts, self._cluster(facts))
+        if found.fitting:
+            await self._bind(pod, min(found.fitting, key=lambda node: (len(node.pods), node.name)).name)
         else:
             self._refused.add(key)
-            await self._refuse(pod, verdict.message)
+            await self._refuse(pod, found.message)
 
     def _facts_of(self, pod: Pod) -> PodFacts:
         head = self.lister(Pod).head(pod.metadata.name, pod.metadata.namespace)
@@ -148,10 +148,10 @@ class Scheduler(
         self.events.warning(pod, "FailedScheduling", message)
 
 
-def _claim(claim: PersistentVolumeClaim) -> Claim:
+def _claim(claim: PersistentVolumeClaim) -> ClaimFacts:
     lost = (claim.spec.volume_name or "") if claim.status.phase == "Lost" else None
     owner = next((one.uid for one in claim.metadata.owner_references if one.controller), "")
-    return Claim(claim.metadata.deletion_timestamp is not None, lost, owner)
+    return ClaimFacts(claim.metadata.deletion_timestamp is not None, lost, owner)
 
 
 def _is_mine(pod: Pod) -> bool:

@@ -149,7 +149,7 @@ def node_facts(node: Node) -> NodeFacts:
 
 
 @dataclass
-class Claim:
+class ClaimFacts:
     """A volume claim as far as it decides about scheduling; ``owner`` is the uid of its controller."""
 
     deleting: bool
@@ -163,7 +163,7 @@ class ClusterFacts:
 
     nodes: list[NodeFacts]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    claims: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
+    claims: Mapping[tuple[str, str], ClaimFacts] = field(default_factory=dict)
 
 
 def _tolerates(toleration: JSONObject, taint: JSONObject) -> bool:
