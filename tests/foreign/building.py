@@ -1,4 +1,4 @@
-"""Builds the Go and the Rust program, and Helm, once per version of their sources, outside of the source tree."""
+"""Builds the Go and the Rust program, Helm and kwok, once per version of their sources, outside of the source tree."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 #: The tool that builds each program. Where a tool is not installed, its program is not tested.
 TOOLS = {"go": "go", "rust": "cargo"}
 _HELM = "helm.sh/helm/v4/cmd/helm"
+_KWOK = "sigs.k8s.io/kwok/cmd/kwok"
 
 
 def is_installed(language: str) -> bool:
@@ -26,7 +27,9 @@ def left_out_programs() -> list[str]:
     """What is not tested in this run, in words."""
     found = [f"the foreign program in {language}: {tool} is not installed" for language, tool in TOOLS.items() if not shutil.which(tool)]
     if not upstream_is_wanted():
-        found.append("kube-controller-manager and Helm on the embedded server: make test-real does that (Go builds both, in some minutes)")
+        found.append(
+            "kube-controller-manager, Helm and kwok on the embedded server: make test-real does that (Go builds them, in some minutes)"
+        )
     return found
 
 
@@ -66,7 +69,12 @@ def _build_helm(target: Path) -> None:
     _run(["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(target), _HELM], HERE / "helm", environment)
 
 
-_BUILDERS = {"go": _build_go, "rust": _build_rust, "helm": _build_helm}
+def _build_kwok(target: Path) -> None:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
+    _run(["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(target), _KWOK], HERE / "kwok", environment)
+
+
+_BUILDERS = {"go": _build_go, "rust": _build_rust, "helm": _build_helm, "kwok": _build_kwok}
 
 
 def _run(command: list[str], where: Path, environment: dict[str, str]) -> None:

@@ -294,6 +294,10 @@ class ApiServer:
     async def _stop_policies(self) -> None:
         self._policies.stop()
 
+    def add_readiness(self, name: str, check: Callable[[], bool]) -> None:
+        """Let ``/readyz`` fail, under this name, while ``check`` returns False."""
+        self._health.add(name, check, "readyz")
+
     def break_off(self) -> None:
         """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""
         if self._listener is not None:

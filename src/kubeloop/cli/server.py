@@ -30,6 +30,7 @@ from kubeloop.cli.server_operation import OperationSettings, operation_options
 from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.signals import on_signal
+from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.server import ApiServer
@@ -194,7 +195,8 @@ def server(
 ) -> None:
     """Run the embedded Kubernetes API server on 127.0.0.1, over TLS.
 
-    Prints "ready URL kubeconfig=FILE" when it answers; ends on SIGINT or SIGTERM. The commands are for servers that run already, or did.
+    Prints "ready URL kubeconfig=FILE" when its controllers have settled; ends on SIGINT or SIGTERM.
+    The commands are for servers that run already, or did.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -330,11 +332,17 @@ async def _run(settings: _Settings) -> int:
                 write_secret(target, kubeconfig_text(api.url, api.authority, api.administrator(), server_name=api.server_name))
             except OSError as fault:
                 raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
-        print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
+        settled = asyncio.Event()
+        controllers = _controllers(api, settled) if settings.controllers else None
+        if controllers is None:
+            settled.set()
+        api.add_readiness("controllers", settled.is_set)
+        if await _has_settled(settled, ending, controllers):
+            print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
         # What was made up to here stays until the end; the collector need not look at it again and again.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
-        return await _until(ending, _controllers(api) if settings.controllers else None)
+        return await _until(ending, controllers)
     finally:
         await api.stop()
 
@@ -347,6 +355,16 @@ async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
     return await SqliteStorage.open(data, synced=synced)
+
+
+async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> bool:
+    """Wait until the controllers have settled; False when the end came first, or the controllers failed."""
+    waits = [asyncio.ensure_future(settled.wait()), asyncio.ensure_future(ending.wait())]
+    try:
+        await asyncio.wait({*waits, *([controllers] if controllers is not None else [])}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(*waits)
+    return settled.is_set()
 
 
 async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:
@@ -368,7 +386,7 @@ async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) 
     return 0
 
 
-def _controllers(api: ApiServer) -> asyncio.Task[None]:
+def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
     async def run() -> None:
         # Imported beside the loop, which answers meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
@@ -392,7 +410,9 @@ def _controllers(api: ApiServer) -> asyncio.Task[None]:
                 api.components[name] = str  # nothing is wrong
 
         try:
-            await controlplane.run(config, keys=keys, grace=0.0, ready=report_health)  # what they would still write goes with the store
+            await controlplane.run(
+                config, keys=keys, grace=0.0, ready=report_health, settled=settled.set
+            )  # what they would still write goes with the store
         finally:
             api.components.clear()
 

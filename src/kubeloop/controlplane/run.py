@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubeloop.api.apps.v1 import Deployment, ReplicaSet
@@ -24,10 +26,14 @@ from kubeloop.controlplane.replicaset import ReplicaSetController
 from kubeloop.controlplane.role_aggregation import ClusterRoleAggregator
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.service_account import RootCertificatePublisher, ServiceAccountController
+from kubeloop.controlplane.settled import wait_settled
 from kubeloop.controlplane.token_secrets import TokenSecretController
 from kubeloop.controlplane.volumes import ClaimProtectionController, EphemeralVolumeController, VolumeProtectionController
 from kubeloop.pki import CertificateAuthority, SigningKey
+from kubeloop.tasks import Supervisor
 from kubeloop.transport import Transport
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,11 +91,20 @@ async def run(
     pod_delay: Delay | float = 0.0,
     grace: float | None = 5.0,
     ready: Callable[[Manager], None] | None = None,
+    settled: Callable[[], None] | None = None,
 ) -> None:
     """Run all built-in controllers until cancelled; then stop them gracefully, in ``grace`` seconds at most.
 
-    ``keys``: the cluster's; without them nothing is signed. ``ready`` is called once, when all caches are synced and all controllers work.
     Signals are the caller's.
+
+    Args:
+        config: How to reach the API server.
+        keys: The cluster's; without them nothing is signed.
+        nodes: Names of the simulated nodes.
+        pod_delay: Seconds that a pod takes to start.
+        grace: Seconds for a graceful stop; None: no limit.
+        ready: Called once, when all caches are synced and all controllers work.
+        settled: Called once, when they have done their first work (see ``wait_settled``).
 
     Raises:
         KubeloopError: the server does not let a controller work: credentials, certificate, permissions.
@@ -100,4 +115,12 @@ async def run(
         async with Manager(client, chosen, grace=grace) as manager:
             if ready is not None:
                 ready(manager)
-            await manager.wait()
+            async with Supervisor(client.clock, _LOG) as tasks:
+                if settled is not None:
+                    tasks.start(partial(_report, client, tuple(nodes), settled), name="settling")
+                await manager.wait()
+
+
+async def _report(client: Client, nodes: tuple[str, ...], settled: Callable[[], None]) -> None:
+    await wait_settled(client, nodes)
+    settled()

@@ -198,12 +198,25 @@ async def shared_server(kubeconfig: Path, namespace: str) -> AsyncIterator[Share
         client = found.client()
         await client.create(Namespace(metadata=ObjectMeta(name=namespace)))
         try:
+            await _wait_account(client, namespace)
             yield found
         finally:
             await found.stop_managers()
             await client.delete(Namespace, namespace)
     finally:
         await found.close()
+
+
+async def _wait_account(client: Client, namespace: str) -> None:
+    """Return when pods can be created there. A cluster whose controllers make no ServiceAccounts lets them in without."""
+    from kubeloop.api.core.v1 import ServiceAccount
+    from kubeloop.meta import NotFound
+
+    try:
+        await client.get(ServiceAccount, "default", namespace="default")
+    except NotFound:
+        return
+    await client.wait_for(ServiceAccount, "default", bool, namespace=namespace, timeout=60)
 
 
 def _own_server(what: str) -> str:

@@ -30,7 +30,8 @@ class LocalCluster:
     """A cluster on this machine, for as long as the context lasts. A sync or an async context manager, or ``start`` and ``stop``.
 
     Guarantees
-        When it is entered, the server answers. When it is left, the process has ended and its files are gone, whatever happened.
+        When it is entered, the server answers and its controllers have settled: every namespace has its ``default`` ServiceAccount, the
+        node is ready, the built-in roles are complete. When it is left, the process has ended and its files are gone, whatever happened.
         If this program dies, the server ends by itself.
 
     Not guaranteed
@@ -46,7 +47,7 @@ class LocalCluster:
         enable_admission_plugins: run these plug-ins of admission besides those that kube-apiserver runs by default.
         disable_admission_plugins: do not run these. None: all run, but ``ServiceAccount`` not where no controllers do (as envtest): nobody
             makes the accounts that it wants pods to have.
-        timeout: seconds to wait for the server to answer.
+        timeout: seconds to wait for that.
 
     Raises:
         ConfigError: it did not start; the text holds the end of its log.
@@ -62,7 +63,7 @@ class LocalCluster:
         data: Path | None = None,
         enable_admission_plugins: Sequence[str] = (),
         disable_admission_plugins: Sequence[str] | None = None,
-        timeout: float = 30.0,
+        timeout: float = 60.0,
     ) -> None:
         options: dict[str, object] = {"--token-auth-file": token_auth_file, "--history": history, "--data": data}
         options["--history-revisions"] = history_revisions

@@ -17,6 +17,7 @@ from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import READ_BUFFER, Wire
 from kubeloop.transport.observing.figures import Figures
+from kubeloop.transport.observing.progress import PROGRESS
 from kubeloop.transport.request_head import request_head
 from kubeloop.transport.unpacking import TooLargeError, UnpackError, Unpacking
 
@@ -74,9 +75,13 @@ class PooledAnswer:
             )
         self._wire.patience = patience
         try:
-            return await self._wire.chunk()
+            data = await self._wire.chunk()
         except TRANSPORT_FAULTS as error:
             raise self._pool.failure(error, self._request.asked) from error
+        progress = PROGRESS.get()
+        if progress is not None:
+            progress.receive(len(data))
+        return data
 
     async def write(self, data: bytes) -> None:
         """Send to the protocol that was changed to."""
@@ -136,6 +141,9 @@ class Connections:
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
         sent = [("Host", self._dialer.authority), *request.headers, *self._dialer.proxy_headers.items()]
         head = request_head(method, self._dialer.target_prefix, request.target, sent, length, upgrade)
+        progress = PROGRESS.get()
+        if progress is not None:
+            progress.begin(request.asked)
         wire: Wire | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None

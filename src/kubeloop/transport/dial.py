@@ -12,6 +12,7 @@ from kubeloop.config.proxies import Proxy, proxy_for
 from kubeloop.meta.tls import client_tls
 from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
+from kubeloop.transport.observing.progress import CONNECTED, SECURED, reach
 from kubeloop.transport.proxying.refused import ProxyRefusedError
 from kubeloop.transport.proxying.socks5 import PORT as SOCKS_PORT
 from kubeloop.transport.proxying.socks5 import connect_through
@@ -138,7 +139,9 @@ async def open_wire(
     Raises:
         OSError, ssl.SSLError, TimeoutError: there is none.
     """
-    return await _wire_on(await connect(host, port, resolved), tls, server_name)
+    made = await connect(host, port, resolved)
+    reach(CONNECTED)
+    return await _wire_on(made, tls, server_name)
 
 
 async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str) -> Wire:
@@ -148,6 +151,7 @@ async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name:
         return wire
     wire = Wire()
     await secure(made, wire, tls, server_name, HANDSHAKE_TIMEOUT)
+    reach(SECURED)
     return wire
 
 

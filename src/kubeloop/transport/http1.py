@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 
 from kubeloop.transport.head import ProtocolError, chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.transport.headers import Headers
+from kubeloop.transport.observing.progress import ANSWERED, SENT, reach
 
 # A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
 READ_BUFFER = 1 << 20
@@ -133,8 +134,10 @@ class Wire(asyncio.Protocol):
                     self._keep = False  # as in _write_slowly
                     break
                 await self.write(piece)
+        reach(SENT)
         while not self._head_ready:
             await self._wait()
+        reach(ANSWERED)
         return self._status, self._headers
 
     async def _write_slowly(self, head: bytes, body: bytes) -> None:

@@ -12,6 +12,8 @@ import itertools
 import socket
 from collections.abc import Callable
 
+from kubeloop.transport.observing.progress import RESOLVED, reach
+
 #: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
 HEAD_START = 0.25
 _Address = tuple[int, tuple[object, ...]]
@@ -24,6 +26,7 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
         OSError: no address could be reached; if they failed in different ways, the text has all of them. socket.gaierror: no address.
     """
     addresses = _numeric(host, port) or await _looked_up(host, port, resolved)
+    reach(RESOLVED)
     if len(addresses) == 1:
         return await _connect(addresses[0])
     attempts: list[asyncio.Task[socket.socket]] = []

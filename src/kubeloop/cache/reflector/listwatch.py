@@ -52,9 +52,12 @@ from kubeloop.codec.projection import Projected
 from kubeloop.meta import DecodeError, KubeloopError
 from kubeloop.timing import Backoff, Clock, Timer
 from kubeloop.transport import logger_with_context
+from kubeloop.transport.observing.progress import PROGRESS, RequestProgress
 
 _log = logger_with_context("kubeloop.cache")
 
+#: A list, or the request for a stream, that has not ended is logged after so many seconds, and then after twice as many each time.
+FIRST_WARNING = 10.0
 #: While a stream has not said that it has shown everything, that is logged this often, in seconds. Behaviour C41.
 REMIND = 10.0
 
@@ -157,8 +160,9 @@ class ListWatch:
                 keep(head)
 
         try:
-            request = await self._requests.page(step.version, step.limit, step.token)
-            page = await read_page(request, self._intake, reader.projection, take, self._clock)
+            with self._warning("the list has not ended", sink):
+                request = await self._requests.page(step.version, step.limit, step.token)
+                page = await read_page(request, self._intake, reader.projection, take, self._clock)
         except KubeloopError as error:
             self._telling.failed(error, "cannot list", sink, "list")
             return ListFailed(trouble_of(error), wait_of(error))
@@ -173,7 +177,8 @@ class ListWatch:
         initial: InitialState | None = None
         complete = False
         try:
-            stream = await self._open(step.version, initial=True)
+            with self._warning("the server has not begun to stream the state", sink):
+                stream = await self._open(step.version, initial=True)
             sink.watching()
             initial = InitialState(self._intake, sink, stream)
             with self._reminding(initial, stream, sink):
@@ -205,6 +210,30 @@ class ListWatch:
         final = trouble in (Trouble.REFUSED, Trouble.BUSY)
         self._telling.failed(error, "the state cannot be streamed", sink if final else None)
         return StreamFailed(trouble, wait_of(error))
+
+    @contextmanager
+    def _warning(self, text: str, sink: Sink) -> Iterator[None]:
+        """Log how far the request has come while the block lasts, ever more seldom: a server that hangs is silent for ever otherwise."""
+        progress = RequestProgress(self._clock)
+        token = PROGRESS.set(progress)
+        passed, pause = 0.0, FIRST_WARNING
+        timer: Timer
+
+        def warn() -> None:
+            nonlocal passed, pause, timer
+            passed += pause
+            late = f"{text} after {passed:.0f} s ({progress})"
+            _log.warning("%s: %s", self._what, late)
+            sink.waiting(late)
+            pause = passed
+            timer = self._clock.call_later(pause, warn)
+
+        timer = self._clock.call_later(pause, warn)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            PROGRESS.reset(token)
 
     @contextmanager
     def _reminding(self, initial: InitialState, stream: WatchStream, sink: Sink) -> Iterator[None]:
