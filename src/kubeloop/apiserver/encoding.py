@@ -13,12 +13,19 @@ import msgspec
 JSONObject = dict[str, Any]
 
 _ENCODER = msgspec.json.Encoder()
+#: Custom objects are Go maps in a kube-apiserver, whose keys are written in order at every level.
+_SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
 _METADATA = b'"metadata":{'
 
 
 def encode(tree: object) -> bytes:
     return _ENCODER.encode(tree)
+
+
+def encode_sorted(tree: object) -> bytes:
+    """JSON with the keys of every object in order, as a kube-apiserver writes custom objects."""
+    return _SORTING_ENCODER.encode(tree)
 
 
 def decode(data: bytes) -> Any:

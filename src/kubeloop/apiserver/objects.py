@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver.encoding import decode, object_form, stored_form, stored_head, wire_form
+from kubeloop.apiserver.encoding import decode, encode, encode_sorted, object_form, stored_form, stored_head, wire_form
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
@@ -262,9 +262,8 @@ class Objects:
         """The object in the resource's version, as JSON."""
         if self.is_plain(resource):
             return wire_form(kv.value, kv.mod_revision)
-        from kubeloop.apiserver.encoding import encode
-
-        return encode(self.tree(resource, kv))
+        tree = self.tree(resource, kv)
+        return encode_sorted(tree) if resource.custom else encode(tree)
 
     @staticmethod
     def is_plain(resource: ServedResource) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import Answer
-from kubeloop.apiserver.encoding import decode, encode, list_item
+from kubeloop.apiserver.encoding import decode, encode, encode_sorted, list_item
 from kubeloop.apiserver.negotiation import JSON, PROTOBUF, Accepted
 from kubeloop.apiserver.objects import Objects, StoredObject
 from kubeloop.apiserver.reading import Page
@@ -63,6 +63,8 @@ class Renderer:
             body = self._protobuf.object(resource, stored.kv)
             if body is not None:
                 return Answer(status, body=body, content_type=PROTOBUF)
+        if resource.custom and accepted.media_type == JSON:
+            return Answer(status, body=encode_sorted(obj), content_type=JSON)
         return Answer(status, object=obj)
 
     def page(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
@@ -94,7 +96,13 @@ class Renderer:
         else:
             items = b",".join(self._item(resource, self._objects.tree(resource, kv)) for kv in page.items)
         head = {"kind": list_kind, "apiVersion": resource.gvk.api_version, "metadata": metadata}
-        body = encode(head)[:-1] + b',"items":[' + items + b"]}"
+        if resource.custom:
+            body = b'{"apiVersion":%b,"items":[%b],"kind":%b,"metadata":%b}' % (
+                *(encode(resource.gvk.api_version), items),
+                *(encode(list_kind), encode_sorted(metadata)),
+            )
+        else:
+            body = encode(head)[:-1] + b',"items":[' + items + b"]}"
         if accepted.media_type == JSON:
             return Answer(body=body, content_type=JSON)
         return Answer(object=decode(body))
@@ -103,7 +111,7 @@ class Renderer:
     def _item(resource: ServedResource, obj: JSONObject) -> bytes:
         """Items of typed lists do not repeat kind and apiVersion; those of custom resources do."""
         if resource.custom:
-            return encode(obj)
+            return encode_sorted(obj)
         return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
     def watch_form(self, resource: ServedResource, accepted: Accepted, request: Request) -> Form:

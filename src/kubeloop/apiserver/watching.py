@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.answers import status_object
-from kubeloop.apiserver.encoding import encode, event_frame
+from kubeloop.apiserver.encoding import encode, encode_sorted, event_frame
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.options import ListOptions, resource_version_number
 from kubeloop.apiserver.reading import Reader
@@ -229,6 +229,8 @@ class Watcher:
         if self._form.render is not None:
             first, self._first = self._first, False
             obj = self._form.render(obj, first)
+        if self._resource.custom and self._form.pack is None and self._form.render is None:
+            return event_frame("BOOKMARK", encode_sorted(obj))
         return self._form.frame("BOOKMARK", obj)
 
     def _error(self, refusal: ApiError) -> bytes:
