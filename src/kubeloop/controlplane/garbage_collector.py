@@ -6,7 +6,6 @@ this decides and acts; what the graph does not know is asked from the server bef
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from kubeloop.meta import (
     UnknownKind,
     Unstructured,
 )
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
@@ -78,7 +78,7 @@ class GarbageCollector:
         self._graph = OwnershipGraph()
         self._watched: dict[GroupVersionKind, _Watched] = {}
         self._definitions: Registration[Resource] | None = None
-        self._leaving: asyncio.Task[None] | None = None
+        self._leaving: Supervisor | None = None
         self._surroundings: Surroundings | None = None
         self._queue: WorkQueue[Item] | None = None
         self._workers: Workers[Item] | None = None
@@ -104,7 +104,8 @@ class GarbageCollector:
         definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False))
         changed = self._definition_changed
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
-        self._leaving = asyncio.create_task(self._leave_what_is_gone(), name=f"{self.name} leaves what is gone")
+        self._leaving = Supervisor(clock, log)
+        self._leaving.start(self._leave_what_is_gone, name=f"{self.name} leaves what is gone")
 
     async def synced(self, timeout: float) -> None:
         for watched in list(self._watched.values()):
@@ -124,8 +125,7 @@ class GarbageCollector:
 
     async def close(self) -> None:
         if self._leaving is not None:
-            self._leaving.cancel()
-            await asyncio.wait((self._leaving,))
+            await self._leaving.stop()
         for gvk in list(self._watched):
             await self._unwatch(gvk)
         if self._definitions is not None:

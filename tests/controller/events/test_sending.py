@@ -209,3 +209,28 @@ async def test_the_log_does_not_quote_an_event_that_a_server_found_invalid(caplo
 
 def test_a_refused_event_is_tried_12_times_at_most_in_about_two_minutes() -> None:
     assert (TRIES, PAUSE) == (12, 10.0)
+
+
+async def test_a_defect_of_the_correlation_costs_the_events_of_one_step_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    writer = ScriptedWriter()
+    sender = sender_of(writer, clock)
+    observe, defects = sender._observe, [RuntimeError("a defect")]
+
+    def broken(occurrence: Occurrence) -> object:
+        if defects:
+            raise defects.pop()
+        return observe(occurrence)
+
+    monkeypatch.setattr(sender, "_observe", broken)
+    sender.start()
+    sender.put(HAPPENED)
+    await clock.advance(0)
+    sender.put(HAPPENED)
+    await clock.advance(60)
+    assert len(writer.writes) == 1
+    logged = [record for record in caplog.records if "could not be sent and are dropped" in record.getMessage()]
+    assert [record.exc_info is not None for record in logged] == [True]
+    await sender.close(1)

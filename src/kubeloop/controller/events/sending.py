@@ -26,6 +26,8 @@ log = logger_with_context(__name__)
 QUEUE = 1000
 TRIES = 12
 PAUSE = 10.0
+#: Seconds until the next event is sent after a defect.
+_AFTER_DEFECT = 1.0
 
 
 class EventSender:
@@ -96,17 +98,28 @@ class EventSender:
 
     async def _run(self) -> None:
         while True:
-            for write in self._correlator.due():
+            try:
+                if await self._step():
+                    return
+            except Exception:
+                # A defect costs the events of one step, and not all that are still to come.
+                log.exception("%s: events could not be sent and are dropped", self._name)
+                await self._clock.sleep(_AFTER_DEFECT)
+
+    async def _step(self) -> bool:
+        """Send what is due, or wait for it; True when everything was sent after ``close``."""
+        for write in self._correlator.due():
+            await self._deliver(write)
+        if self._waiting:
+            for write in self._observe(self._waiting.popleft()):
                 await self._deliver(write)
-            if self._waiting:
-                for write in self._observe(self._waiting.popleft()):
-                    await self._deliver(write)
-            elif self._closing:
-                for write in self._correlator.rest():
-                    await self._deliver(write)
-                return
-            else:
-                await self._rest()
+        elif self._closing:
+            for write in self._correlator.rest():
+                await self._deliver(write)
+            return True
+        else:
+            await self._rest()
+        return False
 
     async def _rest(self) -> None:
         self._wake.clear()

@@ -21,6 +21,7 @@ from kubeloop.controller.sharding.membership import Membership
 from kubeloop.controller.sharding.ownership import Gained
 from kubeloop.controller.sharding.slots import SLOTS, slot_of
 from kubeloop.meta import KubeloopError, ObjectKey
+from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock, Timer, within
 from kubeloop.transport import logger_with_context
 
@@ -59,7 +60,7 @@ class ShardMember:
         self._scopes: set[asyncio.Timeout] = set()
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: SupervisedTask | None = None
         self._unguard: list[Callable[[], None]] = []
         self._complaint = ""
 
@@ -88,7 +89,7 @@ class ShardMember:
 
     def start(self) -> None:
         """Take part from now on; ``cover`` the clients that reconciles write through before."""
-        self._task = asyncio.create_task(self._run(), name=f"shard-{self.config.group}")
+        self._task = Supervisor(self._clock, log).start(self._run, name=f"shard-{self.config.group}")
 
     async def leave(self, *, give_back: bool = True) -> None:
         """Begin no reconcile more, and tell the others when the last has ended; if one does not end, they wait for the lease to expire.
@@ -99,8 +100,7 @@ class ShardMember:
         task, self._task = self._task, None
         if task is not None:
             self._core.retire()
-            task.cancel()
-            await asyncio.wait((task,))
+            await task.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._core.busy:
