@@ -108,7 +108,7 @@ def test_a_value_that_only_a_newer_server_knows_is_read() -> None:
 
 
 def test_help_shows_each_field_and_the_reference() -> None:
-    text = pydoc.render_doc(PodSpec, renderer=pydoc.plaintext)
+    text = pydoc.plain(pydoc.render_doc(PodSpec))
     assert "/#podspec-v1-core" in text
     assert "restart_policy: Literal['Always', 'Never', 'OnFailure'] | None\n |          Wire name ``restartPolicy``, optional" in text
     assert "node_name: str | None\n |          Wire name ``nodeName``" in text

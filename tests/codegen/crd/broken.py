@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from kubeloop import Model, Resource, custom_resource
-from kubeloop.declare import Column, Default, ListMap, Pruned, Schema, constrain, crd, rule
+from kubeloop.declare import Column, Default, ListMap, Schema, constrain, crd, rule
 
 
 class Item(Model):
@@ -59,8 +59,3 @@ class Guarded(Resource):
 @custom_resource("v1", plural="groupless")
 class Groupless(Resource):
     size: int = 0
-
-
-@custom_resource("example.com/v1", plural="Things")
-class Upper(Resource):
-    free: Annotated[dict[str, Any], Pruned()] | None = None

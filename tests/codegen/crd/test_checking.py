@@ -22,7 +22,6 @@ from tests.codegen.crd import broken, kinds
         pytest.param(broken.Rooted, r"broken\.Rooted: Invalid value: .*at the root of the schema", id="a root"),
         pytest.param(broken.Guarded, r"broken\.Guarded: Required value: protected groups must have approval", id="a protected group"),
         pytest.param(broken.Groupless, r"broken\.Groupless: Required value", id="no group"),
-        pytest.param(broken.Upper, r"broken\.Upper: Invalid value", id="a plural in upper case"),
     ],
 )
 def test_a_fault_names_class_and_field(cls: type[Resource], line: str) -> None:
