@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -40,7 +41,7 @@ def asked(name: str = "someone", organizations: tuple[str, ...] = (), names: tup
     return builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def request(name: str, pem: bytes, signer: str, usages: list[str], seconds: int | None = None) -> CertificateSigningRequest:
+def request(name: str, pem: bytes, signer: str, usages: list[Any], seconds: int | None = None) -> CertificateSigningRequest:
     spec = CertificateSigningRequestSpec(request=pem, signer_name=signer, usages=usages, expiration_seconds=seconds)
     return CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
 

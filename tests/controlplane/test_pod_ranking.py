@@ -16,7 +16,7 @@ def pod(
     name: str,
     *,
     node: str = "n",
-    phase: Literal["Pending", "Running"] = "Running",
+    phase: Literal["Failed", "Pending", "Running", "Succeeded"] = "Running",
     ready: float | None = 3600,
     restarts: int = 0,
     cost: str = "",
