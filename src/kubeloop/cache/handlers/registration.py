@@ -15,6 +15,7 @@ from kubeloop.cache.handlers.filtering import Filter, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
 from kubeloop.cache.running.progress import Progress
 from kubeloop.meta import KubeloopError, Resource
+from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.timing import Clock, Timer
 from kubeloop.transport import log_field, logger_with_context
 
@@ -123,6 +124,7 @@ class Registration(Generic[R]):
         self._initial_mark = -1
         self._failed = ""
         self._why = ""
+        self._failures: FailureLog[str] = FailureLog(_log)
 
     @property
     def pending(self) -> int:
@@ -369,4 +371,9 @@ class Registration(Generic[R]):
             self._why = f"{type(error).__name__}: {error}"
             self._progress.notify()
         # No pause, unlike client-go's of 1 s: it would hold back the good events behind, and a thousand bad ones for a quarter of an hour.
-        _log.exception("handler %s failed on %s %s; going on with the next event", self.name, event.type.value, event.key)
+        text, count = self._failures.text(error), times(self.meter.failures, in_a_row=False)
+        said = f"{type(error).__name__}: {text}{count}"
+        shown = self._failures.failed("", error)
+        _log.error(
+            "handler %s failed on %s %s: %s; going on with the next event", self.name, event.type.value, event.key, said, exc_info=shown
+        )

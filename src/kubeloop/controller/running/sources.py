@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from kubeloop.controller.triggers.source import Channel, SourceError
 from kubeloop.meta import ObjectKey
+from kubeloop.meta.failure_log import FailureLog
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -24,6 +26,7 @@ class Sources:
         self._channels = channels
         self._enqueue = enqueue
         self._clock = clock
+        self._failures: FailureLog[str] = FailureLog(log)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -71,7 +74,9 @@ class Sources:
                             "Give Channel a function that opens it, and it is opened again"
                         ) from error
                     delay = backoff.next()
-                    log.exception("source %s of %s broke; it is opened again in %.1f s", channel.name, self._owner, delay)
+                    shown, said = self._failures.failed(channel.name, error), f"{type(error).__name__}: {error}"
+                    about = (channel.name, self._owner, said, delay)
+                    log.log(logging.ERROR, "source %s of %s broke: %s; it is opened again in %.1f s", *about, exc_info=shown)
                     await self._clock.sleep(delay)
                 else:
                     log.info("source %s of %s has ended", channel.name, self._owner)
@@ -80,9 +85,11 @@ class Sources:
     def _take(self, channel: Channel[Any], item: Any) -> None:
         try:
             keys = channel.keys(item)
-        except Exception:
+        except Exception as error:
             # Bad items are one thing, a bad source another: the next one may be good.
-            log.exception("source %s of %s: an item that cannot be mapped is left out", channel.name, self._owner)
+            shown, said = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
+            about = (channel.name, self._owner, said)
+            log.log(logging.ERROR, "source %s of %s: an item that cannot be mapped is left out: %s", *about, exc_info=shown)
             return
         for key in keys:
             self._enqueue(key, 0.0, channel.priority)

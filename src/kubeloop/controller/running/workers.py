@@ -14,12 +14,12 @@ from contextvars import copy_context
 from typing import Generic, TypeVar
 
 from kubeloop.controller.running.deadline import Deadline
-from kubeloop.controller.running.failure_log import ExcInfo, FailureLog, times
 from kubeloop.controller.running.gate import Gate
 from kubeloop.controller.running.outcome import ReconcileCounts, is_panic
 from kubeloop.controller.running.overdue import Overdue
 from kubeloop.controller.running.result import PartlyFailed, Result, TerminalError
 from kubeloop.meta import Conflict, KubeloopError
+from kubeloop.meta.failure_log import ExcInfo, FailureLog, times
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, log_fields, logger_with_context
 from kubeloop.workqueue import Queue, QueueShutDown

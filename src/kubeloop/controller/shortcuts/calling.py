@@ -8,12 +8,12 @@ import logging
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kubeloop.controller.running.failure_log import FailureLog, times
 from kubeloop.controller.running.result import TerminalError
 from kubeloop.controller.running.threads import Threads
 from kubeloop.controller.shortcuts.declared import Handler
 from kubeloop.controller.shortcuts.memory import Memory
 from kubeloop.meta import Conflict, KubeloopError, ObjectKey, Resource
+from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:

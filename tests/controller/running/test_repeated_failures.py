@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from kubeloop.controller.running.failure_log import FailureLog
 from kubeloop.controller.running.workers import log
 from kubeloop.meta import ApiError, Status
+from kubeloop.meta.failure_log import FailureLog
 from tests.controller.running.bench import KEY, OTHER, Bench
 
 

@@ -1,4 +1,4 @@
-"""How failures of reconciles and handlers are logged: whatever is new in full, whatever repeats in one line with its count."""
+"""How failures of users' code (reconciles, handlers, sources) are logged: new ones in full, repeated ones in one line with their count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from kubeloop.meta import ApiError, Forbidden
+from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.tracebacks import from_user_code
 from kubeloop.meta.way_out import refused_access
 
@@ -67,9 +67,9 @@ class FailureLog(Generic[K]):
         return str(error)
 
 
-def times(failures: int) -> str:
+def times(failures: int, *, in_a_row: bool = True) -> str:
     """``" (failed 3 times in a row)"``; empty for the first failure."""
-    return f" (failed {failures} times in a row)" if failures > 1 else ""
+    return f" (failed {failures} times{' in a row' if in_a_row else ''})" if failures > 1 else ""
 
 
 def _origin(error: BaseException) -> _Origin:
