@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from kubeloop.meta.errors import ApiError, Forbidden
-from kubeloop.meta.tracebacks import from_user_code
+from kubeloop.meta.tracebacks import from_user_code, user_frame
 from kubeloop.meta.way_out import refused_access
 
 K = TypeVar("K", bound=Hashable)
 
-#: Type of an error and the places in code that it went through.
+#: Type of an error, and the places in code that it came from.
 _Origin = tuple[object, ...]
 #: What ``logging`` takes as ``exc_info``.
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
@@ -73,11 +73,13 @@ def times(failures: int, *, in_a_row: bool = True) -> str:
 
 
 def _origin(error: BaseException) -> _Origin:
-    places: list[object] = [type(error)]
-    if isinstance(error, ApiError):
-        places.append(error.status.reason)
-    trace = error.__traceback__
-    while trace is not None:
-        places.append((trace.tb_frame.f_code, trace.tb_lineno))
-        trace = trace.tb_next
-    return tuple(places)
+    """Where it was raised, and by which line of the user's code; not all frames: an exception object that is raised again gets more."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    reason = error.status.reason if isinstance(error, ApiError) else ""
+    return type(error), reason, _place(innermost), _place(user_frame(error))
+
+
+def _place(trace: TracebackType | None) -> object:
+    return (trace.tb_frame.f_code, trace.tb_lineno) if trace is not None else None
