@@ -185,9 +185,10 @@ async def test_a_simulated_node_s_pods_are_served_and_the_node_is_as_before_afte
         await eventually(one(client, Node, "kubeloop-node"), lambda node: bool(node.status.addresses), within=50)
         before = (await client.get(Node, "kubeloop-node")).status
         async with ScriptedKubelet(client, node="kubeloop-node") as kubelet:
-            tree = {"spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}}}}
-            tree["spec"]["template"]["spec"] = {"containers": [{"name": "main", "image": "x"}]}  # type: ignore[assignment]
-            await client.create(Deployment.from_dict({"metadata": {"name": "web", "namespace": "default"}, **tree}))
+            labels, containers = {"app": "web"}, [{"name": "main", "image": "x"}]
+            template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+            spec = {"selector": {"matchLabels": labels}, "template": template}
+            await client.create(Deployment.from_dict({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
             await eventually(one(client, Deployment, "web", namespace="default"), lambda found: found.status.ready_replicas == 1, within=50)
             (pod,) = [item async for item in client.list(Pod, namespace="default", labels="app=web")]
             kubelet.on_exec(pod.metadata.name, ["hostname"], stdout=pod.metadata.name)
