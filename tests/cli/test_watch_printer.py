@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,3 +76,22 @@ def test_xargs_gets_names(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_key(metadata: JSON | None, key: str) -> None:
     assert key_of({"metadata": metadata}) == key
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_of_80_columns_gets_whole_words_and_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = _Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    message = "containers with unready status: " + " ".join(f"sidecar-with-a-long-name-{number}" for number in range(2))
+    before = {"metadata": {"name": "web", "namespace": "shop"}, "status": {"message": "ready"}}
+    printer_for("text", str, False).event(AT, "MODIFIED", before, {**before, "status": {"message": message}})
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert max(map(len, text.splitlines())) <= 80
+    assert set(text.split()) >= set(message.split())

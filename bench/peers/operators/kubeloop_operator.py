@@ -1,10 +1,8 @@
 """An operator with kubeloop: a Deployment for each Foo, its size kept, what is available reported."""
 
-import asyncio
-
 import msgspec
 
-from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource
+from kubeloop import Client, Controller, Manager, Model, ObjectMeta, Resource, custom_resource, run
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, PodSpec, PodTemplateSpec
 from kubeloop.controller import set_controller_reference
@@ -63,4 +61,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())

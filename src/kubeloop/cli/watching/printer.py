@@ -5,6 +5,7 @@ Changes go to standard output, notes about the watch itself to standard error, s
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -153,11 +154,20 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
     def paint(found: Iterable[Line]) -> None:
         for line in found:
             text = RichText.assemble(*((part, _STYLES.get(style, "")) for part, style in line))
-            fits = text.cell_len <= console.width
-            first, *rest = [text] if fits else text.wrap(console, max(console.width - len(_INDENT), 1), overflow="ignore")
+            first, *rest = text.divide(_breaks(text.plain, console.width))
             # Words stay whole; one that is longer than a line is continued by the terminal.
             for part in [first, *(RichText.assemble(_INDENT, one) for one in rest)]:
                 part.rstrip()
                 console.print(part, soft_wrap=True)
 
     return paint
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where to break a line so that each part fits, the later ones behind the indent: between words only."""
+    found, begin, room = [], 0, width
+    for word in re.finditer(r"\S+", text):
+        if word.end() - begin > room and text[begin : word.start()].strip():
+            begin, room = word.start(), max(width - len(_INDENT), 1)
+            found.append(begin)
+    return found
