@@ -87,6 +87,7 @@ class ServerOptions:
     ``host`` is the loopback address that the server listens on; ``advertise`` is the address in the endpoints of the service
     default/kubernetes, empty: ``host``.
     ``admission``: which plug-ins run. ``operation``: audit log, limits.
+    ``descriptions``: texts of OpenAPI documents (``schema.descriptions``); None: our own short ones.
     """
 
     port: int = 0
@@ -111,6 +112,7 @@ class ServerOptions:
     authorization: Sequence[str] = MODES
     operation: OperationOptions = field(default_factory=OperationOptions)
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
+    descriptions: Mapping[str, Mapping[str, str]] | None = None
 
 
 class ApiServer:
@@ -250,7 +252,8 @@ class ApiServer:
         address = host_and_port(self.options.host, self._port)
         discovery = Discovery(self.registry, address, self._aggregator.table)
         self._pipeline.documents.append(IssuerDocuments(self.authentication.accounts, address))
-        self._pipeline.documents += [self._health, Version(), discovery, OpenAPI(self.registry, self.options.clock, self._aggregator.table)]
+        openapi = OpenAPI(self.registry, self.options.clock, self._aggregator.table, self.options.descriptions)
+        self._pipeline.documents += [self._health, Version(), discovery, openapi]
         if self._listener is not None:
             await self._listener.serve()
             _LOG.info("serving at %s", self.url)

@@ -677,6 +677,7 @@ class LocalCluster:
         data: Path | None = None,
         enable_admission_plugins: Sequence[str] = ...,
         disable_admission_plugins: Sequence[str] | None = None,
+        descriptions: Path | str | None = None,
         timeout: float = 30.0,
     ) -> None: ...
     def __enter__(self) -> Self: ...

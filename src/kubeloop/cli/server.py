@@ -35,6 +35,7 @@ from kubeloop.tasks import end_tasks
 if TYPE_CHECKING:
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.apiserver.storage import Storage
+    from kubeloop.schema.descriptions import Texts
 
 _LOG = logging.getLogger("kubeloop.server")
 
@@ -159,6 +160,13 @@ class LoopbackAddress(IpAddress):
     is_flag=True,
     help="Webhooks and servers behind APIServices may be anywhere. Default: on loopback, and requests to others fail.",
 )
+@click.option(
+    "--descriptions",
+    default="",
+    metavar="FILE|CONTEXT",
+    help="Import what kubectl explain shows: an OpenAPI document, or a context of your kubeconfig whose cluster is asked. "
+    "Default: what was imported last, else short texts.",
+)
 @click.option("--verbose", is_flag=True, help="Log more, to stderr.")
 @click.option("--exit-with-stdin", is_flag=True, hidden=True, help="End when standard input is closed: for programs that start this one.")
 @click.option("--exit-with-parent", is_flag=True, hidden=True, help="End when the program that started this one has ended.")
@@ -186,6 +194,7 @@ def server(
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
     allow_remote_backends: bool,
+    descriptions: str,
     verbose: bool,
     exit_with_stdin: bool,
     exit_with_parent: bool,
@@ -228,6 +237,7 @@ def server(
             exit_with_stdin=exit_with_stdin,
             exit_with_parent=exit_with_parent,
             remote_backends=allow_remote_backends,
+            descriptions=descriptions,
             operation=operation,
             admission=admission,
         )
@@ -278,6 +288,7 @@ class _Settings:
     exit_with_stdin: bool
     exit_with_parent: bool
     remote_backends: bool
+    descriptions: str
     operation: OperationSettings
     admission: AdmissionSettings
 
@@ -323,6 +334,7 @@ async def _run(settings: _Settings) -> int:
         authentication=settings.authentication.options(certificates),
         operation=settings.operation.options(),
         admission=settings.admission.options(),
+        descriptions=await _descriptions(settings.descriptions),
     )
     api = ApiServer(options, storage)
     try:
@@ -345,6 +357,17 @@ async def _run(settings: _Settings) -> int:
         return await _until(ending, controllers)
     finally:
         await api.stop()
+
+
+async def _descriptions(source: str) -> Texts:
+    """Imported now from ``source``, else those that were imported before."""
+    from kubeloop.schema.descriptions import cache_file, load
+
+    if source:
+        from kubeloop.cli.descriptions import import_descriptions
+
+        return await import_descriptions((source,), None)
+    return load(cache_file())
 
 
 async def _storage(data: Path | None, *, synced: bool) -> Storage | None:

@@ -47,6 +47,8 @@ class LocalCluster:
         enable_admission_plugins: run these plug-ins of admission besides those that kube-apiserver runs by default.
         disable_admission_plugins: do not run these. None: all run, but ``ServiceAccount`` not where no controllers do (as envtest): nobody
             makes the accounts that it wants pods to have.
+        descriptions: what ``kubectl explain`` shows: an OpenAPI document, or a context of the user's kubeconfig whose cluster has the
+            texts. None: what ``kubeloop descriptions import`` imported last, else short texts.
         timeout: seconds to wait for that.
 
     Raises:
@@ -63,10 +65,12 @@ class LocalCluster:
         data: Path | None = None,
         enable_admission_plugins: Sequence[str] = (),
         disable_admission_plugins: Sequence[str] | None = None,
+        descriptions: Path | str | None = None,
         timeout: float = 60.0,
     ) -> None:
         options: dict[str, object] = {"--token-auth-file": token_auth_file, "--history": history, "--data": data}
         options["--history-revisions"] = history_revisions
+        options["--descriptions"] = descriptions
         if disable_admission_plugins is None:
             lacking = () if controllers else ("ServiceAccount",)
             disable_admission_plugins = [name for name in lacking if name not in enable_admission_plugins]

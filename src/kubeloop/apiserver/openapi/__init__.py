@@ -5,6 +5,7 @@ What makes them is imported when the first is asked for: many servers are never 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
 
 
 class OpenAPI:
-    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now, and ``table``, which holds what other servers serve."""
+    """``/openapi/v2`` and ``/openapi/v3``; always as the registry is now, and ``table``, which holds what other servers serve.
 
-    def __init__(self, registry: Registry, clock: Clock, table: Table | None = None) -> None:
+    ``descriptions`` are the texts of built-in kinds; None: our own short ones.
+    """
+
+    def __init__(
+        self, registry: Registry, clock: Clock, table: Table | None = None, descriptions: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
         self._registry = registry
         self._table = table or Table()
         self._clock = clock
+        self._descriptions = descriptions
 
     def answer(self, request: Request) -> Answer | None:
         """None when the path is no OpenAPI document."""
@@ -33,5 +40,6 @@ class OpenAPI:
     @cached_property
     def _handler(self) -> Handler:
         from kubeloop.apiserver.openapi.handler import Handler
+        from kubeloop.schema.descriptions import Descriptions
 
-        return Handler(self._registry, self._clock, self._table)
+        return Handler(self._registry, self._clock, self._table, Descriptions(self._descriptions))

@@ -17,6 +17,7 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
+from kubeloop.schema.descriptions import Descriptions
 from kubeloop.timing import Clock
 
 JSONObject = dict[str, Any]
@@ -30,11 +31,14 @@ _TEXTS: Final = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unaut
 class Documents:
     """Documents by name: ``api/v1``, ``apis/apps/v1``, ``version`` ... always as the registry is now.
 
+    ``descriptions`` None: built-in kinds have none.
+
     Cost: the index costs no document; a document of a large group takes some 10 ms once.
     """
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
+    def __init__(self, registry: Registry, clock: Clock, descriptions: Descriptions | None = None) -> None:
         self._registry = registry
+        self._descriptions = descriptions
         self._clock = clock
         self._revision = -1
         self._hashes: dict[str, str] = {}
@@ -74,7 +78,9 @@ class Documents:
 
     def _hash(self, name: str) -> str:
         """Of what the document is made from, which is cheaper than the document."""
-        digest = hashlib.sha512(f"{builtin().version} {name}".encode())
+        digest = hashlib.sha512(
+            f"{builtin().version} {name} {self._descriptions.digest if self._descriptions is not None else ''}".encode()
+        )
         if name in openapi_paths():
             digest.update(bytes(openapi_paths()[name]))
         for one in self._custom(name):
@@ -90,16 +96,19 @@ class Documents:
             own |= custom.definitions(one, schema_of(one.extra.get("version", {})))
             paths |= custom.paths(one)
         encoded = msgspec.json.encode([paths, own])
-        schemas = dict(sorted({**_components(encoded), **own}.items()))
+        schemas = dict(sorted({**self._components(encoded), **own}.items()))
         _narrow(schemas, name)
         info = {"title": "Kubernetes", "version": builtin().version} if known else {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
         components = {**({"schemas": schemas} if schemas else {}), **(_BEARER if known else {})}
         return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
 
-
-def _components(encoded: bytes) -> dict[str, JSONObject]:
-    """All built-in definitions that a document needs."""
-    return {name: v3(name, builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
+    def _components(self, encoded: bytes) -> dict[str, JSONObject]:
+        """All built-in definitions that a document needs."""
+        found = {name: v3(name, builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
+        if self._descriptions is not None:
+            for name, tree in found.items():
+                self._descriptions.describe(name, tree)
+        return found
 
 
 def _name(group_version: GroupVersion) -> str:

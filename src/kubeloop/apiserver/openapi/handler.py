@@ -21,6 +21,7 @@ from kubeloop.apiserver.openapi.documents import Documents
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.transfer import gzipped
+from kubeloop.schema.descriptions import Descriptions
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import Request
@@ -54,11 +55,12 @@ class _Kept:
 class Handler:
     """See ``OpenAPI``."""
 
-    def __init__(self, registry: Registry, clock: Clock, table: Table) -> None:
+    def __init__(self, registry: Registry, clock: Clock, table: Table, descriptions: Descriptions) -> None:
         self._registry = registry
         self._table = table
         self._clock = clock
-        self._documents = Documents(registry, clock)
+        self._descriptions = descriptions
+        self._documents = Documents(registry, clock, descriptions)
         self._v2: dict[str, _Kept] = {}
 
     def answer(self, request: Request) -> Answer | None:
@@ -129,7 +131,7 @@ class Handler:
 
     def _encoded(self, kind: str) -> bytes:
         encode = msgspec.json.encode if kind == _JSON else gnostic.encode
-        own = swagger(self._registry)
+        own = swagger(self._registry, self._descriptions)
         if not self._table.swagger:
             return encode(own)
         from kubeloop.apiserver.openapi.merging import with_others

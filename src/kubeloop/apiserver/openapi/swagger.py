@@ -14,6 +14,7 @@ from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, closed, 
 from kubeloop.apiserver.openapi.sharing import share_parameters
 from kubeloop.apiserver.registry import Registry
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
+from kubeloop.schema.descriptions import Descriptions
 
 JSONObject = dict[str, Any]
 
@@ -33,14 +34,17 @@ _NOT_IN_V2: Final = ("allOf", "anyOf", "oneOf", "not", "nullable", "default")
 _OF_UNKNOWN: Final = ("type", "x-kubernetes-group-version-kind", "x-kubernetes-selectable-fields")
 
 
-def swagger(registry: Registry) -> JSONObject:
-    """The document, as a fresh tree: more than a megabyte, about 0.1 s of work."""
+def swagger(registry: Registry, descriptions: Descriptions | None = None) -> JSONObject:
+    """The document, as a fresh tree: more than a megabyte, about 0.1 s of work. ``descriptions`` None: built-in kinds have none."""
     schemas = builtin()
     paths: JSONObject = {}
     for name in openapi_paths():
         paths |= {path: _path(path, item) for path, item in openapi_paths_of(name).items()}
     used = [name for document in openapi_paths().values() for name in referenced(bytes(document))]
     definitions = {name: v2(schemas.definition(name)) for name in closed(schemas, used)}
+    if descriptions is not None:
+        for name, definition in definitions.items():
+            descriptions.describe(name, definition)
     for one in registry.resources():
         if one.custom:
             paths |= {path: _of_custom(_path(path, item)) for path, item in custom.paths(one).items()}
