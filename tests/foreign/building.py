@@ -26,6 +26,8 @@ def is_installed(language: str) -> bool:
 def left_out_programs() -> list[str]:
     """What is not tested in this run, in words."""
     found = [f"the foreign program in {language}: {tool} is not installed" for language, tool in TOOLS.items() if not shutil.which(tool)]
+    if not is_installed("go"):
+        found.append("definitions and samples of operators: go is not installed, which fetches them")
     if not upstream_is_wanted():
         found.append(
             "kube-controller-manager, Helm and kwok on the embedded server: make test-real does that (Go builds them, in some minutes)"

@@ -74,7 +74,7 @@ def test_a_broken_document_is_refused_by_name(document: Any, fault: str) -> None
 
 
 def test_imported_texts_replace_our_own_and_the_hint() -> None:
-    tree = {**KIND, "properties": {"kind": {"type": "string"}, "spec": {"allOf": [{"$ref": "x"}]}, "status": {"$ref": "x"}}}
+    tree: dict[str, Any] = {**KIND, "properties": {"kind": {"type": "string"}, "spec": {"allOf": [{"$ref": "x"}]}, "status": {"$ref": "x"}}}
     own = Descriptions().describe(POD, {**tree, "properties": {name: dict(one) for name, one in tree["properties"].items()}})
     assert own["description"].endswith(HINT)
     assert own["properties"]["spec"]["description"] == "What is wanted."
