@@ -47,7 +47,7 @@ def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_go_test_passes_on_the_launchers_and_leaves_no_process(assets: Path, packages: list[str], passed: list[str]) -> None:
     environment = {**os.environ, "KUBEBUILDER_ASSETS": str(assets), "GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"}
     environment["KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"] = "120s"  # where many tests run beside this one
-    command = ["go", "test", "-count=1", "-v", "-p=1", *packages]
+    command = ["go", "test", "-trimpath", "-count=1", "-v", "-p=1", *packages]
     done = subprocess.run(command, cwd=HERE / "envtest", env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
     assert set(passed) - set(re.findall(r"(?m)^--- PASS: (\w+)", done.stdout)) == set()
