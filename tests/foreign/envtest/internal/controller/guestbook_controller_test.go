@@ -139,8 +139,9 @@ func TestUsersHaveTheRightsThatRolesGrant(t *testing.T) {
 }
 
 func TestObjectsOutliveARestartOfTheServer(t *testing.T) {
-	plane := envtest.ControlPlane{}
+	plane := envtest.ControlPlane{Etcd: &envtest.Etcd{StartTimeout: patience}}
 	plane.GetAPIServer().CertDir = t.TempDir()
+	plane.GetAPIServer().StartTimeout = 2 * patience
 	must(t, plane.Start())
 	defer func() { must(t, plane.Stop()) }()
 	user, err := plane.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
