@@ -18,9 +18,13 @@ from kubeloop.apiserver.objects import StaleWrite, StoredObject
 from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.writing import Call, Writer
+from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 
 JSONObject = dict[str, Any]
+
+#: Resources with deletions of their own upstream, which check preconditions first.
+_PLAIN_PRECONDITIONS = (NAMESPACES, GroupResource("apiextensions.k8s.io", "customresourcedefinitions"))
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -101,14 +105,14 @@ class Deleter:
     def check_preconditions(call: Call, options: DeleteOptions, current: StoredObject) -> None:
         """Raises Conflict where another object, or another version of it, is meant."""
         metadata = current.obj["metadata"]
-        if call.resource.gvr.group_resource == NAMESPACES:
+        if call.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
             for what, given, own in (
                 ("UID", options.uid, metadata["uid"]),
                 ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
             ):
                 if given is not None and given != own:
                     why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {own}"
-                    raise refusals.conflict(NAMESPACES, call.name, why)
+                    raise refusals.conflict(call.resource.gvr.group_resource, call.name, why)
             return
         why = ""
         if options.uid is not None and options.uid != metadata["uid"]:
@@ -122,9 +126,8 @@ class Deleter:
                 f"({metadata['resourceVersion']}). The object might have been modified"
             )
         if why:
-            resource = call.resource.gvr.group_resource
             # Upstream names the kind here, not the resource.
-            raise refusals.conflict(resource._replace(resource=call.resource.kind), call.name, why)
+            raise refusals.conflict(GroupResource(call.resource.stored_group, call.resource.kind), call.name, why)
 
     def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteOptions) -> _Plan:
         obj = copy.deepcopy(old)

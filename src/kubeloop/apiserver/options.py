@@ -239,11 +239,12 @@ def _propagation_errors(options: DeleteOptions) -> list[FieldError]:
     policy = options.propagation_policy
     if policy is None:
         return []
+    errors = []
     if options.orphan_dependents is not None:
-        return [invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")]
+        errors.append(invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"))
     if policy not in ("Foreground", "Background", "Orphan"):
-        return [unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])]
-    return []
+        errors.append(unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
+    return errors
 
 
 def _options_body(body: bytes, media_type: str) -> dict[str, Any]:

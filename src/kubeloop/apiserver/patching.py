@@ -22,6 +22,7 @@ from kubeloop.meta.field_error import invalid
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema import Schemas, TypeSchema, strict
+from kubeloop.schema.strict_types import in_go_order, wire_types
 
 JSONObject = dict[str, Any]
 
@@ -43,6 +44,8 @@ class Patch:
     sorted: bool = False
     #: Whether nobody asked for unknown fields (``fieldValidation=Ignore``): upstream then leaves reading to the library that patches.
     lenient: bool = False
+    #: The kind of what is patched, where it has a Go type.
+    gvk: GroupVersionKind | None = None
     #: What merging has left of a strategic merge patch.
     left: Any = field(default=None, init=False)
 
@@ -82,7 +85,9 @@ class Patch:
 
     def text_of(self, patched: JSONObject) -> str:
         """What it made as JSON, as upstream orders it."""
-        ordered = patched if self.sorted else _upstream_order(patched, self._touched())
+        index = wire_types().kind(self.gvk) if self.gvk is not None else None
+        declared = patched if index is None else in_go_order(patched, index)
+        ordered = patched if self.sorted else _upstream_order(declared, self._touched())
         return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False, sort_keys=self.sorted)
 
     def judge(self, patched: JSONObject, decoded: Decoded, field_validation: str) -> list[str]:
@@ -132,7 +137,7 @@ def read_patch(data: bytes, content_type: str, resource: ServedResource, *, type
         accepted = f"{JSON_PATCH}, {MERGE_PATCH}, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         raise refusals.refusal(415, "UnsupportedMediaType", text)
-    return Patch(media_type, data, sorted=resource.custom and not typed)
+    return Patch(media_type, data, sorted=resource.custom and not typed, gvk=None if resource.custom or typed else resource.gvk)
 
 
 def _parse(data: bytes, media_type: str, *, lenient: bool) -> Any:

@@ -8,8 +8,19 @@ from typing import Any, Protocol
 
 from kubeloop.apiserver.strategy import JSONObject, Strategy
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema
+
+#: Where upstream stores objects of a resource, if not under its name.
+_UPSTREAM_FOLDERS = {
+    GroupResource("", "endpoints"): "services/endpoints",
+    GroupResource("", "nodes"): "minions",
+    GroupResource("", "replicationcontrollers"): "controllers",
+    GroupResource("", "services"): "services/specs",
+    GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): "apiextensions.k8s.io/customresourcedefinitions",
+    GroupResource("apiregistration.k8s.io", "apiservices"): "apiregistration.k8s.io/apiservices",
+    GroupResource("networking.k8s.io", "ingresses"): "ingress",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +113,14 @@ class ServedResource:
     def stored_group(self) -> str:
         """The group of the kind that is stored, in whose name objects are refused."""
         return (self.storage_resource or self.gvr.group_resource).group
+
+    @property
+    def stored_kind(self) -> GroupKind:
+        """The kind in whose type objects are validated."""
+        return GroupKind(self.stored_group, self.kind)
+
+    def upstream_key(self, namespace: str, name: str, *, dry_run: bool = False) -> str:
+        """The key under which upstream stores an object, which some of its messages name; those of dry runs lack the prefix."""
+        owner = self.storage_resource or self.gvr.group_resource
+        folder = _UPSTREAM_FOLDERS.get(owner, f"{owner.group}/{owner.resource}" if self.custom else owner.resource)
+        return "/".join(("" if dry_run else "/registry", folder, *([namespace] if namespace else ()), name))

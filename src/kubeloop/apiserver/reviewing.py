@@ -13,6 +13,9 @@ from kubeloop.apiserver.options import write_options
 
 JSONObject = dict[str, Any]
 
+#: What is the server's to say of an object.
+_SYSTEMS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid")
+
 
 async def decode_review(exchange: Exchange) -> JSONObject:
     """The body, admitted.
@@ -21,9 +24,13 @@ async def decode_review(exchange: Exchange) -> JSONObject:
         BadRequest; whatever admission raises.
     """
     options = write_options(exchange.request, "CreateOptions")
-    obj = decode_object(await exchange.body(), media_type_of(exchange.request.header("Content-Type")), exchange.resource).obj
-    exchange.audit_sent(obj)
-    set_namespace(metadata_of(obj), exchange.namespace)
+    media_type = media_type_of(exchange.request.header("Content-Type"))
+    decoded = decode_object(await exchange.body(), media_type, exchange.resource, field_validation=options.field_validation)
+    exchange.accept_problems(decoded, options, exchange.resource.kind)
+    obj, metadata = decoded.obj, metadata_of(decoded.obj)
+    set_namespace(metadata, exchange.namespace)
+    for name in _SYSTEMS:
+        metadata.pop(name, None)
     # A review is stored nowhere, but its answer says who asked.
     owners = exchange.parts.writer.owners
     scope = owners.scope(exchange.resource, "")

@@ -68,6 +68,9 @@ class Strategy:
     def default(self, obj: JSONObject) -> None:
         """Fill in the defaults of the kind's version (not metadata), on each write and each read of older storage."""
 
+    def drop_disabled(self, obj: JSONObject) -> None:
+        """Drop what is behind closed feature gates, before ``prepare_create`` and its like; managedFields name such fields all the same."""
+
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         """After decoding and defaulting, before admission and validation."""
         if self.has_status:
@@ -143,6 +146,10 @@ class Strategy:
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return []
+
+    def deletion_fault(self, name: str) -> str:
+        """Why the object of this name must not be deleted by a request that names it; empty if it may be."""
+        return ""
 
     def begin_deletion(self, obj: JSONObject) -> None:
         """Called on the first deletion, before deletionTimestamp is set: may add finalizers that hold the object, or change its status."""

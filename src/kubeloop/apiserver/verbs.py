@@ -123,8 +123,10 @@ async def delete(exchange: Exchange) -> Answer:
     if body:
         exchange.audit_sent({"kind": "DeleteOptions", "apiVersion": "v1", **options.tree()})
     _warn_of_deletion(exchange, options)
-    deleted = await exchange.parts.deleter.delete(exchange.call(dry_run=options.dry_run), options)
     resource = exchange.resource
+    if fault := resource.strategy.deletion_fault(exchange.info.name):
+        raise refusals.forbidden(resource.gvr.group_resource, exchange.info.name, fault)
+    deleted = await exchange.parts.deleter.delete(exchange.call(dry_run=options.dry_run), options)
     if deleted.gone and not resource.strategy.returns_deleted:
         gvr, metadata = resource.gvr, deleted.obj["metadata"]
         return success(StatusDetails(name=exchange.info.name, group=gvr.group, kind=gvr.resource, uid=metadata["uid"]))

@@ -161,10 +161,11 @@ class Writer:
             self.guard.check_write(call, obj, None)
         if strategy.has_generation:
             metadata["generation"] = 1
+        strategy.drop_disabled(obj)
         strategy.prepare_create(call.context, obj)
         errors = call.findings + kind_errors(resource, obj) + strategy.errors_on_create(call.context, obj, namespaced=resource.namespaced)
         if errors:
-            errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
+            errors = as_quoted(errors, resource.stored_kind, call.context.sent)
             raise refusals.invalid(GroupKind(resource.stored_group, obj.get("kind", "")), metadata.get("name", ""), errors)
         call.context.warnings += strategy.warnings(call.context, obj)
         if self.guard is not None and call.by_update:
@@ -262,8 +263,7 @@ class Writer:
     def _check_uid(call: Call, obj: JSONObject, current: StoredObject) -> None:
         given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
         if given and given != uid:
-            group = call.resource.gvr.group if call.resource.custom else ""
-            where = "/".join(part for part in ("/registry", group, call.resource.gvr.resource, call.namespace, call.name) if part)
+            where = call.resource.upstream_key(call.namespace, call.name, dry_run=call.dry_run)
             why = (
                 f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
                 f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
@@ -299,6 +299,7 @@ class Writer:
         if self.guard is not None:
             self.guard.check_write(call, obj, old)
         carry_over(metadata, old["metadata"])
+        strategy.drop_disabled(obj)
         if status:
             strategy.prepare_status_update(call.context, obj, old)
         else:
@@ -308,7 +309,7 @@ class Writer:
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
         errors = call.findings + kind_errors(resource, obj) + check(call.context, obj, old, namespaced=resource.namespaced)
         if errors:
-            errors = as_quoted(errors, resource.gvk.group_kind, call.context.sent)
+            errors = as_quoted(errors, resource.stored_kind, call.context.sent)
             raise refusals.invalid(_said_kind(resource, obj), metadata.get("name") or call.name, errors)
         warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
         call.context.warnings += warn(call.context, obj, old)

@@ -9,6 +9,7 @@ import gzip
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import msgspec
 
@@ -99,3 +100,19 @@ def _wire_type(row: _Row) -> WireType:
 def wire_types() -> WireTypes:
     data = gzip.decompress((resources.files("kubeloop.schema") / DOCUMENT).read_bytes())
     return WireTypes(msgspec.json.decode(data, type=_Document))
+
+
+def in_go_order(value: Any, index: int) -> Any:
+    """``value`` with its fields as its Go type declares them, and maps by key; what the type does not know comes last."""
+    kind = wire_types().type(index)
+    if kind.category == "pointer":
+        return in_go_order(value, kind.element)
+    if kind.category == "slice" and isinstance(value, list):
+        return [in_go_order(item, kind.element) for item in value]
+    if kind.category == "map" and isinstance(value, dict):
+        return {name: in_go_order(value[name], kind.element) for name in sorted(value)}
+    if kind.category != "struct" or not isinstance(value, dict):
+        return value
+    return {one.name: in_go_order(value[one.name], one.type) for one in kind.fields if one.name in value} | {
+        name: part for name, part in value.items() if all(one.name != name for one in kind.fields)
+    }

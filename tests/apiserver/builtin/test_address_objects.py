@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import Service, ServicePort, ServiceSpec
-from kubeloop.api.networking.v1 import IPAddress, IPAddressSpec, ParentReference
+from kubeloop.api.networking.v1 import IPAddress, IPAddressSpec, ParentReference, ServiceCIDR, ServiceCIDRSpec
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.meta import ObjectMeta
 from kubeloop.meta.errors import InternalError, Invalid
@@ -56,3 +56,18 @@ async def test_a_tiny_range_is_given_out_once_and_again_when_services_go() -> No
                 if one.metadata.name != "kubernetes":
                     await client.delete(Service, one.metadata.name)
         assert [one.metadata.name for one in await client.list(IPAddress)] == ["10.9.0.1"]
+
+
+async def test_a_service_cidr_widens_the_range_until_it_goes() -> None:
+    async with InProcessServer(services=ServiceRanges.parse("10.9.0.0/29", "31000-31001")) as server:
+        client = server.client()
+        with pytest.raises(Invalid, match="the provided network does not match the current range"):
+            await client.create(service("a", "10.8.0.9"))
+        await client.create(ServiceCIDR(metadata=ObjectMeta(name="more"), spec=ServiceCIDRSpec(cidrs=["10.8.0.0/28", "2001:db8::/120"])))
+        await client.create(service("a", "10.8.0.9"))
+        given = [(await client.create(service(f"s{number}"))).spec.cluster_ip or "" for number in range(6)]
+        # The server's own range has six addresses, of which the service kubernetes has one.
+        assert [one.rpartition(".")[0] for one in given] == [*["10.9.0"] * 5, "10.8.0"]
+        await client.delete(ServiceCIDR, "more")
+        with pytest.raises(InternalError, match="range is full"):
+            await client.create(service("z"))

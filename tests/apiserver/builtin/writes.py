@@ -65,6 +65,7 @@ def create(path: str, body: JSONObject) -> Outcome:
         obj["spec"].setdefault("serviceAccountName", "default")
     kind.default(obj)
     context = RequestContext(namespace=metadata.get("namespace", ""), sent=body)
+    kind.drop_disabled(obj)
     kind.prepare_create(context, obj)
     faults = _settle_service(obj, None) if info.kind == "Service" else []
     faults = faults or kind.errors_on_create(context, obj, namespaced=info.namespaced)
@@ -90,6 +91,7 @@ def update(path: str, body: JSONObject, old: JSONObject, subresource: str = "") 
         each["metadata"]["resourceVersion"] = "1"
     context = RequestContext(namespace=old["metadata"].get("namespace", ""), subresource=subresource, sent=body)
     kind.default(obj)
+    kind.drop_disabled(obj)
     if subresource == "status":
         kind.prepare_status_update(context, obj, old)
         faults = kind.errors_on_status_update(context, obj, old, namespaced=info.namespaced)

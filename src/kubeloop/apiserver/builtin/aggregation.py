@@ -48,6 +48,8 @@ class APIServiceStrategy(BuiltinStrategy):
         wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
         if name and name != wanted and not path_segment(name):
             found.insert(0, invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
+        if prefix := obj["metadata"].get("generateName"):
+            found.insert(0, invalid("metadata.generateName", prefix, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
         return found
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:

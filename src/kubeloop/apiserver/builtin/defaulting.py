@@ -1,4 +1,4 @@
-"""Defaults of built-in kinds: functions by Go type, applied from the outside in wherever such a value stands in an object.
+"""Defaults of built-in kinds, and fields that they drop: functions by Go type, applied from the outside in wherever such a value stands.
 
 As upstream's generated defaulters do, so one rule for probes serves pods and every pod template.
 """
@@ -24,12 +24,19 @@ _RULES: dict[str, Visit] = {**CORE, **WORKLOADS, **OTHERS}
 
 
 def apply_defaults(obj: JSONObject, gvk: GroupVersionKind) -> None:
-    """Fill in the defaults of a built-in kind and drop what is behind closed gates, in place.
+    """Fill in the defaults of a built-in kind, in place.
 
     Requires
         ``obj`` has been through ``schema.strict.conform``.
     """
     visit = _visitor_of_kind(gvk)
+    if visit is not None:
+        visit(obj)
+
+
+def drop_gated(obj: JSONObject, gvk: GroupVersionKind) -> None:
+    """Drop what is behind closed gates, in place."""
+    visit = _dropper_of_kind(gvk)
     if visit is not None:
         visit(obj)
 
@@ -44,6 +51,12 @@ def _visitor_of_kind(gvk: GroupVersionKind) -> Visit | None:
     return _sequence(rule, below)
 
 
+@cache
+def _dropper_of_kind(gvk: GroupVersionKind) -> Visit | None:
+    index = wire_types().kind(gvk)
+    return None if index is None else _visitor(index, (), gates=True)
+
+
 def _sequence(first: Visit | None, second: Visit | None) -> Visit | None:
     if first is None or second is None:
         return first or second
@@ -56,21 +69,24 @@ def _sequence(first: Visit | None, second: Visit | None) -> Visit | None:
 
 
 @cache
-def _visitor(index: int, above: tuple[int, ...]) -> Visit | None:
-    """What applies all rules at and below a type; None when there are none. Types that contain themselves have no rules inside."""
+def _visitor(index: int, above: tuple[int, ...], *, gates: bool = False) -> Visit | None:
+    """What applies all rules at and below a type; None when there are none. Types that contain themselves have no rules inside.
+
+    ``gates``: the rules of ``GATED`` instead of those for defaults.
+    """
     if index in above:
         return None
     kind, path = wire_types().type(index), (*above, index)
-    rule = _sequence(GATED.get(kind.name), _RULES.get(kind.name))
+    rule = (GATED if gates else _RULES).get(kind.name)
     if kind.category == "pointer":
-        return _visitor(kind.element, path)
+        return _visitor(kind.element, path, gates=gates)
     if kind.category == "slice":
-        return _each(_visitor(kind.element, path))
+        return _each(_visitor(kind.element, path, gates=gates))
     if kind.category == "map":
-        return _sequence(rule, _values(_visitor(kind.element, path)))
+        return _sequence(rule, _values(_visitor(kind.element, path, gates=gates)))
     if kind.category != "struct":
         return None
-    fields = [(one.name, visit) for one in kind.fields if (visit := _visitor(one.type, path)) is not None]
+    fields = [(one.name, visit) for one in kind.fields if (visit := _visitor(one.type, path, gates=gates)) is not None]
     return _sequence(rule, _fields(fields))
 
 

@@ -59,7 +59,7 @@ ORPHANS = _of("", "replicationcontrollers") | _of("batch", "jobs")
 #: A deletion that is done answers with the object, not with a Status.
 RETURNS_DELETED = (
     _of("", "namespaces", "persistentvolumes", "persistentvolumeclaims", "pods", "podtemplates", "resourcequotas", "serviceaccounts")
-    | _of("", "services", "replicationcontrollers")
+    | _of("", "services")
     | _of(_STORAGE, "csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses")
     | _of(_RESOURCE, "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 )

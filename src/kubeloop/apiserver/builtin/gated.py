@@ -17,6 +17,7 @@ _OFF = {
     "v1.DeviceAttribute": ("bools", "ints", "strings", "versions"),  # DRAListTypeAttributes
     "v1.Device": ("nodeAllocatableResourceMappings",),  # DRANodeAllocatableResources
     "v1.JobSpec": ("scheduling",),  # WorkloadWithJob
+    "v1.CSIDriverSpec": ("preventPodSchedulingIfMissing",),  # VolumeLimitScaling
     "v1.PodStatus": ("nodeAllocatableResourceClaimStatuses",),  # DRANodeAllocatableResources
     "v1.VolumeMountStatus": ("volumeStatus",),  # ImageVolumeWithDigest
     "v1.NodeSpec": ("configSource",),  # DynamicKubeletConfig, which is gone

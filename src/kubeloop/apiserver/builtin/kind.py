@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubeloop.apiserver.builtin.defaulting import apply_defaults
+from kubeloop.apiserver.builtin.defaulting import apply_defaults, drop_gated
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema.strict import zero
@@ -34,6 +34,9 @@ class BuiltinStrategy(Strategy):
 
     def default(self, obj: JSONObject) -> None:
         apply_defaults(obj, self.gvk(obj))
+
+    def drop_disabled(self, obj: JSONObject) -> None:
+        drop_gated(obj, self.gvk(obj))
 
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         if self.has_status:

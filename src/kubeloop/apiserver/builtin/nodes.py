@@ -10,6 +10,7 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import resource_value
 from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
 from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.addresses import cidr_warnings
 from kubeloop.apiserver.validation.formats import cidr, each, one_of
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
@@ -38,6 +39,13 @@ class NodeStrategy(BuiltinStrategy):
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_changes(obj, old))
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        spec = obj["spec"]
+        found = ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if spec.get("externalID") else []
+        return found + [
+            text for at, value in enumerate(spec.get("podCIDRs") or ()) for text in cidr_warnings(f"spec.podCIDRs[{at}]", value)
+        ]
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {"spec.unschedulable": "true" if obj["spec"].get("unschedulable") else "false"}

@@ -16,6 +16,12 @@ _SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_0
 
 
 class PriorityClassStrategy(BuiltinStrategy):
+    def counts_for_generation(self, obj: JSONObject) -> object:
+        return None  # it is 1 and stays so
+
+    def deletion_fault(self, name: str) -> str:
+        return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
+
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         name, value, found = obj["metadata"].get("name", ""), obj.get("value", 0), []
         if name.startswith("system-"):

@@ -32,6 +32,8 @@ def bundle_fault(crd: JSONObject) -> str:
 
 def check_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
     """A definition that is in use must not lose its webhook; before that, and where it was wrong already, nothing is said."""
+    if (crd["spec"].get("conversion") or {}).get("strategy") != "Webhook":
+        return
     fault = bundle_fault(crd)
     if fault and is_true(old, "Established") and not bundle_fault(old):
         bundle = crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
@@ -46,6 +48,8 @@ def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
     strategy = conversion.get("strategy") or ""
     webhook = conversion.get("webhook") or {}
     client, reviews = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
+    if spec.get("preserveUnknownFields") and strategy != "None":
+        yield invalid("spec.conversion.strategy", strategy, "must be None if spec.preserveUnknownFields is true")
     if not strategy:
         yield required("spec.conversion.strategy")
     elif strategy not in ("None", "Webhook"):

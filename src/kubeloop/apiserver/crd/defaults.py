@@ -23,7 +23,8 @@ def apply(crd: JSONObject) -> None:
     service = (webhook.get("clientConfig") or {}).get("service")
     if service is not None and service.get("port") is None:
         service["port"] = 443
-    add_stored_version(crd)
+    if not (crd.get("status") or {}).get("storedVersions"):
+        add_stored_version(crd)
 
 
 def add_stored_version(crd: JSONObject) -> None:

@@ -33,6 +33,9 @@ class DefinitionStrategy(Strategy):
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None}
         defaults.add_stored_version(obj)
 
+    def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
+        return validation.with_name_rule(obj, super()._object_meta(obj, namespaced))
+
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return validation.check_create(obj)
 

@@ -38,12 +38,20 @@ _MOST_SELECTABLE: Final = 8
 
 def check_create(crd: JSONObject) -> list[FieldError]:
     """Everything but what holds for the metadata of all objects."""
-    names = names_of(crd)
-    faults: list[FieldError] = []
-    name = (crd.get("metadata") or {}).get("name") or ""
-    if name != f"{names.get('plural') or ''}.{group_of(crd)}":
-        faults.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    return [*faults, *_definition(crd, None)]
+    return list(_definition(crd, None))
+
+
+def with_name_rule(crd: JSONObject, found: list[FieldError]) -> list[FieldError]:
+    """``found``, what is wrong with metadata, and that names must say plural and group: after what else is wrong with them."""
+    wanted, metadata = f"{names_of(crd).get('plural') or ''}.{group_of(crd)}", crd.get("metadata") or {}
+    at = 0
+    for name in ("generateName", "name"):
+        field, value = f"metadata.{name}", metadata.get(name) or ""
+        at = max([at, *(index + 1 for index, error in enumerate(found) if error.field == field)])
+        if value and value != wanted:
+            found = [*found[:at], invalid(field, value, 'must be spec.names.plural+"."+spec.group'), *found[at:]]
+            at += 1
+    return found
 
 
 def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
@@ -100,8 +108,8 @@ def _spec(crd: JSONObject) -> Iterator[FieldError]:
         yield invalid("spec.versions", _shown(crd), "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield invalid("spec.versions", _shown(crd), "must have exactly one version marked as storage version")
-    if versions and (messages := dns1035_label(named[0] or "", False)):
-        yield invalid("spec.version", named[0] or "", ",".join(messages))
+    if versions and named[0] and (messages := dns1035_label(named[0], False)):
+        yield invalid("spec.version", named[0], ",".join(messages))
     names = names_of(crd)
     for name in ("plural", "singular", "kind", "listKind"):
         if not names.get(name):
@@ -343,8 +351,10 @@ def _approval_annotation(crd: JSONObject) -> str:
     return str((crd["metadata"].get("annotations") or {}).get(APPROVAL_ANNOTATION) or "")
 
 
-def _shown(crd: JSONObject) -> list[JSONObject]:
+def _shown(crd: JSONObject) -> list[JSONObject] | None:
     """Versions as upstream's message prints its internal form, in which shared parts have moved up to ``spec``."""
+    if crd["spec"].get("versions") is None:
+        return None
     schemas, subresources = shared(crd, schema_of), shared(crd, _subresources_of)
     columns, selectable = shared(crd, _columns_of), shared(crd, _selectable_of)
     return [

@@ -50,8 +50,15 @@ def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObj
     owners.updated(scope, scope.empty, obj, _MANAGERS.get(resource.gvr.group, SERVER))
     if applier is None or status is None:
         return obj
-    config = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {"name": obj["metadata"]["name"]}, "status": status}
-    return owners.applied(owners.scope(resource, "status"), obj, config, applier, force=True)
+    # An apply configuration leaves out empty strings; the stored condition has them all the same.
+    conditions = [{key: value for key, value in condition.items() if value != ""} for condition in status["conditions"]]
+    config = {
+        "kind": obj["kind"],
+        "apiVersion": obj["apiVersion"],
+        "metadata": {"name": obj["metadata"]["name"]},
+        "status": status | {"conditions": conditions},
+    }
+    return {**owners.applied(owners.scope(resource, "status"), obj, config, applier, force=True), "status": status}
 
 
 def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[GroupVersionResource, JSONObject]]:

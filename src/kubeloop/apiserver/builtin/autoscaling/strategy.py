@@ -20,14 +20,19 @@ class AutoscalerStrategy(BuiltinStrategy):
     """Whatever the version of a request, it is checked as v2. References that an old state got wrong may stay wrong."""
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        return list(_spec(_as_sent(_newest(obj), context.sent), any_target=False, any_object=False))
+        return list(_spec(_as_sent(_newest(obj), context.sent), None, any_object=False))
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = _newest(old)
-        any_target = bool(api_version_fault(before.get("scaleTargetRef") or {}, core=False))
         described = [(one.get("object") or {}).get("describedObject") or {} for one in before.get("metrics") or ()]
         any_object = any(api_version_fault(one, core=True) for one in described)
-        return list(_spec(_as_sent(_newest(obj), context.sent), any_target=any_target, any_object=any_object))
+        return list(_spec(_as_sent(_newest(obj), context.sent), before, any_object=any_object))
+
+    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        super().prepare_status_update(context, obj, old)
+        # Upstream's internal form is that of v2, whose list of current metrics v1 has as an annotation.
+        if obj.get("apiVersion") == "autoscaling/v1":
+            obj.update(convert_autoscaler(convert_autoscaler(obj, "v2"), "v1"))
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
@@ -50,16 +55,21 @@ def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
     return spec | {"behavior": behaviors | none}
 
 
-def _spec(spec: JSONObject, *, any_target: bool, any_object: bool) -> Iterator[FieldError]:
+def _spec(spec: JSONObject, old: JSONObject | None, *, any_object: bool) -> Iterator[FieldError]:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
-    if least is not None and least < 1:
-        yield invalid("spec.minReplicas", least, "must be greater than or equal to 1")
+    lowest = 0 if old is not None and old.get("minReplicas") == 0 else 1
+    if least is not None and least < lowest:
+        yield invalid("spec.minReplicas", least, f"must be greater than or equal to {lowest}")
     if most == 0:
         yield required("spec.maxReplicas", "must be set and greater than 0")
     elif most < 0:
         yield invalid("spec.maxReplicas", most, "must be greater than or equal to 1")
     if least is not None and most < least:
         yield invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
-    yield from scaled_object("spec.scaleTargetRef", spec.get("scaleTargetRef") or {}, core=False, any_version=any_target)
+    target, before = spec.get("scaleTargetRef") or {}, (old or {}).get("scaleTargetRef") or {}
+    kept = old is not None and all(target.get(name, "") == before.get(name, "") for name in ("apiVersion", "kind"))
+    # The only kind of the core group that scales.
+    core = target.get("kind") == "ReplicationController"
+    yield from scaled_object("spec.scaleTargetRef", target, core=core, any_version=kept)
     yield from metrics("spec.metrics", spec.get("metrics") or [], least, any_version=any_object)
     yield from behavior("spec.behavior", spec.get("behavior") or {})

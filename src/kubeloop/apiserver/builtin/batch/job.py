@@ -32,7 +32,6 @@ _PODS_STAY = (
 
 class JobStrategy(TemplateStrategy):
     warns_about_name = True
-    metadata_checks_on_update = ("create", "update")
 
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
@@ -56,9 +55,11 @@ class JobStrategy(TemplateStrategy):
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
         return list(_job(obj, template_options(None)))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def errors_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
         options = template_options(old["spec"].get("template"))
-        return [*_job(obj, options), *_selected_spec("spec", obj["spec"], options), *_changes(obj, old)]
+        whole = [*self._object_meta(obj, namespaced), *_job(obj, options)]
+        changes = [*self._object_meta_update(obj, old), *_selected_spec("spec", obj["spec"], options), *_changes(obj, old)]
+        return [*self._common_update(obj, old, namespaced), *whole, *changes]
 
     def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(status_update(obj, old))

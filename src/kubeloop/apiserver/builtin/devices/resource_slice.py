@@ -23,25 +23,40 @@ _ONE_OF = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNode
 
 
 class ResourceSliceStrategy(BuiltinStrategy):
+    def drop_disabled(self, obj: JSONObject) -> None:
+        """Done by the methods below: upstream counts a field that it then drops as a change."""
+
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        super().drop_disabled(obj)
         super().prepare_create(context, obj)
         _stamp_taints(obj, context.time)
 
     def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        if obj["spec"] != old["spec"]:
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        super().drop_disabled(obj)
         super().prepare_update(context, obj, old)
         _stamp_taints(obj, context.time)
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
-        return list(_spec(obj["spec"], None))
+        return list(_spec(_as_sent(obj["spec"], context.sent), None))
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(_spec(obj["spec"], old["spec"]))
+        return list(_spec(_as_sent(obj["spec"], context.sent), old["spec"]))
 
     def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
         driver = obj["spec"].get("driver", "")
         if driver == driver.lower():
             return []
         return [f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters']
+
+
+def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
+    """With the empty lists of the body, which count as set: of two lists one at most may be."""
+    given = sent.get("spec") if isinstance(sent, dict) else None
+    if not isinstance(given, dict):
+        return spec
+    return spec | {name: [] for name in ("devices", "sharedCounters") if given.get(name) == [] and name not in spec}
 
 
 def _stamp_taints(obj: JSONObject, time: str) -> None:

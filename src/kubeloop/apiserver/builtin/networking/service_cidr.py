@@ -65,7 +65,8 @@ class IPAddressStrategy(BuiltinStrategy):
 
     def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         parent, before = obj["spec"].get("parentRef"), old["spec"].get("parentRef")
-        return [invalid("spec.parentRef", _shown(parent), IMMUTABLE)] if parent != before else []
+        found = self._object_meta(obj, namespaced=False) + list(_parent(parent))
+        return [*found, invalid("spec.parentRef", _shown(parent), IMMUTABLE)] if parent != before else found
 
 
 def _shown(parent: JSONObject | None) -> JSONObject | None:

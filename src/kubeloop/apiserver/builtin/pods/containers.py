@@ -105,7 +105,8 @@ def ephemeral(path: str, pod: PodAround) -> Errors:
         if target and target not in others:
             yield not_found(f"{here}.targetContainerName", target)
         for unfit in _NOT_EPHEMERAL:
-            if container.get(unfit):
+            # Upstream compares with Go's zero value, which an empty object is for a struct only.
+            if container.get(unfit) if unfit == "resources" else container.get(unfit) is not None:
                 yield forbidden(f"{here}.{unfit}", "cannot be set for an Ephemeral Container")
         for mount_at, mount in enumerate(container.get("volumeMounts") or ()):
             for unfit in ("subPath", "subPathExpr"):

@@ -7,7 +7,7 @@ from kubeloop.apiserver.builtin.pods.reported import claims, devices, users
 from kubeloop.apiserver.builtin.pods.update import annotation_changes
 from kubeloop.apiserver.builtin.quantities import added, containers_of, quantity
 from kubeloop.apiserver.validation.formats import each, immutable, ip_address, sloppy_ip, subdomain_field
-from kubeloop.meta.field_error import forbidden, invalid
+from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.meta.names import qualified_name
 
 _SYSTEM_CONDITIONS = {"PodScheduled", "Ready", "Initialized"}
@@ -117,6 +117,13 @@ def _addresses(path: str, new: list[JSONObject], old: list[JSONObject]) -> Error
             yield from each(f"{path}[{at}]", address, ip_address(address))
     if len(new) < 2:
         return
-    versions = {parsed.version for one in new if (parsed := sloppy_ip(one.get("ip", ""))) is not None}
+    parsed = [sloppy_ip(one.get("ip", "")) for one in new]
+    versions = {address.version for address in parsed if address is not None}
+    if None in parsed:
+        at = parsed.index(None)
+        yield FieldError(
+            FieldErrorType.INTERNAL, path, None, f"failed to check for dual stack with error:invalid IP[{at}]: {new[at].get('ip', '')}"
+        )
+        versions = set()
     if len(versions) < 2 or len(new) > 2:
         yield invalid(path, new, "may specify no more than one IP for each IP family")

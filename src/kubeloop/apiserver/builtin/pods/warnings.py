@@ -155,6 +155,8 @@ def _ports(path: str, spec: JSONObject) -> Iterator[str]:
     for container, where in all_containers(spec, path):
         for at, port in enumerate(container.get("ports") or ()):
             here, same = f"{where}.ports[{at}]", known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+            if port.get("hostIP") and not port.get("hostPort"):
+                yield f"{here}: hostIP set without hostPort: {_in_go(port)}"
             for other_path, other in same:
                 if fault := _conflict(port, other):
                     yield f"{here}: {fault} port definition with {other_path}"
@@ -168,6 +170,12 @@ def _ports(path: str, spec: JSONObject) -> Iterator[str]:
                 yield f'{here}: duplicate port name "{name}" with {first}, services and probes that select ports by name will use {first}'
             elif name:
                 names[name] = here
+
+
+def _in_go(port: JSONObject) -> str:
+    """As Go prints the struct."""
+    name, address, protocol = port.get("name", ""), port.get("hostIP", ""), port.get("protocol", "")
+    return f"{{Name:{name} HostPort:0 ContainerPort:{port.get('containerPort', 0)} Protocol:{protocol} HostIP:{address}}}"
 
 
 def _grace(path: str, seconds: int | None) -> Iterator[str]:

@@ -25,7 +25,7 @@ from kubeloop.apiserver.builtin.services.facts import (
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
 from kubeloop.apiserver.builtin.services.ip_objects import AddressObjects
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.builtin.services.taken import Taken
+from kubeloop.apiserver.builtin.services.taken import Network, Taken
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
@@ -48,7 +48,7 @@ class ServiceAddresses:
         No two stored services have one cluster IP or node port of this range, whatever is created at the same time.
 
     Not guaranteed
-        IPv6, dual stack, several ranges (ServiceCIDR objects do not widen it).
+        IPv6, dual stack. Of several ranges the server's own is used up first, then those of ServiceCIDR objects; upstream takes any.
 
     Raises
         Invalid: what is asked for is taken, or out of range. InternalError: nothing is free.
@@ -116,19 +116,28 @@ class ServiceAddresses:
     def _release(self, request: _Request) -> None:
         self._held = {key: holder for key, holder in self._held.items() if holder is not request}
 
+    def _networks(self) -> list[Network]:
+        """The server's own range, then those of ServiceCIDR objects of its family."""
+        added = (network for network in self._stored.networks() if network.version == self._network.version)
+        return list(dict.fromkeys([self._network, *added]))
+
     def in_range(self, address: str) -> bool:
         found = ipaddress.ip_address(address)
-        return found in self._network and found not in (self._network.network_address, self._network.broadcast_address)
+        return any(found in one and found not in (one.network_address, one.broadcast_address) for one in self._networks())
 
     def free_address(self) -> str | None:
+        """An address of the first range that has one left."""
+        return next((address for network in self._networks() if (address := self._free_in(network)) is not None), None)
+
+    def _free_in(self, network: Network) -> str | None:
         """From the upper part of the range, so that the lower part stays for those who ask for an address (KEP-3070)."""
-        last = self._network.num_addresses - 1
-        upper = min(min(max(16, self._network.num_addresses // 16), 256) + 1, last)
+        last = network.num_addresses - 1
+        upper = min(min(max(16, network.num_addresses // 16), 256) + 1, last)
         for part in (range(upper, last), range(1, upper)):
             if part:
                 begin = random.randrange(len(part))
                 for offset in itertools.chain(part[begin:], part[:begin]):
-                    address = str(self._network[offset])
+                    address = str(network[offset])
                     if not self.is_taken(address):
                         return address
         return None
