@@ -17,6 +17,8 @@ from kubeloop.testing import LocalCluster
 from tests.conformance.compare import Score, compare
 from tests.conformance.counted import DOCUMENT, document
 from tests.conformance.scenario import Run, scenarios, write_tokens
+from tests.conformance.sweep.__main__ import report as report_sweep
+from tests.conformance.sweep.__main__ import sweep
 from tests.conformance.wire import Server
 from tests.realserver.controller_manager import controller_manager
 from tests.servers import ServerUnderTest
@@ -25,8 +27,6 @@ HERE = Path(__file__).parent
 COMPACT = "/debug/compact?revision={revision}"
 #: Seconds until a step that waits for something gives up; with controllers as long as when it was recorded.
 _PATIENCE = {"plain": 5.0, "with-controllers": 15.0}
-#: Upstream's prose is not ours to copy: Table columns and schemas carry our own words.
-PROSE = ("description",)
 
 
 def main() -> int:
@@ -42,12 +42,15 @@ def main() -> int:
     if options.document:
         DOCUMENT.write_text(document())
         return 0
-    scores, surprises, took = replay(options.set, tuple(options.scenario), (*PROSE, *options.ignore), upstream=options.upstream)
+    scores, surprises, took = replay(options.set, tuple(options.scenario), tuple(options.ignore), upstream=options.upstream)
     report(scores, surprises, options.limit, took)
+    swept = sweep([]) if options.set == "plain" and not options.scenario else []
+    if swept:
+        report_sweep(swept)
     if options.json:
         rows = {
             s.scenario: {"steps": s.steps, "exact": s.exact, "status": s.right_status, "leaves": s.leaves, "matching": s.matching}
-            for s in scores
+            for s in [*scores, *swept]
         }
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if scores else 2

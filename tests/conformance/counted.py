@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.conformance.sweep.known import table
+
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parent.parent / "docs" / "conformance.md"
 
@@ -74,7 +76,7 @@ def document() -> str:
         "that is not listed here, or when one that is listed no longer does. Made by `python -m tests.conformance --document`.",
         "",
         f"**{exact} of {steps} steps are equal ({100 * exact / steps:.1f} %)**, in {len(rows)} scenarios.",
-        "Descriptions are left out of the comparison: this server's are its own.",
+        "Descriptions of Table columns and in OpenAPI documents are left out of the comparison: this server's are its own.",
         "",
         "## Steps that differ",
         "",
@@ -88,4 +90,4 @@ def document() -> str:
     lines += [f"| {what} | {sum(by_name[name] for name in names)} | {', '.join(names)} |" for what, names in coverage().items()]
     lines += ["", "## Scenarios", "", "| scenario | equal steps |", "|---|---|"]
     lines += [f"| {row.name} | {row.exact} of {row.steps} |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *table()]) + "\n"

@@ -118,8 +118,6 @@ class _Normaliser:
 
     def _text(self, value: str, number: int, key: str | None) -> str:
         sent = self.sent
-        if len(value) > LONG and not value.startswith("{"):
-            return f"<{len(value)} characters, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}>"
         for name, placeholder in self.by_length:
             value = value.replace(name, placeholder)
         value = UUID.sub(lambda m: m[0] if m[0] in sent and m[0] not in self.uids.known else self.uids.of(m[0], number), value)
@@ -140,6 +138,8 @@ class _Normaliser:
         value = re.sub(r"(127\.0\.0\.1|localhost):\d{4,5}", "<host>", value)
         if "esource version" in value or "esourceVersion" in value:
             value = re.sub(r"\b\d{2,}\b", lambda m: self.rvs.known.get(m[0], m[0]), value)
+        if len(value) > LONG and not value.startswith("{"):
+            return f"<{len(value)} characters, sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}>"
         return value
 
     def _change(self, doc: Any, number: int, key: str | None = None, bookmark: bool = False) -> Any:
@@ -174,7 +174,9 @@ class _Normaliser:
             ):
                 version = value["resourceVersion"]
                 value = value | {"resourceVersion": self._at_least(version) if version.isdigit() and int(version) > 0 else version}
-            out[name] = self._change(value, number, name, doc.get("type") == "BOOKMARK" and name == "object")
+            # A key of fieldsV1 may hold a uid: k:{"uid":"..."}.
+            shown = UUID.sub(lambda m: self.uids.known.get(m[0], m[0]), name)
+            out[shown] = self._change(value, number, name, doc.get("type") == "BOOKMARK" and name == "object")
         if isinstance(out.get("managedFields"), list):
             order = ("operation", "manager", "apiVersion", "subresource")
             out["managedFields"].sort(key=lambda entry: tuple(str(entry.get(part)) for part in order))

@@ -185,7 +185,9 @@ class Run:
             shown = expand(step["body"], self.vars)
             for where, value in (step.get("set") or {}).items():
                 put(shown, where, expand(value, self.vars))
-            return (yaml.safe_dump(shown) if step.get("type") == "yaml" else json.dumps(shown)).encode(), shown
+            if step.get("type") == "yaml":
+                return yaml.safe_dump(shown).encode(), shown
+            return json.dumps(shown, separators=(",", ":") if self.scenario.get("dense") else None).encode(), shown
         return None, None
 
     def _request(self, step: Step) -> None:
@@ -255,15 +257,19 @@ def settle(frames: list[Any], unordered: bool, counted: bool) -> list[Any]:
 def _sort(document: Step) -> None:
     """For answers whose order follows a Go map: sort causes (and the message made of them), rules and items."""
     causes = dig(document, "details.causes") or []
-    before = ", ".join(f"{cause.get('field')}: {cause.get('message')}" for cause in causes)
+    before = _joined(causes)
     causes.sort(key=lambda cause: (str(cause.get("field")), str(cause.get("reason")), str(cause.get("message"))))
     if before and before in document.get("message", ""):
-        after = ", ".join(f"{cause.get('field')}: {cause.get('message')}" for cause in causes)
-        document["message"] = document["message"].replace(before, after)
+        document["message"] = document["message"].replace(before, _joined(causes))
     for rules in ("resourceRules", "nonResourceRules"):
         (dig(document, ["status", rules]) or []).sort(key=lambda rule: json.dumps(rule, sort_keys=True))
     if isinstance(document.get("items"), list):
         document["items"].sort(key=lambda item: (str(dig(item, "metadata.namespace")), str(dig(item, "metadata.name"))))
+
+
+def _joined(causes: list[Step]) -> str:
+    """Causes as a message lists them: each text once."""
+    return ", ".join(dict.fromkeys(f"{cause.get('field')}: {cause.get('message')}" for cause in causes))
 
 
 def write_tokens(file: Path) -> None:

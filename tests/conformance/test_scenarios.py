@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.testing import LocalCluster
-from tests.conformance.__main__ import COMPACT, HERE, PROSE
+from tests.conformance.__main__ import COMPACT, HERE
 from tests.conformance.compare import compare
 from tests.conformance.counted import (
     DOCUMENT,
@@ -70,7 +70,7 @@ def _replay(server: Server, name: str) -> tuple[list[str], set[int], list[str]]:
     actual = run.run()
     expected = json.loads((HERE / "recorded" / "plain" / f"{name}.json").read_text())
     known, met, shown = set(KNOWN.get(name, {})), set(), []
-    for step, differences in compare(expected, actual, PROSE).differences.items():
+    for step, differences in compare(expected, actual).differences.items():
         number = re.match(r"step (\d+) ", step)
         if number is not None and int(number[1]) in known:
             met.add(int(number[1]))

@@ -61,11 +61,11 @@ def put(doc: Any, path: Path, value: Any) -> None:
 
 
 def walk(doc: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Every (path, value) of the scalars, in document order."""
-    if isinstance(doc, dict):
+    """Every (path, value) of the leaves, in document order: scalars, and objects and lists that are empty."""
+    if doc and isinstance(doc, dict):
         for key in sorted(doc):
             yield from walk(doc[key], (*path, key))
-    elif isinstance(doc, list):
+    elif doc and isinstance(doc, list):
         for index, item in enumerate(doc):
             yield from walk(item, (*path, index))
     else:
