@@ -12,7 +12,7 @@ import pytest
 from tests.cli.new.conftest import Project
 
 # Each runs the tests of a project in a separate process.
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
 
 TYPES, CONTROLLER, SAMPLE, TESTS = "api/v1alpha1/web.py", "controllers/web.py", "samples/v1alpha1_web.yaml", "tests/test_web.py"
 _FIELD = '    image: Annotated[str, Meta(min_length=1)] = "nginx:1.29"\n'
@@ -29,6 +29,9 @@ class Gadget(Resource):
 
 
 """
+
+#: Of the project's tests those that depend on the fields of its kind.
+AFFECTED = "deployment_is_made or follows or status or out_of_bounds or accepts_the_sample"
 
 Edits = Mapping[str, list[tuple[str, str]]]
 
@@ -100,5 +103,6 @@ def test_its_tests_pass_after(edited: Project, edits: Edits) -> None:
     for command in re.findall(r"kubeloop generate (.+)", (edited.folder / "Makefile").read_text()):
         done = edited.run("-m", "kubeloop", "generate", *command.split())
         assert done.returncode == 0, done.stderr
-    done = edited.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
-    assert done.returncode == 0, done.stdout + done.stderr
+    for words in (["pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", AFFECTED], ["mypy", "--cache-dir", str(types)]):
+        done = edited.run("-m", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
