@@ -26,7 +26,7 @@ from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ServiceAccount
 from kubeloop.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
-from kubeloop.cli.new.command import new
+from kubeloop.cli.new.command import add, new
 from kubeloop.client import Client, WriteOptions
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.meta import ObjectMeta, Unstructured
@@ -220,6 +220,27 @@ def test_kubectl_installs_all_manifests_and_removes_them(project: Project, kubec
         for folder in reversed(folders):
             kubectl.run("delete", "--ignore-not-found", "--wait=false", "-k", str(project.folder / "config" / folder))
         kubectl.run("delete", "crd", "servicemonitors.monitoring.coreos.com")
+
+
+@pytest.mark.embedded
+def test_the_overlay_for_cert_manager_names_its_certificate_wherever_it_is_trusted(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.folder, tmp_path / "project")
+    extended = Project(tmp_path / "project", project.name, project.group, project.wheel)
+    for words in (["webhook", "Web"], ["version", "Web", "v1"]):
+        done = CliRunner().invoke(add, [*words, "--project", str(extended.folder)])
+        assert done.exit_code == 0, done.output
+    found = {(one["kind"], one["metadata"]["name"]): one for one in kustomized(extended, "cert-manager")}
+    certificate = found["Certificate", f"{project.name}-webhooks"]
+    assert f"{project.name}-webhooks.{project.name}.svc" in certificate["spec"]["dnsNames"]
+    trusting = [name for name, one in found.items() if "cert-manager.io/inject-ca-from" in one["metadata"].get("annotations", {})]
+    assert sorted(trusting) == [
+        ("CustomResourceDefinition", f"webs.{project.group}"),
+        ("MutatingWebhookConfiguration", f"{project.name}-webhooks"),
+        ("ValidatingWebhookConfiguration", f"{project.name}-webhooks"),
+    ]
+    spec = found["Deployment", project.name]["spec"]["template"]["spec"]
+    assert spec["volumes"][0]["secret"]["secretName"] == certificate["spec"]["secretName"]
+    assert spec["containers"][0]["args"][-1] == f"--webhook-certificates={spec['containers'][0]['volumeMounts'][0]['mountPath']}"
 
 
 @pytest.mark.server

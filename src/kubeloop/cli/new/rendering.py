@@ -11,7 +11,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 import kubeloop
-from kubeloop.cli.new.layout import RECORD, KindRecord, Project, record_text
+from kubeloop.cli.new.layout import RECORD, KindRecord, Project, Webhook, record_text
 from kubeloop.meta.errors import ConfigError
 
 _PLACEHOLDER = re.compile(r"@@([a-z_]+)@@")
@@ -19,14 +19,16 @@ _PATH_PART = re.compile(r"@([a-z]+)@")
 _DIRECTIVE = re.compile(r"@@(?:if ([a-z]+)|(else)|(end))@@")
 
 
+_REGISTRATION = "admissionregistration.k8s.io/v1"
+_DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_CONFIGURATIONS: dict[Webhook, str] = {"defaulting": "MutatingWebhookConfiguration", "validating": "ValidatingWebhookConfiguration"}
 _CERT_MANAGER_PATCH = """\
-  - target:
-      kind: CustomResourceDefinition
-      name: {definition}
-    patch: |
-      - op: add
-        path: /metadata/annotations
-        value:
+  - patch: |
+      apiVersion: {api_version}
+      kind: {kind}
+      metadata:
+        name: {object}
+        annotations:
           cert-manager.io/inject-ca-from: {name}/{name}-webhooks"""
 
 
@@ -176,7 +178,15 @@ def _project_values(project: Project) -> dict[str, str]:
         "phony": "".join(f" {one}" for one in [*phony.split(), *(["chart"] if project.has_chart else [])]),
         "cert_manager_folder": ", `cert-manager`" if project.has_webhooks else "",
         "definition_lines": "\n".join(f"      - {name}" for name in converted),
-        "definition_patches": "\n".join(_CERT_MANAGER_PATCH.format(definition=name, name=project.name) for name in converted),
+        "definition_patches": "\n".join(
+            _CERT_MANAGER_PATCH.format(api_version=_DEFINITIONS[0], kind=_DEFINITIONS[1], object=name, name=project.name)
+            for name in converted
+        ),
+        "admission_patches": "\n".join(
+            _CERT_MANAGER_PATCH.format(api_version=_REGISTRATION, kind=kind, object=f"{project.name}-webhooks", name=project.name)
+            for webhook, kind in _CONFIGURATIONS.items()
+            if any(webhook in one.webhooks for one in kinds)
+        ),
     }
 
 
