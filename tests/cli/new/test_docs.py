@@ -15,7 +15,7 @@ from tests.cli.new.conftest import ROOT
 from tests.kubectl.runner import kubectl_binary
 from tests.servers import ServerUnderTest
 
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(1200)]
 
 #: Makes the environment that ``make setup`` makes, from that of these tests.
 SETUP = 'mkdir -p .venv && ln -sfn "$TOOLS" .venv/bin && touch -d @"$LATER" .venv/.installed'

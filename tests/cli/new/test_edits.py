@@ -12,7 +12,7 @@ import pytest
 from tests.cli.new.conftest import Project
 
 # Each runs the tests of a project in a separate process.
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(1200)]
 
 TYPES, CONTROLLER, SAMPLE, TESTS = "api/v1alpha1/web.py", "controllers/web.py", "samples/v1alpha1_web.yaml", "tests/test_web.py"
 _FIELD = '    image: Annotated[str, Meta(min_length=1)] = "nginx:1.29"\n'

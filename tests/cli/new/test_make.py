@@ -16,7 +16,7 @@ from hatchling.builders.wheel import WheelBuilder
 from tests.cli.new.conftest import ROOT
 
 # Environments are made, and tests run, in separate processes.
-pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(1200)]
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _project_values(project: Project) -> dict[str, str]:
         "controller_items": "\n".join(f"        {one.kind}Controller()," for one in project.kinds),
         "hook_modules": "\n".join(f"    {one}," for one in sorted(hook_modules)),
         "hook_names": "\n".join(f'    "{one}",' for one in sorted(["hooks", *hook_modules])),
-        "generate_lines": "\n".join(f"\t$(BIN)/kubeloop generate {command}" for command in generate_commands(project)),
+        "generate_lines": "\n".join(f"\t$(BIN)/python -m kubeloop generate {command}" for command in generate_commands(project)),
         "kind_lines": "\n".join(f"- **{one.kind}** (`{one.plural}.{one.group}`, {', '.join(one.versions)})" for one in project.kinds),
         "first_sample": f"samples/{project.kinds[0].storage}_{project.kinds[0].kind.lower()}.yaml",
         "first_plural": project.kinds[0].plural,
