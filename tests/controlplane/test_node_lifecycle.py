@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, Taint
 from kubeloop.client import Client
-from kubeloop.controlplane.node_lifecycle import taints_of
+from kubeloop.controlplane.node_lifecycle import Effect, taints_of
 from kubeloop.meta import ObjectMeta
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ CORDONED = "node.kubernetes.io/unschedulable"
 NEW = [Taint(key=READY, effect="NoSchedule")]
 
 
-def added(key: str, effect: str) -> Taint:
+def added(key: str, effect: Effect) -> Taint:
     return Taint(key=key, effect=effect, time_added=NOW)
 
 

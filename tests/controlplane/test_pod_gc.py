@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 
@@ -16,7 +17,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FINALIZER = "example.com/seen"
 
 
-def ended(name: str, age: int, *, reason: str = "", phase: str = "Succeeded") -> Pod:
+def ended(name: str, age: int, *, reason: str = "", phase: Literal["Failed", "Running", "Succeeded"] = "Succeeded") -> Pod:
     metadata = ObjectMeta(name=name, namespace="shop", creation_timestamp=NOW - timedelta(seconds=age))
     return Pod(metadata=metadata, status=PodStatus(phase=phase, reason=reason or None))
 

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 from rich.text import Text
@@ -46,6 +47,11 @@ def _parts() -> tuple[str, Transcript, Transcript]:
         for block in re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     )
     return program, first, second
+
+
+def _collect(stream: IO[str], lines: queue.Queue[str]) -> None:
+    for line in stream:
+        lines.put(line)
 
 
 def _expect(lines: queue.Queue[str], wanted: str, seen: list[str]) -> None:
@@ -91,7 +97,7 @@ def follow(programs: Path) -> tuple[Transcript, Transcript]:
         )
         lines: queue.Queue[str] = queue.Queue()
         assert running.stdout is not None
-        reader = threading.Thread(target=lambda stream: [lines.put(line) for line in stream], args=(running.stdout,), daemon=True)
+        reader = threading.Thread(target=_collect, args=(running.stdout, lines), daemon=True)
         reader.start()
         seen: list[str] = []
         try:

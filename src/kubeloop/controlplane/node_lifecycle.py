@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Literal
 
 from kubeloop.api.core.v1 import Node, Taint
 from kubeloop.codec import to_dict
@@ -20,8 +20,9 @@ from kubeloop.meta import NotFound
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-NO_SCHEDULE = "NoSchedule"
-NO_EXECUTE = "NoExecute"
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 #: Type and status of a condition to the key of the taint that it causes.
 _TAINTS = {
@@ -78,7 +79,7 @@ def taints_of(node: Node, now: datetime) -> Sequence[Taint] | None:
         All taints of the node, those of others included; None if it has them already.
     """
     ready = ""
-    wanted: set[tuple[str, str]] = set()
+    wanted: set[tuple[str, Effect]] = set()
     for condition in node.status.conditions:
         if condition.type == "Ready":
             ready = condition.status
@@ -97,7 +98,7 @@ def taints_of(node: Node, now: datetime) -> Sequence[Taint] | None:
     return [*kept, *added]
 
 
-def _stays(taint: Taint, wanted: set[tuple[str, str]], ready: str) -> bool:
+def _stays(taint: Taint, wanted: set[tuple[str, Effect]], ready: str) -> bool:
     mark = taint.key, taint.effect
     if mark not in _MANAGED or mark in wanted:
         return True

@@ -55,12 +55,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """mypy's cache."""
-    return tmp_path_factory.mktemp("types")
-
-
-@pytest.fixture(scope="session")
 def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
@@ -68,6 +62,12 @@ def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def kubectl(server: ServerUnderTest, namespace: str, kubectl_home: Path) -> Kubectl:
     return Kubectl(Path(server.kubeconfig), kubectl_home, namespace)
+
+
+@pytest.fixture(scope="session")
+def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """mypy's cache."""
+    return tmp_path_factory.mktemp("types")
 
 
 @pytest.fixture(scope="session")

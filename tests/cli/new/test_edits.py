@@ -18,6 +18,8 @@ TYPES, CONTROLLER, SAMPLE, TESTS = "api/v1alpha1/web.py", "controllers/web.py", 
 _FIELD = '    image: Annotated[str, Meta(min_length=1)] = "nginx:1.29"\n'
 _SPEC = "class WebSpec(Model):\n"
 _SAMPLE = "spec:\n"
+_OPTIONAL_SPEC = "    spec: WebSpec = msgspec.field(default_factory=WebSpec)\n"
+_COUNT = "        web.status.ready_replicas = ready\n"
 
 _SECOND = """\
 @custom_resource("{group}/v1alpha1", plural="gadgets")
@@ -49,6 +51,21 @@ def edited(project: Project, tmp_path: Path) -> Project:
         pytest.param(
             {TYPES: [(_FIELD, "    owner: str\n" + _FIELD)], SAMPLE: [(_SAMPLE, "spec:\n  owner: ann\n")]},
             id="a required field",
+        ),
+        pytest.param({TYPES: [(_FIELD, _FIELD.replace(' = "nginx:1.29"', ""))]}, id="a field that becomes required"),
+        pytest.param({TYPES: [("    spec: WebSpec\n", _OPTIONAL_SPEC)]}, id="a spec that may be left out"),
+        pytest.param(
+            {
+                TYPES: [
+                    ("ready_replicas: int = 0", "ready_replicas: int"),
+                    ("status: WebStatus = msgspec.field(default_factory=WebStatus)", "status: WebStatus | None = None"),
+                ],
+                CONTROLLER: [
+                    ("web import Web\n", "web import Web, WebStatus\n"),
+                    (_COUNT, "        web.status = web.status or WebStatus(ready_replicas=ready)\n" + _COUNT),
+                ],
+            },
+            id="a required field in the status",
         ),
         pytest.param(
             {
@@ -92,7 +109,7 @@ def edited(project: Project, tmp_path: Path) -> Project:
         ),
     ],
 )
-def test_its_tests_pass_after(edited: Project, edits: Edits) -> None:
+def test_its_tests_and_types_pass_after(edited: Project, types: Path, edits: Edits) -> None:
     for name, replacements in edits.items():
         path = edited.folder / (name if name.startswith(("samples", "tests")) else f"{edited.name.replace('-', '_')}/{name}")
         text = path.read_text()

@@ -48,55 +48,6 @@ def test_a_new_project_passes_its_own_tests(project: Project) -> None:
     assert re.search(r"^1[0-9] passed in", done.stdout, re.MULTILINE)
 
 
-SPEC = "image: Annotated[str, Meta(min_length=1)]"
-STATUS = "status: WebStatus = msgspec.field(default_factory=WebStatus)"
-OPTIONAL_STATUS = "status: WebStatus | None = None"
-SPEC_FIELD = "spec: WebSpec"
-OPTIONAL_SPEC = "spec: WebSpec = msgspec.field(default_factory=WebSpec)"
-COUNT = "        web.status.ready_replicas = ready\n"
-SET_STATUS = """\
-        if web.status is None:
-            web.status = WebStatus(ready_replicas=ready)
-        web.status.ready_replicas = ready
-"""
-IMPORT = "types import Web\n"
-
-
-@pytest.mark.embedded
-@pytest.mark.parametrize(
-    "edits",
-    [
-        pytest.param([("types", f'{SPEC} = "nginx:1.29"', SPEC)], id="a required field in the spec"),
-        pytest.param(
-            [
-                ("types", "ready_replicas: int = 0", "ready_replicas: int"),
-                ("types", STATUS, OPTIONAL_STATUS),
-                ("controller", IMPORT, "types import Web, WebStatus\n"),
-                ("controller", COUNT, SET_STATUS),
-            ],
-            id="a required field in the status",
-        ),
-        pytest.param([("types", SPEC_FIELD, OPTIONAL_SPEC)], id="a spec that may be left out"),
-    ],
-)
-def test_a_project_goes_on_working_when_fields_become_required(
-    project: Project, tmp_path: Path, types: Path, edits: list[tuple[str, str, str]]
-) -> None:
-    changed = Project(tmp_path / project.name, project.name, project.group, project.wheel)
-    shutil.copytree(project.folder, changed.folder)
-    for module, old, edited in edits:
-        path = changed.folder / project.name.replace("-", "_") / f"{module}.py"
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, edited))
-    for command in re.findall(r"kubeloop generate (.+)", (changed.folder / "Makefile").read_text()):
-        made = changed.run("-m", "kubeloop", "generate", *command.split())
-        assert made.returncode == 0, made.stderr
-    for words in (["pytest", "-q", "-p", "no:cacheprovider"], ["mypy", "--cache-dir", str(types)]):
-        done = changed.run("-m", *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 LONG = ["--kind", "W" + "e" * 30 + "b"]
 
 

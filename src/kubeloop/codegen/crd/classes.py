@@ -71,7 +71,7 @@ def _event_loops_refused() -> Iterator[None]:
         raise _RunsAtImport
 
     run = asyncio.Runner.run
-    asyncio.Runner.run = refuse  # type: ignore[method-assign]
+    asyncio.Runner.run = refuse  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
