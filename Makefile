@@ -51,8 +51,9 @@ unit: $(STAMP)  ## pytest
 unit-short: $(STAMP)  ## the suites in which versions of Python differ most, about a minute
 	@$(PYTEST) $(SHORT_SUITES)
 
-unit-clients: $(STAMP)  ## pytest without the server's suites
-	@$(PYTEST) tests/apiserver/storage examples $(filter-out $(SERVER_SUITES) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+unit-clients: $(STAMP)  ## pytest without the server's suites and the programs in other languages
+	@$(PYTEST) tests/apiserver/storage examples $(wildcard tests/test_*.py) \
+	  $(filter-out $(SERVER_SUITES) tests/foreign tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
 	@KUBELOOP_TEST_STORAGE=sqlite $(PYTEST) $(SERVER_SUITES) --deselect tests/apiserver/storage

@@ -57,7 +57,7 @@ def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: 
     written = write_modules(files, folder, only=out.suffix == ".py")
     for path in files:
         tell(f"{folder / path}: {files[path].count(chr(10) + 'class ')} classes")
-    click.echo(f"{out}: {len([path for path in files if path.endswith('.py')])} modules, {written} written anew")
+    click.echo(f"{out}: {len([path for path in files if path.endswith('.py')])} modules, {written} written")
 
 
 def _render(given: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], Path]:

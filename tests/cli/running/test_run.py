@@ -135,11 +135,11 @@ def test_with_a_server_of_its_own_each_change_of_sources_and_manifests_starts_it
     (folder / "samples/a.yaml").write_text(GADGET.replace("SIZE", "2"))
     running = run("gadgets.app:Gadgets", "--embedded", "--apply", "samples")
     assert "embedded server: kubectl --kubeconfig /" in running.until("embedded server")
-    assert running.until("kubeloop: running") == "kubeloop: running gadgets.app:Gadgets; a change of gadgets, samples starts it anew"
+    assert running.until("kubeloop: running") == "kubeloop: running gadgets.app:Gadgets; restarts on a change of gadgets, samples"
     assert running.until("installed") == "installed CustomResourceDefinition gadgets.run.kubeloop.example.com, Gadget a"
     running.until("first a 2")
     (folder / "gadgets/app.py").write_text(PROGRAM.replace("WORD", "other"))
-    assert running.until("starting anew") == "kubeloop: gadgets/app.py changed, starting anew"
+    assert running.until("restarting") == "kubeloop: gadgets/app.py changed, restarting"
     running.until("other a 2")
     (folder / "samples/a.yaml").write_text(GADGET.replace("SIZE", "33"))
     running.until("samples/a.yaml changed")

@@ -1,1 +1,1 @@
-"""``kubeloop run``: a program while it is developed - started anew on each change of its sources, and shown live."""
+"""``kubeloop run``: runs a program while it is developed, restarts it on each change of its sources, and shows it live."""

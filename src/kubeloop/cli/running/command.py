@@ -46,7 +46,7 @@ MODULE:NAME is one of
 @click.option("--apply", "manifests", type=_THERE, multiple=True, help="With --embedded: manifests to apply, a file or folder; repeatable.")
 @click.option("--settings", type=_THERE, help="The manager's settings, YAML or TOML. Variables KUBELOOP_MANAGER_* count, too.")
 @click.option("--leader-election", is_flag=True, help="As the settings say. Default: none, whatever they say.")
-@click.option("--reload/--no-reload", default=True, show_default=True, help="Start anew when sources change.")
+@click.option("--reload/--no-reload", default=True, show_default=True, help="Restart when sources change.")
 @click.option("--watch", "more", type=_THERE, multiple=True, help="Further files or folders that lead to a new start; repeatable.")
 @click.option("--live/--no-live", default=None, help="A table of controllers and queues. Default: on a terminal.")
 @click.option(
@@ -73,7 +73,7 @@ def run(
     grace: float,
     verbose: bool,
 ) -> None:
-    """Run the controllers of MODULE:NAME while you develop them: started anew on each change of their sources, and shown live.
+    """Run the controllers of MODULE:NAME while you develop them: they restart on each change of their sources, and a table shows them live.
 
     Ctrl-C ends it gracefully, twice at once. A fault in the sources is shown, and the next change awaited.
     """
@@ -123,7 +123,7 @@ def _supervise(options: RunOptions, sources: Sources | None) -> int:
             _say(f"embedded server: kubectl --kubeconfig {cluster.kubeconfig}")
             options = msgspec.structs.replace(options, kubeconfig=str(cluster.kubeconfig))
         if sources is not None:
-            _say(f"running {options.target}; a change of {sources} starts it anew")
+            _say(f"running {options.target}; restarts on a change of {sources}")
         return Supervisor(options, sources, _say).run()
 
 

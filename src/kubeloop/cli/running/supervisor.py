@@ -1,4 +1,4 @@
-"""Keeps one process of the program running: ends it and starts it anew when its sources change, until it is told to end."""
+"""Keeps one process of the program running: ends it and restarts it when its sources change, until it is told to end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Supervisor:
                             self._end(process)
                             process = None
                         if not self._signals:
-                            self._say(f"{_names(changed)} changed, starting anew")
+                            self._say(f"{_names(changed)} changed, restarting")
                             process = _Process(self._options)
                     time.sleep(_PERIOD)
                 if process is not None:
