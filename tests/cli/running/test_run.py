@@ -273,7 +273,7 @@ def test_on_a_terminal_a_table_is_drawn_with_the_logs_above_it(folder: Path, loc
         process.wait()
         os.close(ours)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
-    assert "CONTROLLER   WORKERS   WAITING" in text
+    assert re.search(r"CONTROLLER +WORKERS +WAITING", text)
     assert "gadgets.app:Maps on https://127.0.0.1:" in text
     assert "caches are synced, starting: maps" in text
     assert b"\x1b[?25h" in seen  # The cursor is there again.
