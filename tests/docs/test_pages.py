@@ -47,6 +47,22 @@ async def test_a_page_does_what_it_says(name: str, tmp_path: Path, monkeypatch: 
         await asyncio.to_thread(_run_pytest, tmp_path)
 
 
+async def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = (ROOT / "README.md").read_text().partition("## Reading and writing")[2].partition("## Working on")[0]
+    (commands,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    names: dict[str, Any] = {"__name__": "__page__"}
+    async with LocalCluster() as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        kubectl = [command for command in commands.splitlines() if command.startswith("kubectl ")]
+        await asyncio.to_thread(subprocess.run, ["bash", "-e", "-c", "\n".join(kubectl)], check=True, timeout=60)
+        for block in blocks(section):
+            result = eval(compile_block(block, "README.md"), names)
+            if inspect.isawaitable(result):
+                await result
+    await names["test_a_fresh_cluster_has_its_namespaces"]()
+
+
 def _run_pytest(folder: Path) -> None:
     """Runs the tests that a page shows, in a process of their own."""
     command = [sys.executable, "-m", "pytest", "-q", "--asyncio-mode=auto", "-p", "no:cacheprovider", "--rootdir", str(folder), "."]
