@@ -42,9 +42,9 @@ def load_config(
 
 
 def _nothing_found(files: KubeconfigFiles) -> ConfigError:
-    looked = ", ".join(str(file) for file in files.paths) or "no file"
+    looked = ", ".join(f"{file} ({'which sets nothing' if file.exists() else 'which does not exist'})" for file in files.paths)
     origin = "KUBECONFIG names" if files.origin == "KUBECONFIG" else "the default is"
     return ConfigError(
-        f"no configuration found: {origin} {looked}, where nothing is set, and this is no pod with a service account; "
+        f"no configuration found: {origin} {looked or 'no file'}, and this is no pod with a service account; "
         "give a kubeconfig, or set KUBECONFIG"
     )
