@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,14 @@ def test_a_context_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
 
 
 def test_nothing_found_says_where_it_looked(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no configuration found: the default is .*home/.kube/config"):
+    with pytest.raises(ConfigError, match=r"no configuration found: the default is .*home/.kube/config \(which does not exist\)"):
+        load_config()
+
+
+def test_nothing_found_tells_missing_files_from_empty_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").write_text("apiVersion: v1\n")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'empty'}{os.pathsep}{tmp_path / 'missing'}")
+    with pytest.raises(ConfigError, match=r"KUBECONFIG names \S+empty \(which sets nothing\), \S+missing \(which does not exist\), and"):
         load_config()
 
 

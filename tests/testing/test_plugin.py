@@ -172,3 +172,31 @@ def test_the_isolation_of_all_tests_is_chosen(pytester: pytest.Pytester, ini: st
     with (pytester.path / "pytest.ini").open("a") as file:
         file.write(ini)
     pytester.runpytest_subprocess("-q", *flag).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "has_frames"),
+    [
+        pytest.param((), False, id="the report of an error leaves the frames of kubeloop out"),
+        pytest.param(("--full-trace",), True, id="--full-trace shows all frames"),
+    ],
+)
+def test_reports_of_errors(pytester: pytest.Pytester, flags: tuple[str, ...], has_frames: bool) -> None:
+    text = (
+        "from kubeloop.api.core.v1 import Pod\n\n"
+        'async def test_it(in_process_server):\n    await in_process_server.client().get(Pod, "web-0")\n'
+    )
+    project(pytester.path, "auto", test_it=text)
+    result = pytester.runpytest_subprocess(*flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['>*get(Pod, "web-0")', 'E *NotFound: pods "web-0" not found*'])
+    assert ("transport.py" in result.stdout.str()) is has_frames
+
+
+def test_async_fixtures_without_a_plugin_that_runs_them_say_which_to_install(pytester: pytest.Pytester) -> None:
+    missing = 'import sys\n\nsys.modules["pytest_asyncio"] = sys.modules["anyio"] = None\n'
+    pytester.makeconftest(missing + CONFTEST)
+    pytester.makepyfile("def test_it(kube_client): ...\n")
+    result = pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:anyio")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["the fixture kube_c* needs pytest-asyncio: pip install pytest-asyncio"])

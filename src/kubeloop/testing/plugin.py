@@ -7,16 +7,28 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from kubeloop.meta import ConfigError
+from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.meta.tracebacks import shortened, user_frame
 from kubeloop.testing import LocalCluster, golden
 from kubeloop.testing.kube_cluster import Isolation, KubeCluster, choose, own_server, shared_server
 from kubeloop.timing import FakeClock, SystemClock
+
+
+def _refused_fixture(function: Callable[..., Any]) -> Any:
+    """A fixture in the place of an async one, where no plugin of pytest can run it: it says which one to install."""
+
+    def refused() -> None:
+        pytest.fail(f"the fixture {function.__name__} needs pytest-asyncio: pip install pytest-asyncio", pytrace=False)
+
+    return pytest.fixture(refused, name=function.__name__)
+
 
 if TYPE_CHECKING:
     from kubeloop.client import Client
@@ -28,7 +40,7 @@ else:
     try:
         from pytest_asyncio import fixture as async_fixture  # works in its strict mode, too
     except ImportError:
-        async_fixture = pytest.fixture
+        async_fixture = pytest.fixture if find_spec("anyio") else _refused_fixture
 
 _NUMBERS = itertools.count(1)
 #: Fixtures that only a server of the test's own can give.
@@ -59,6 +71,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     golden.RUN.folder = item.path.parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+    """Leave the frames of kubeloop out of the report of an error that a test gets from it: its text and the line of the test say all."""
+    error = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(error, KubeloopError) and user_frame(error) is not None and not item.config.getoption("fulltrace"):
+        call.excinfo = pytest.ExceptionInfo.from_exception(shortened(error))
 
 
 @pytest.fixture(scope="session")
