@@ -53,6 +53,15 @@ def test_nothing_else_is_hidden() -> None:
     assert {path for path, command in ALL.items() if command.hidden} == HIDDEN
 
 
+def test_ctrl_c_ends_a_command_with_the_status_of_the_signal_and_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ALL["doctor",], "callback", interrupted)
+    result = CliRunner().invoke(main, ["doctor"])
+    assert (result.exit_code, result.output) == (130, "")
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -60,7 +69,7 @@ def test_nothing_else_is_hidden() -> None:
         pytest.param(["generate", "modles"], "No such command 'modles'. Did you mean 'models'?", id="a command of a group"),
         pytest.param(["server", "snapshot", "sav"], "No such command 'sav'. Did you mean 'save'?", id="a command of a group in a group"),
         pytest.param(["config", "get-context"], "Did you mean 'get-contexts'?", id="a plural"),
-        pytest.param(["frobnicate"], "There are completion, config, doctor,", id="a command that is like no other"),
+        pytest.param(["frobnicate"], "There are add, completion, config,", id="a command that is like no other"),
         pytest.param(["watch", "--namespce", "x", "pods"], "'--namespace'", id="an option"),
         pytest.param(["completion", "bahs"], "'bahs' is not one of 'bash', 'zsh', 'fish'", id="a shell"),
     ],

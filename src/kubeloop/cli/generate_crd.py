@@ -59,7 +59,7 @@ def generate_crd(
         _write(path, text)
         if verbose:
             click.echo(f"{path}: written", err=True)
-    click.echo(f"{out}: {len(definitions)} definitions")
+    click.echo(f"{out}: {len(definitions)} {'definition' if len(definitions) == 1 else 'definitions'}")
 
 
 def _files(definitions: Sequence[Definition], out: Path) -> dict[Path, str]:

@@ -6,6 +6,7 @@ import difflib
 import errno
 import importlib
 import os
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,6 +73,8 @@ class LazyGroup(CommandGroup):
         """Whatever a command's arguments, files or cluster are at fault for ends it with a message; ``KUBELOOP_TRACEBACK`` shows where."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:  # a command that has not installed its own handler yet: no "Aborted!", and the status that shells expect
+            raise click.exceptions.Exit(128 + signal.SIGINT) from None
         except (KubeloopError, OSError, UnicodeError) as error:
             if os.environ.get(TRACEBACK) or (isinstance(error, OSError) and error.errno == errno.EPIPE):
                 raise  # click ends quietly where nobody reads the output any more
