@@ -106,8 +106,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        pytest.param("d", ["doctor"], id="a command"),
-        pytest.param("generate ''", ["crd", "models", "rbac"], id="commands of a group, not those of maintainers"),
+        pytest.param("d", ["descriptions", "doctor"], id="a command"),
+        pytest.param("generate ''", ["crd", "models", "rbac", "roles", "webhooks"], id="commands of a group, not those of maintainers"),
         pytest.param("watch --all-", ["--all-namespaces", "--all-fields"], id="options"),
         pytest.param("watch -o ''", ["text", "json", "name"], id="values of an option"),
     ],

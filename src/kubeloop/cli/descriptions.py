@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubeloop.cli.group import CommandGroup
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
 if TYPE_CHECKING:
     from kubeloop.schema.descriptions import Texts
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def descriptions() -> None:
     """Import the texts that kubectl explain shows."""
 
