@@ -122,7 +122,7 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
         await until(lambda: late.lines == ["initial added a/one"])
         waiting = asyncio.create_task(informers.wait_synced(10))
         await clock.advance(10)
-        with pytest.raises(DeadlineError, match=r'not synced: configmaps in namespace "b" \(no answer from the server yet\)$'):
+        with pytest.raises(DeadlineError, match=r'not synced: configmaps in namespace "b" \(the server has not begun to stream'):
             await waiting
         release()
         await client.create(config_map("two", "b"))

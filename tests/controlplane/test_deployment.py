@@ -114,8 +114,9 @@ async def test_recreate_ends_all_old_pods_before_it_starts_a_new_one(client: Cli
         await set_image(client, "x:2")
         async for event in events:
             name = event.object.metadata.name
-            if event.type == "DELETED":
-                images.pop(name)
+            # A pod whose containers have terminated no longer counts: oldPodsRunning in upstream's pkg/controller/deployment/recreate.go.
+            if event.type == "DELETED" or event.object.status.phase in ("Failed", "Succeeded"):
+                images.pop(name, None)
             else:
                 images[name] = event.object.spec.containers[0].image
             assert len(set(images.values())) <= 1

@@ -68,6 +68,7 @@ from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.meta.model import Model, replace
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.partial import PartialObject
+from kubeloop.meta.program import run
 from kubeloop.meta.resource import Resource, custom_resource
 from kubeloop.meta.status import Status
 from kubeloop.meta.unstructured import Unstructured
@@ -164,6 +165,7 @@ __all__ = [
     "replace",
     "retry_on_conflict",
     "retry_on_error",
+    "run",
 ]
 
 R = TypeVar("R", bound=Resource)
@@ -678,7 +680,7 @@ class LocalCluster:
         enable_admission_plugins: Sequence[str] = ...,
         disable_admission_plugins: Sequence[str] | None = None,
         descriptions: Path | str | None = None,
-        timeout: float = 30.0,
+        timeout: float = 60.0,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None: ...

@@ -76,4 +76,5 @@ HOMES = {
     "replace": "kubeloop",
     "retry_on_conflict": "kubeloop.client",
     "retry_on_error": "kubeloop.client",
+    "run": "kubeloop",
 }

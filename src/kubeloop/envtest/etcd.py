@@ -5,7 +5,6 @@ It is no etcd: it stores no keys, and a client of etcd's API gets a refusal. Imp
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
 import json
 import os
@@ -134,6 +133,8 @@ def _lock(folder: Path) -> int:
         raise FlagError(f"--data-dir={folder} holds the data of a real etcd, which kubeloop cannot read; name another directory")
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        import fcntl  # POSIX only; the module is imported on every system
+
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise FlagError(f"--data-dir={folder} is in use by another etcd of kubeloop; end that one, or name another directory") from None
