@@ -36,6 +36,9 @@ _UPSTREAM = [
 #: On a server of its own again: two of upstream's controllers would work at once, and Helm's chart meets what others left.
 _HELM = ["tests/foreign/test_helm.py"]
 
+#: Programs that Go builds for the embedded server.
+_EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py"]
+
 
 #: Tests of a file stay together, and each worker has a server of its own: what is in one is nobody else's.
 _WORKERS = min(os.cpu_count() or 1, 4)
@@ -71,6 +74,8 @@ def _all(programs: Path) -> int:
         found.append(subprocess.call(_pytest(*suite), env={**os.environ, **upstream}))
     # What they leave behind is compared with what was recorded where they ran beside a real server.
     found.append(subprocess.call(_pytest("tests/conformance/test_with_controllers.py", which="upstream"), env={**os.environ, **upstream}))
+    print("a new operator's chart by Helm, and kwok as the kubelet, on the embedded server", flush=True)
+    found.append(subprocess.call(_pytest(*_EMBEDDED_ONLY, which="upstream"), env={**os.environ, **upstream}))
     return max(found)
 
 
