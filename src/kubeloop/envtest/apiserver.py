@@ -141,6 +141,7 @@ def _store(line: CommandLine) -> tuple[Path, bool]:
             found = json.load(answer)
         folder, synced = Path(found["dataDir"]), bool(found["fsync"])
     except urllib.error.HTTPError as error:
+        error.close()
         raise FlagError(
             f"--etcd-servers={url}: this is no etcd launcher of kubeloop (status {error.code}); kubeloop's kube-apiserver keeps its "
             "objects in the data directory of kubeloop's etcd, so take both from the same assets directory"

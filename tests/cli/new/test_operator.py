@@ -256,7 +256,8 @@ def scrape(port: int, token: str) -> tuple[int, str]:
         ) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 @asynccontextmanager
