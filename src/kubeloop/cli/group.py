@@ -77,5 +77,5 @@ class LazyGroup(CommandGroup):
             raise click.exceptions.Exit(128 + signal.SIGINT) from None
         except (KubeloopError, OSError, UnicodeError) as error:
             if os.environ.get(TRACEBACK) or (isinstance(error, OSError) and error.errno == errno.EPIPE):
-                raise  # click ends quietly where nobody reads the output any more
+                raise  # click ends quietly when the output is closed
             raise click.ClickException(str(error) or type(error).__name__) from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kubeloop.tasks.ending import end_tasks, raise_errors
+from kubeloop.tasks.cleanup import end_tasks, raise_errors
 from kubeloop.timing import Backoff, Clock, Timer
 
 #: Returns the coroutine of a task: once at its start, and once for each restart.
