@@ -11,7 +11,12 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from xml.etree import ElementTree
 
 from tests.realserver.building import CannotBuild, binaries
 from tests.realserver.serving import real_server
@@ -40,12 +45,46 @@ _HELM = ["tests/foreign/test_helm.py"]
 _EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py"]
 
 
-#: Tests of a file stay together, and each worker has a server of its own: what is in one is nobody else's.
+#: Tests of a file stay together, and each worker has a server of its own: what is in one belongs to it alone.
 _WORKERS = min(os.cpu_count() or 1, 4)
 _IN_WORKERS = [f"--numprocesses={_WORKERS}", "--dist=loadfile"]
 
 
-def _on_servers(programs: Path, command: list[str], count: int = 1, **also: str) -> int:
+@dataclass(frozen=True)
+class _Suite:
+    """Tests that run in one process of pytest, on real servers or on the embedded one."""
+
+    title: str
+    arguments: list[str]
+    #: How many real servers run beside it; 0: the tests start embedded ones.
+    servers: int = 0
+    which: str = "server"
+    #: Whether Kubernetes' own kube-controller-manager works on the servers.
+    upstream: bool = False
+
+    def run(self, programs: Path, *options: str) -> int:
+        """Run the tests; the exit status of pytest."""
+        controllers = {"KUBELOOP_TEST_CONTROLLERS": "upstream"} if self.upstream else {}
+        command = _pytest(*options, *self.arguments, which=self.which)
+        if self.servers:
+            return _on_servers(programs, command, self.servers, controllers)
+        return subprocess.call(command, env={**os.environ, **controllers})
+
+
+_SUITES = [
+    _Suite("our controllers on a real server", [*_IN_WORKERS, *_CONTROLLERS], _WORKERS),
+    _Suite("all other suites on a real server", [*_IN_WORKERS, *(f"--ignore={path}" for path in _CONTROLLERS)], _WORKERS),
+    _Suite("upstream's controllers on a real server", [*_IN_WORKERS, *_UPSTREAM], _WORKERS, upstream=True),
+    _Suite("upstream's controllers on the embedded server", [*_IN_WORKERS, *_UPSTREAM], upstream=True),
+    _Suite("Helm on a real server", _HELM, 1, upstream=True),
+    _Suite("Helm on the embedded server", _HELM, upstream=True),
+    # What upstream's controllers leave behind is compared with what was recorded where they ran beside a real server.
+    _Suite("recordings with upstream's controllers", ["tests/conformance/test_with_controllers.py"], which="upstream", upstream=True),
+    _Suite("a new operator's chart by Helm, and kwok as the kubelet", _EMBEDDED_ONLY, which="upstream", upstream=True),
+]
+
+
+def _on_servers(programs: Path, command: list[str], count: int = 1, also: Mapping[str, str] = MappingProxyType({})) -> int:
     """The exit status of a command while fresh servers run."""
     with contextlib.ExitStack() as running:
         print(f"starting kube-apiserver and etcd{f', {count} of each' if count > 1 else ''}", flush=True)
@@ -63,20 +102,31 @@ def _pytest(*arguments: str, which: str = "server") -> list[str]:
 
 
 def _all(programs: Path) -> int:
-    """The worst exit status of all suites."""
-    others = [f"--ignore={path}" for path in _CONTROLLERS]
-    found = [_on_servers(programs, _pytest(*_IN_WORKERS, *suite), _WORKERS) for suite in (_CONTROLLERS, others)]
+    """The worst exit status of all suites. The last lines name the tests that failed: a log's end is often all that is left of it."""
     binaries(["kube-controller-manager"])
-    upstream = {"KUBELOOP_TEST_CONTROLLERS": "upstream"}
-    for suite, count in (([*_IN_WORKERS, *_UPSTREAM], _WORKERS), (_HELM, 1)):
-        found.append(_on_servers(programs, _pytest(*suite), count, **upstream))
-        print("the same on the embedded server", flush=True)
-        found.append(subprocess.call(_pytest(*suite), env={**os.environ, **upstream}))
-    # What they leave behind is compared with what was recorded where they ran beside a real server.
-    found.append(subprocess.call(_pytest("tests/conformance/test_with_controllers.py", which="upstream"), env={**os.environ, **upstream}))
-    print("a new operator's chart by Helm, and kwok as the kubelet, on the embedded server", flush=True)
-    found.append(subprocess.call(_pytest(*_EMBEDDED_ONLY, which="upstream"), env={**os.environ, **upstream}))
-    return max(found)
+    statuses, failures = [], []
+    with tempfile.TemporaryDirectory() as reports:
+        for number, suite in enumerate(_SUITES):
+            print(f"\n-- {suite.title}", flush=True)
+            report = Path(reports, f"{number}.xml")
+            statuses.append(suite.run(programs, f"--junitxml={report}"))
+            if statuses[-1]:
+                failures += [f"{suite.title}: exit status {statuses[-1]}", *(f"  {name}" for name in _failed(report))]
+    if failures:
+        print("\nfailed:", *failures, sep="\n", flush=True)
+    return max(statuses)
+
+
+def _failed(report: Path) -> list[str]:
+    """The tests that failed according to a JUnit report, each with the first line of the reason."""
+    if not report.exists():
+        return ["pytest wrote no report"]
+    return [
+        f"{case.get('classname')}.{case.get('name')}: {outcome.get('message', '').partition(chr(10))[0][:300]}"
+        for case in ElementTree.parse(report).iter("testcase")
+        for outcome in case
+        if outcome.tag in ("failure", "error")
+    ]
 
 
 def main(arguments: list[str]) -> int:
