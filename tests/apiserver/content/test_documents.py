@@ -33,7 +33,12 @@ async def test_openapi(wire: Wire, path: str, accept: str, status: int, content_
     if status == 200:
         assert "accept" in answer.headers["vary"].lower()
         assert answer.headers["last-modified"].endswith(" GMT")
-        again = await wire("GET", path, if_none_match=answer.headers["etag"], **({"accept": accept} if accept else {}))
+        # A real server publishes the definitions of other tests some seconds later: only then is the document another one.
+        for _ in range(10):
+            again = await wire("GET", path, if_none_match=answer.headers["etag"], **({"accept": accept} if accept else {}))
+            if again.status == 304 or again.headers["etag"] == answer.headers["etag"]:
+                break
+            answer = again
         assert (again.status, again.body) == (304, b"")
 
 
