@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit unit-short unit-clients test-disk test-real conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean
+.PHONY: help setup demo test lint types layers unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
 
 test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-apiserver (needs Go)
 	@$(BIN)/python -m tests.realserver run
+
+test-real-short: $(STAMP)  ## test-real without the suites of the server that passed on a real one as they are (tests/realserver/verified.json)
+	@$(BIN)/python -m tests.realserver short
 
 conformance: $(STAMP)  ## replay what a real server answered and print the score
 	@$(BIN)/python -m tests.conformance

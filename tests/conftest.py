@@ -57,6 +57,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"not tested: {line}")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _leftovers_of_a_file() -> Iterator[None]:
+    """Connections and tasks that a file leaves open fail its own last test, not one that runs when the collector happens to find them."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[ServerUnderTest]:
     """The server under test, with its controllers. Suites that use it are marked ``server`` and run against a real one too."""

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.realserver import verified
+
+FILES = {
+    "apiserver/conftest.py": "fixtures",
+    "apiserver/test_deletes.py": "deletes",
+    "apiserver/crd/test_versions.py": "versions",
+    "apiserver/crd/recorded.json": "{}",
+    "apiserver/flow/test_levels.py": "levels",
+    "attacks/test_paths.py": "paths",
+    "client/test_lists.py": "no suite of the server",
+}
+TESTS = {name for name in FILES if "test_" in name and not name.startswith("client")}
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).write_text(text)
+    return tmp_path / "tests"
+
+
+@pytest.mark.parametrize(
+    ("changed", "run_again"),
+    [
+        pytest.param("", set(), id="nothing changed"),
+        pytest.param("client/test_lists.py", set(), id="a suite that always runs"),
+        pytest.param("apiserver/test_deletes.py", {"apiserver/test_deletes.py"}, id="a file of the root"),
+        pytest.param("apiserver/crd/test_versions.py", {"apiserver/crd/test_versions.py"}, id="a file of a folder"),
+        pytest.param("apiserver/crd/recorded.json", {"apiserver/crd/test_versions.py"}, id="data of a folder"),
+        pytest.param("apiserver/crd/test_new.py", {"apiserver/crd/test_versions.py", "apiserver/crd/test_new.py"}, id="a new file"),
+        pytest.param("apiserver/conftest.py", {name for name in TESTS if name.startswith("apiserver")}, id="shared fixtures"),
+    ],
+)
+def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, changed: str, run_again: set[str]) -> None:
+    stored = tests.parent / "verified.json"
+    verified.store(tests, stored)
+    if changed:
+        (tests / changed).write_text("changed")
+    left_out = {path.relative_to(tests).as_posix() for path in verified.unchanged(tests, stored)}
+    assert left_out.isdisjoint(run_again)
+    assert left_out | run_again == TESTS | run_again
+
+
+def test_every_suite_runs_when_none_is_noted(tests: Path) -> None:
+    assert verified.unchanged(tests, tests.parent / "verified.json") == []
