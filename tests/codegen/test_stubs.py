@@ -16,9 +16,11 @@ import msgspec
 import pytest
 
 import kubeloop.api
-from kubeloop.api.core.v1 import Container, PodSpec
+import kubeloop.meta
+from kubeloop.api.core.v1 import Container, Pod, PodSpec
 from kubeloop.codec import decode
 from kubeloop.codegen.models import render
+from kubeloop.codegen.naming import class_name
 from kubeloop.codegen.stubs import render_stubs
 from kubeloop.codegen.types import HAND_WRITTEN, INLINE
 from kubeloop.meta import Model, Resource, custom_resource
@@ -112,6 +114,87 @@ def test_help_shows_each_field_and_the_reference() -> None:
     assert "/#podspec-v1-core" in text
     assert "restart_policy: Literal['Always', 'Never', 'OnFailure'] | None\n |          Wire name ``restartPolicy``, optional" in text
     assert "node_name: str | None\n |          Wire name ``nodeName``" in text
+
+
+HAND_WRITTEN_MODELS = {
+    definition: getattr(kubeloop.meta, name)
+    for definition, name in HAND_WRITTEN.items()
+    if isinstance(cls := getattr(kubeloop.meta, name), type) and issubclass(cls, msgspec.Struct)
+}
+#: Fields of Kubernetes that the hand-written class leaves to the object's document.
+LEFT_OUT = {"ListMeta": {"shardInfo"}}
+
+
+def facts_of(wire: str, info: msgspec.structs.FieldInfo, required: bool) -> str:
+    if required:
+        return f"Wire name ``{wire}``, required. "
+    default = info.default_factory() if info.default_factory is not msgspec.NODEFAULT else info.default
+    absent = (
+        "None"
+        if default is None
+        else str(default)
+        if default == 0
+        else "empty"
+        if default in ("", [], {}, msgspec.Raw(b"{}"))
+        else f"``{default}``"
+    )
+    return f"Wire name ``{wire}``, optional; {absent} if absent. "
+
+
+@pytest.mark.parametrize(
+    ("definition", "cls"), HAND_WRITTEN_MODELS.items(), ids=lambda value: value.__name__ if isinstance(value, type) else ""
+)
+def test_the_text_of_each_hand_written_field_says_what_the_schema_and_the_class_say(definition: str, cls: type[msgspec.Struct]) -> None:
+    node = builtin().definition(definition)
+    module = ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text())
+    source = next(one for one in module.body if isinstance(one, ast.ClassDef) and one.name == cls.__name__)
+    said = {name: " ".join(text.split()) for name, text in texts(source).items()}
+    fields = {info.encode_name: info for info in msgspec.structs.fields(cls)}
+    assert fields.keys() == node.properties.keys() - LEFT_OUT.get(cls.__name__, set())
+    assert set(said) == {info.name for info in fields.values()}
+    for wire, info in fields.items():
+        facts = facts_of(wire, info, wire in node.required)
+        assert said[info.name].startswith(facts)
+        assert len(said[info.name]) > len(facts), f"{info.name} has no words of its own"
+        keys = node.properties[wire].list_map_keys
+        assert not keys or f"told apart by ``{keys[0]}``." in said[info.name]
+
+
+@pytest.mark.parametrize(
+    ("definition", "cls"), HAND_WRITTEN_MODELS.items(), ids=lambda value: value.__name__ if isinstance(value, type) else ""
+)
+def test_help_of_a_hand_written_model_shows_reference_and_fields(definition: str, cls: type[msgspec.Struct]) -> None:
+    text = pydoc.plain(pydoc.render_doc(cls))
+    version = ".".join(builtin().version.removeprefix("v").split(".")[:2])
+    anchor = f"{class_name(definition).lower()}-v1-meta"
+    assert f"https://kubernetes.io/docs/reference/generated/kubernetes-api/v{version}/#{anchor}\n" in text
+    for info in msgspec.structs.fields(cls):
+        assert re.search(rf"^ \|      {info.name}: .+\n \|          Wire name ``{info.encode_name}``, ", text, re.MULTILINE), info.name
+
+
+def test_help_shows_a_field_that_a_kind_has_from_its_base() -> None:
+    assert "    metadata: ObjectMeta\n        Wire name ``metadata``, optional; empty if absent. Name, version" in str(Pod.__doc__)
+
+
+class Described(Model):
+    """Has words of its own."""
+
+    image: str
+    """The image
+    that runs."""
+    size: int = 4
+
+
+def test_help_shows_the_strings_below_the_fields_of_a_users_class() -> None:
+    assert str(Described.__doc__).splitlines() == [
+        "Has words of its own.",
+        "",
+        "Fields:",
+        "    image: str",
+        "        Wire name ``image``, required. The image that runs.",
+        "    size: int",
+        "        Wire name ``size``, optional; 4 if absent.",
+    ]
 
 
 class Spec(Model):

@@ -20,15 +20,13 @@ _own_doc = type.__dict__["__doc__"]
 
 def _doc_of(cls: type[msgspec.Struct]) -> str:
     own: str | None = _own_doc.__get__(cls)
-    if own is not None:
-        return own
     from kubeloop.meta.model_docs import doc_of
 
-    return doc_of(cls)
+    return doc_of(cls, own)
 
 
-#: ``__doc__`` of models: the class's own docstring; of a class without one, what its fields are. Each metaclass holds it, since a class
-#: statement gives each class a ``__doc__`` that hides the one of its base; so the metaclasses have comments instead of docstrings.
+#: ``__doc__`` of models: the class's own docstring, or a line with its name, and what is known of its fields. Each metaclass holds it,
+#: since a class statement gives each class a ``__doc__`` that hides the one of its base; so the metaclasses have comments instead.
 _DOC: Any = property(_doc_of, lambda cls, text: _own_doc.__set__(cls, text))
 
 
@@ -40,7 +38,7 @@ class _KeywordOnly(msgspec.StructMeta):
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **config: Any) -> _KeywordOnly:
         config.setdefault("kw_only", True)
         # Not mcls: a subclass of a class that was called often is called for the first time.
-        return super().__new__(_Explained, name, bases, namespace, **config)
+        return super().__new__(ModelMeta, name, bases, namespace, **config)
 
 
 _construct = msgspec.StructMeta.__call__
@@ -49,7 +47,7 @@ _EXPLAINED = 10_000
 _calls: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
 
-class _Explained(_KeywordOnly):
+class ModelMeta(_KeywordOnly):
     # The metaclass of a model until it was called 10,000 times: a wrong argument ends in an error that names class and field.
     # Then the class becomes a plain ``_KeywordOnly``, whose instances msgspec constructs without any Python code in between.
     # What is wrong with a call shows when that call first runs, which is early in the life of a program.
@@ -73,7 +71,7 @@ class _Explained(_KeywordOnly):
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Model(msgspec.Struct, metaclass=_Explained, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
+class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_defaults=True, rename="camel", gc=False):
     """The base of nested models. Subclasses declare fields in snake case.
 
     Field types

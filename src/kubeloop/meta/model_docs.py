@@ -1,6 +1,7 @@
-"""The documentation of models that have no docstring: made when ``help()`` or an editor asks for it, so that it costs nothing before.
+"""The documentation of models: made when ``help()`` or an editor asks for it, so that it costs nothing before.
 
-Generated models have a stub beside their module, which says all that the schemas say of a field. Of other models the class says it.
+Generated models have a stub beside their module, which says all that the schemas say of a field. Hand-written models have a string below
+each field in their module. A model with neither has what the class itself says.
 """
 
 from __future__ import annotations
@@ -9,43 +10,63 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-
-def doc_of(cls: type[msgspec.Struct]) -> str:
-    """A line for the class, and for each field its name, its type and what else is known of it."""
-    stub = _stub_of(cls)
-    head = (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
-    said = dict(_said_in(stub)) if stub is not None else {}
-    entries = [
-        f"    {info.name}: {said[info.name][0]}\n        {said[info.name][1]}" if info.name in said else _of_field(info)
-        for info in msgspec.structs.fields(cls)
-        if not info.name.startswith("_")
-    ]
-    return "\n".join([head, "", "Fields:", *entries]) if entries else head
+_FACTS = "Wire name "
 
 
-def _stub_of(cls: type[msgspec.Struct]) -> ast.ClassDef | None:
-    """The class in the stub beside its module; None if there is no stub."""
+def doc_of(cls: type[msgspec.Struct], own: str | None = None) -> str:
+    """The text of the class, and for each field its name, its type and what else is known of it.
+
+    Args:
+        cls: A model.
+        own: The docstring of the class. It stands alone if there is no text below any field.
+    """
+    stub, *_ = nodes = [_node_of(base) for base in cls.__mro__ if issubclass(base, msgspec.Struct)]
+    texts = {name: text for node in reversed(nodes) if node is not None for name, text in _field_texts(node)}
+    head = own or (ast.get_docstring(stub) if stub is not None else None) or f"{cls.__name__}."
+    fields = [info for info in msgspec.structs.fields(cls) if not info.name.startswith("_")]
+    if not fields or (own is not None and not (stub is not None and any(_field_texts(stub)))):
+        return head
+    return "\n".join([inspect.cleandoc(head), "", "Fields:", *(_entry(info, texts.get(info.name)) for info in fields)])
+
+
+def _entry(info: msgspec.structs.FieldInfo, known: tuple[str, str] | None) -> str:
+    facts = _of_field(info)
+    if known is None:
+        return facts
+    annotation, text = known
+    first, second = facts.splitlines()
+    return f"    {info.name}: {annotation}\n        {text}" if text.startswith(_FACTS) else f"{first}\n{second} {text}"
+
+
+def _node_of(cls: type[msgspec.Struct]) -> ast.ClassDef | None:
+    """The class in the stub beside its module, or else in the module; None without a source."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    stub = Path(file).with_suffix(".pyi") if file else None
+    return _classes_of(file).get(cls.__name__) if file and file.endswith(".py") else None
+
+
+@lru_cache(4)
+def _classes_of(file: str) -> dict[str, ast.ClassDef]:
+    stub = Path(file).with_suffix(".pyi")
     try:
-        text = stub.read_text("utf-8") if stub is not None else ""
-    except OSError:  # most models have none
-        return None
-    return next((node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == cls.__name__), None)
+        text = (stub if stub.exists() else Path(file)).read_text("utf-8")
+    except OSError:  # in an archive
+        return {}
+    return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
 
 
-def _said_in(stub: ast.ClassDef) -> Iterator[tuple[str, tuple[str, str]]]:
+def _field_texts(node: ast.ClassDef) -> Iterator[tuple[str, tuple[str, str]]]:
     """Name, type and docstring of each field."""
-    for field, below in zip(stub.body, stub.body[1:], strict=False):
+    for field, below in zip(node.body, node.body[1:], strict=False):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-            yield field.target.id, (ast.unparse(field.annotation), below.value.value)
+            yield field.target.id, (ast.unparse(field.annotation), " ".join(below.value.value.split()))
 
 
 def _of_field(info: msgspec.structs.FieldInfo) -> str:

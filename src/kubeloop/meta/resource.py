@@ -58,6 +58,7 @@ class Resource(Documented, Model):
     kind: ClassVar[str] = ""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    """Wire name ``metadata``, optional; empty if absent. Name, version, labels and owners."""
 
     def __init_subclass__(cls, **config: Any) -> None:
         super().__init_subclass__(**config)

@@ -13,7 +13,10 @@ from pathlib import Path
 def class_text(cls: type) -> str:
     """The docstring of the class itself, one line for each paragraph; empty if it has none."""
     text = cls.__dict__.get("__doc__")
-    return paragraphs(text) if isinstance(text, str) else ""
+    if not isinstance(text, str):
+        return ""
+    # The second paragraph of a type of Kubernetes' own is the link to its reference, for people who write Python.
+    return paragraphs(text).partition("\n\n")[0] if cls.__module__.startswith("kubeloop.meta.") else paragraphs(text)
 
 
 def field_texts(cls: type) -> dict[str, str]:
