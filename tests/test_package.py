@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import subprocess
 import sys
@@ -21,9 +22,59 @@ def test_it_says_the_same_version_as_every_layer_and_the_distribution() -> None:
     assert kubeloop.__version__ == VERSION == importlib.metadata.version("kubeloop")
 
 
-def test_a_name_it_does_not_have_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
-        getattr(kubeloop, "Nonsense")  # noqa: B009 - a type checker would refuse the plain form
+@pytest.mark.parametrize(
+    ("package", "name", "hint"),
+    [
+        pytest.param("kubeloop", "LocalCluster", "it is in kubeloop.testing: from kubeloop.testing import LocalCluster", id="of a package"),
+        pytest.param("kubeloop", "WebhookServer", "it is in kubeloop.controller.webhooks: "
+                     "from kubeloop.controller.webhooks import WebhookServer", id="of a package in a package"),
+        pytest.param("kubeloop", "ApiServer", "it is in kubeloop.apiserver.server: from kubeloop.apiserver.server import ApiServer",
+                     id="of a module that no package promises"),
+        pytest.param("kubeloop", "Deployment", "it is in kubeloop.api.apps.v1: from kubeloop.api.apps.v1 import Deployment", id="a model"),
+        pytest.param("kubeloop", "Event", "it is in kubeloop.api.core.v1 and kubeloop.api.events.v1 and kubeloop.cache: "
+                     "from kubeloop.api.core.v1 import Event", id="of several modules"),
+        pytest.param("kubeloop", "Cleint", "did you mean Client?", id="misspelt"),
+        pytest.param("kubeloop", "LocalClutser", "did you mean LocalCluster? It is in kubeloop.testing: "
+                     "from kubeloop.testing import LocalCluster",
+                     id="of another package and misspelt"),
+        pytest.param("kubeloop", "Nonsense", "", id="unknown"),
+        pytest.param("kubeloop.testing", "Manager", "it is in kubeloop: from kubeloop import Manager", id="of the package above"),
+        pytest.param("kubeloop.testing", "LocalClutser", "did you mean LocalCluster?", id="of testing and misspelt"),
+        pytest.param("kubeloop.controller", "InLoopServer", "it is in kubeloop.testing: from kubeloop.testing import InLoopServer",
+                     id="asked of controller, of testing"),
+        pytest.param("kubeloop.controller.webhooks", "Managre", "did you mean Manager? It is in kubeloop: from kubeloop import Manager",
+                     id="asked of webhooks, of the top and misspelt"),
+        pytest.param("kubeloop.config", "load_confg", "did you mean load_config?", id="of config and misspelt"),
+    ],
+)  # fmt: skip
+def test_a_name_that_a_package_does_not_have_is_an_error_that_says_where_it_is(package: str, name: str, hint: str) -> None:
+    text = f"{package} has no name '{name}'" + (f"; {hint}" if hint else "")
+    with pytest.raises(ImportError) as of_import:
+        exec(f"from {package} import {name}")  # a type checker would refuse it as a statement
+    assert str(of_import.value) == text
+    module = importlib.import_module(package)
+    with pytest.raises(AttributeError) as of_attribute:
+        getattr(module, name)
+    assert str(of_attribute.value) == text
+    assert not hasattr(module, name)
+
+
+def test_a_module_can_be_imported_from_the_package_and_is_named_before() -> None:
+    code = (
+        "import kubeloop\ntry: kubeloop.quota\n"
+        "except AttributeError as error: print(error)\nfrom kubeloop import quota; print(quota.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["kubeloop has no name 'quota' yet; load the module first: import kubeloop.quota", "kubeloop.quota"]
+
+
+@pytest.mark.parametrize("name", ["InLoopServer", "ApiServer"])
+def test_the_hint_names_the_extra_that_is_not_installed(name: str) -> None:
+    code = f"import sys; sys.modules['cryptography'] = None; sys.modules['jwt'] = None\nfrom kubeloop import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: kubeloop has no name '{name}'; it is in kubeloop.")
+    assert last.endswith("which is not installed: pip install 'kubeloop[server]'")
 
 
 def test_importing_it_loads_neither_models_nor_http() -> None:

@@ -100,7 +100,9 @@ if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
     def __getattr__(name: str) -> Any:
         home = _HOME_OF.get(name)
         if home is None:
-            raise AttributeError(f"module 'kubeloop' has no attribute {name!r}")
+            from kubeloop.meta.missing_names import missing_name
+
+            raise missing_name(__name__, name)
         value = getattr(importlib.import_module(f"kubeloop.{home}"), name)
         globals()[name] = value
         return value

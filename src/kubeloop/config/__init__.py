@@ -51,7 +51,9 @@ if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
     def __getattr__(name: str) -> Any:
         # Most programs read their configuration, and neither change nor explain it.
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from kubeloop.meta.missing_names import missing_name
+
+            raise missing_name(__name__, name)
         import importlib
 
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

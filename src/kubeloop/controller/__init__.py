@@ -188,5 +188,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kubeloop.meta.missing_names import missing_name
+
+        raise missing_name(__name__, name)
     return getattr(importlib.import_module(home), name)

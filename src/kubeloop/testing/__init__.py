@@ -82,7 +82,9 @@ if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)
         if home is None:
-            raise AttributeError(f"module 'kubeloop.testing' has no attribute {name!r}")
+            from kubeloop.meta.missing_names import missing_name
+
+            raise missing_name(__name__, name)
         try:
             module = importlib.import_module(f"kubeloop.testing.{home}")
         except ModuleNotFoundError as error:

@@ -52,7 +52,9 @@ if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
     def __getattr__(name: str) -> Any:
         # To make certificates takes cryptography, an extra; to serve those of files does not.
         if name not in _SELF_MADE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from kubeloop.meta.missing_names import missing_name
+
+            raise missing_name(__name__, name)
         import importlib
 
         try:

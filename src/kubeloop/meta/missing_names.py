@@ -1,0 +1,118 @@
+"""The error for a name that a package does not have: it says where the name is, and what was probably meant.
+
+Loaded when such an error is raised. Names are read from the ``__all__`` and the classes in the source of each module, and nothing is
+imported for it, so a name is found even where the extra that its module needs is not installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from kubeloop.meta.errors import ConfigError
+
+_ROOT = "kubeloop"
+_CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+_STABLE = re.compile(r"\.v[0-9]+$")
+
+
+def missing_name(package: str, name: str) -> AttributeError | ImportError:
+    """The error that ``__getattr__`` of ``package`` raises.
+
+    ``from package import name`` discards the text of an AttributeError, so its error is an ImportError. Everything else, such as
+    ``hasattr``, gets an AttributeError.
+
+    Args:
+        package: Full name of the package.
+        name: The name that the package does not have.
+    """
+    if name.startswith("_"):
+        return AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+    if find_spec(f"{package}.{name}") is not None:  # from package import module: the import system loads it next
+        return AttributeError(f"{package} has no name {name!r} yet; load the module first: import {package}.{name}", name=name)
+    text = f"{package} has no name {name!r}{_hint(package, name)}"
+    asking = sys._getframe(2)
+    if asking.f_code.co_name == "_handle_fromlist" and asking.f_globals.get("__name__") == "importlib._bootstrap":
+        return ImportError(text, name=package)
+    return AttributeError(text, name=name)  # with a name Python adds no guess to it
+
+
+def _hint(package: str, name: str) -> str:
+    homes = homes_of(name)
+    if homes:
+        return f"; it is {_place(name, homes)}"
+    own = [other for other, found in _promised().items() if package in found]
+    near = difflib.get_close_matches(name, own, n=1) or difflib.get_close_matches(name, [*_promised(), *_models()], n=1, cutoff=0.75)
+    if not near:
+        return ""
+    return f"; did you mean {near[0]}?" if near[0] in own else f"; did you mean {near[0]}? It is {_place(near[0], homes_of(near[0]))}"
+
+
+def _place(name: str, homes: list[str]) -> str:
+    return f"in {' and '.join(homes)}: from {homes[0]} import {name}{_lack(homes[0], name)}"
+
+
+def homes_of(name: str) -> list[str]:
+    """Modules from which a name can be imported: those of built-in models and the package that promises it, or else the class's own."""
+    return _models().get(name, []) + _promised().get(name, [])[:1] or _classes().get(name, [])[:1]
+
+
+def _lack(home: str, name: str) -> str:
+    """What is not installed of what ``home`` needs."""
+    try:
+        getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == _ROOT:
+            return ""
+        return f"; {importlib.import_module('kubeloop.testing.extras').not_installed(error)}"
+    except ConfigError as error:  # of a package that explains which extra it needs
+        return f"; {error}"
+    return ""
+
+
+@cache
+def _promised() -> dict[str, list[str]]:
+    """Each name in the ``__all__`` of a package to these packages, outer ones first."""
+    found: dict[str, list[str]] = {}
+    for module, path in _sources("__init__.py"):
+        for statement in ast.parse(path.read_text("utf-8")).body:
+            if (
+                isinstance(statement, ast.Assign)
+                and ast.unparse(statement.targets[0]) == "__all__"
+                and isinstance(statement.value, ast.List)
+            ):
+                for item in statement.value.elts:
+                    found.setdefault(ast.literal_eval(item), []).append(module)
+    return found
+
+
+@cache
+def _models() -> dict[str, list[str]]:
+    """Each built-in model to its modules; those of stable versions only, if it has one."""
+    found = {name: homes for name, homes in _classes().items() if homes[0].startswith(f"{_ROOT}.api.")}
+    return {name: [home for home in homes if _STABLE.search(home)] or homes for name, homes in found.items()}
+
+
+@cache
+def _classes() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for module, path in _sources("*.py"):
+        for name in _CLASS.findall(path.read_text("utf-8")):
+            found.setdefault(name, []).append(module)
+    return found
+
+
+def _sources(pattern: str) -> Iterator[tuple[str, Path]]:
+    """Modules and their files; those of ``kubeloop.api`` first among classes, then outer ones."""
+    root = Path(__file__).parents[1]
+    paths = sorted(root.rglob(pattern), key=lambda path: (path.parts[len(root.parts)] != "api", len(path.parts), path))
+    for path in paths:
+        parts = path.relative_to(root).with_suffix("").parts
+        yield ".".join((_ROOT, *(parts[:-1] if parts[-1] == "__init__" else parts))), path
