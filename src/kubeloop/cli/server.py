@@ -105,7 +105,7 @@ class LoopbackAddress(IpAddress):
     help="Address in the endpoints of the service default/kubernetes. Default: that of --bind-address.",
 )
 @click.option("--kubeconfig", type=_FILE, help="Where to write an administrator's kubeconfig (mode 0600). Default: a temporary file.")
-@click.option("--no-controllers", is_flag=True, help="Only the API server: nobody acts on Deployments, ReplicaSets, Pods, Namespaces.")
+@click.option("--no-controllers", is_flag=True, help="Do not run the built-in controllers: Deployments get no Pods, and so on.")
 @click.option("--service-cluster-ip-range", default="", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24.")
 @click.option("--service-node-port-range", default="", metavar="PORTS", help="Node ports of services. Default: 30000-32767.")
 @authentication_flags
@@ -204,8 +204,8 @@ def server(
 ) -> None:
     """Run the embedded Kubernetes API server on 127.0.0.1, over TLS.
 
-    Prints "ready URL kubeconfig=FILE" when its controllers have settled; ends on SIGINT or SIGTERM.
-    The commands are for servers that run already, or did.
+    Prints "ready URL kubeconfig=FILE" when its controllers are idle; ends on SIGINT or SIGTERM.
+    The subcommands work on a running server or on the data of a stopped one.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)

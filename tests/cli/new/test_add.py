@@ -83,6 +83,13 @@ def test_a_version_is_served_beside_the_one_that_stays_stored(mine: Project) -> 
     assert client["service"] == {"namespace": mine.name, "name": f"{mine.name}-webhooks", "port": 443, "path": "/convert"}
 
 
+def test_the_samples_of_two_versions_are_two_objects(mine: Project) -> None:
+    done(mine, *VERSION)
+    (first,), (second,) = (read_yaml((mine.folder / "samples" / f"{version}_web.yaml").read_text()) for version in ("v1alpha1", "v1"))
+    assert (first["metadata"]["name"], second["metadata"]["name"]) == ("web-sample", "web-sample-v1")
+    assert first["spec"] == second["spec"]
+
+
 def test_a_version_begins_with_the_fields_that_the_user_gave_the_stored_one(mine: Project) -> None:
     path = module(mine) / "api" / "v1alpha1" / "web.py"
     path.write_text(path.read_text().replace("    replicas:", '    colour: str = "red"\n    replicas:'))

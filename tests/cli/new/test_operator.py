@@ -48,6 +48,14 @@ def test_a_new_project_passes_its_own_tests(project: Project) -> None:
     assert re.search(r"^1[0-9] passed in", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.embedded
+def test_the_program_says_in_one_line_that_its_configuration_is_wrong(project: Project) -> None:
+    done = project.run("-m", project.name.replace("-", "_"), "--kubeconfig", "missing.yaml")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ConfigError: missing.yaml: ")
+    assert "Traceback" not in done.stderr
+
+
 LONG = ["--kind", "W" + "e" * 30 + "b"]
 
 

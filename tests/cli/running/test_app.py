@@ -230,6 +230,13 @@ async def test_an_embedded_server_gets_definitions_first_then_namespaces_and_obj
     assert (await client.get(Namespace, "shop")).metadata.name == "shop"
 
 
+async def test_an_object_that_manifests_hold_in_two_versions_is_one_line(cluster: OwnServer, tmp_path: Path) -> None:
+    target = "{apiVersion: apps/v1, kind: Deployment, name: a}"
+    rest = f"kind: HorizontalPodAutoscaler, metadata: {{name: a}}, spec: {{scaleTargetRef: {target}, maxReplicas: 2}}"
+    folder = manifest(tmp_path, f"{{apiVersion: autoscaling/v1, {rest}}}\n---\n{{apiVersion: autoscaling/v2, {rest}}}")
+    assert await install(cluster.client(), [], [folder], "") == ["HorizontalPodAutoscaler a (v1, v2)"]
+
+
 async def test_a_definition_among_the_manifests_goes_before_that_of_the_class(cluster: OwnServer, tmp_path: Path) -> None:
     client = cluster.client()
     schema = "{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}"

@@ -151,7 +151,9 @@ def _copied_sample(folder: Path, record: KindRecord, version: str) -> str:
     old = f"apiVersion: {record.group}/{record.storage}\n"
     if text.count(old) != 1:
         raise ConfigError(f'{path}: must hold one object, with the line "{old.strip()}"')
-    return text.replace(old, f"apiVersion: {record.group}/{version}\n")
+    # Another name: kubectl apply -f samples makes an object of each version, instead of the same object twice.
+    renamed = re.sub(r"^  name: ([a-z0-9.-]+)$", rf"  name: \1-{version}", text, count=1, flags=re.MULTILINE)
+    return renamed.replace(old, f"apiVersion: {record.group}/{version}\n")
 
 
 def _text(path: Path) -> str:

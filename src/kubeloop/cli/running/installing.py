@@ -27,7 +27,7 @@ class InstallError(KubeloopError):
 
 
 async def install(client: Client, kinds: Iterable[type[Resource]], manifests: Iterable[Path], namespace: str) -> list[str]:
-    """Apply it all, over what may be there from an earlier run; returns what, for people. ``namespace`` is made if it is named.
+    """Apply it all, over what may be there from an earlier run; returns a line for each object. ``namespace`` is made if it is named.
 
     A definition among the manifests is taken instead of one made from a class.
 
@@ -43,7 +43,7 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
             documents.insert(0, (f"the definition of {definition.classes[0].kind}", definition.document))
     if namespace:
         documents.insert(0, ("--namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
-    done: list[str] = []
+    done: dict[tuple[str, str, str, str], list[str]] = {}
     for where, document in documents:
         try:
             made = await client.apply(Unstructured.from_dict(document), field_manager=_MANAGER, force=True)
@@ -52,8 +52,13 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
         except (KubeloopError, ValueError) as error:
             what = f"{document.get('kind', '')} {_name(document)}".strip()
             raise InstallError(f"{where}: {f'{what}: ' if what else ''}{error}") from error
-        done.append(f"{document['kind']} {_name(document)}")
-    return done
+        group, _, version = made.api_version.rpartition("/")
+        done.setdefault((group, made.kind, made.metadata.namespace, made.metadata.name), []).append(version)
+    # Manifests may hold one object in several versions: it is one line.
+    return [
+        f"{kind} {name}" + (f" ({', '.join(dict.fromkeys(versions))})" if len(versions) > 1 else "")
+        for (_, kind, _, name), versions in done.items()
+    ]
 
 
 def custom_kinds(kinds: Iterable[type[Resource]]) -> list[type[Resource]]:
