@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # find_python.sh VERSION DIRECTORY: print the path of an interpreter of Python VERSION (such as 3.14) that can make virtual environments.
-# It takes the first of: a python of PATH, a version that pyenv has installed, and Debian's packages, which it unpacks into DIRECTORY
+# It takes the first of: a python of PATH, a version that pyenv has installed, one that it unpacked before, and Debian's packages, which it
+# unpacks into DIRECTORY
 # (nothing outside DIRECTORY changes, except that debootstrap and patchelf are installed). Exit status 1: there is none, with the reason.
 set -euo pipefail
 version=${1:?usage: find_python.sh VERSION DIRECTORY}
@@ -13,7 +14,8 @@ sys.exit(sys.argv[1] != "%d.%d" % sys.version_info[:2])
 PYTHON
 }
 
-for candidate in "$(command -v "python$version" || true)" "$(command -v python3 || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+for candidate in "$(command -v "python$version" || true)" "$(command -v python3 || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python \
+  "$directory/python$version/usr/bin/python$version"; do
   if [ -n "$candidate" ] && usable "$candidate"; then
     echo "$candidate"
     exit 0
