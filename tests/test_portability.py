@@ -19,6 +19,10 @@ from tests.servers import ServerUnderTest
 
 #: Before anything else: as on Windows, where these modules, signals and functions do not exist and loops read sockets only.
 PRELUDE = """
+import select
+for name in ("poll", "epoll", "kqueue", "devpoll"):
+    if hasattr(select, name):
+        delattr(select, name)
 import asyncio, importlib.abc, os, pathlib, signal, socket, subprocess, sys, tempfile, shutil, threading, zipfile, http.client
 
 HIDDEN = {"fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog", "crypt"}
@@ -40,6 +44,20 @@ for name in ("fork", "chown", "fchmod", "fchown", "geteuid", "getuid", "getgid",
              "O_CLOEXEC", "O_NOFOLLOW", "O_DIRECTORY"):
     if hasattr(os, name):
         delattr(os, name)
+
+import selectors, stat
+register = selectors.SelectSelector.register
+
+def register_socket(self, fileobj, events, data=None):
+    number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+    # subprocess itself reads its pipes in threads on Windows.
+    if not stat.S_ISSOCK(os.fstat(number).st_mode) and sys._getframe(1).f_globals["__name__"] != "subprocess":
+        raise OSError(10038, "An operation was attempted on something that is not a socket")
+    return register(self, fileobj, events, data)
+
+selectors.SelectSelector.register = register_socket
+subprocess.Popen.kill = subprocess.Popen.terminate
+assert selectors.DefaultSelector is selectors.SelectSelector
 
 class Loop(asyncio.SelectorEventLoop):
     def add_signal_handler(self, *args):
@@ -175,6 +193,38 @@ async def test_the_embedded_server_runs_and_ends_with_its_standard_input(tmp_pat
     process.stdin.close()
     _, err = await process.communicate()
     assert process.returncode == 0, err.decode()
+
+
+LOCAL_CLUSTER = """
+from kubeloop import Client, ConfigError
+from kubeloop.api.core.v1 import Namespace
+from kubeloop.testing import LocalCluster
+
+async def main():
+    async with LocalCluster(controllers=False) as cluster:
+        print((await cluster.client.get(Namespace, "default")).metadata.name)
+        await asyncio.to_thread(cluster.restart)
+        print((await cluster.client.get(Namespace, "default")).metadata.name)
+        folder = cluster.kubeconfig.parent
+    print(folder.exists())
+
+asyncio.run(main())
+for wrong in ({"history": -1.0}, {"timeout": 0.01}):
+    try:
+        with LocalCluster(**wrong):
+            pass
+    except ConfigError as error:
+        print(str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.embedded
+def test_a_local_cluster_starts_ends_and_says_why_it_does_not_start(tmp_path: Path) -> None:
+    done = _run(tmp_path, LOCAL_CLUSTER)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "default", "default", "False", "the server ended with exit status 2:", "the server was not ready within 0.01 s:",
+    ]  # fmt: skip
 
 
 def test_persisted_informers_and_dumps_on_a_signal_say_what_is_missing(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import asyncio
 import base64
 import contextlib
 import os
+import queue
 import re
-import selectors
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -201,7 +201,8 @@ class LocalCluster:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     env={**os.environ, "PYTHONPATH": path},
-                    process_group=0,
+                    process_group=0,  # Windows ignores it, and has a flag instead
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                 )
             self._url = self._await_ready(self._process)
             self._write_ca()
@@ -210,18 +211,15 @@ class LocalCluster:
             raise
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> str:
-        assert process.stdout is not None
-        until = time.monotonic() + self._timeout
-        line = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(max(until - time.monotonic(), 0)):
-                    raise ConfigError(f"the server was not ready within {self._timeout:g} s:\n{self._tail()}")
-                read = os.read(process.stdout.fileno(), 4096)
-                if not read:
-                    raise ConfigError(f"the server ended with exit status {process.wait()}:\n{self._tail()}")
-                line += read
+        # In a thread, since Windows cannot wait for a pipe with a timeout. It ends with the line, or with the process.
+        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=_read_line, args=(process, lines), name="kubeloop-cluster-ready", daemon=True).start()
+        try:
+            line = lines.get(timeout=self._timeout)
+        except queue.Empty:
+            raise ConfigError(f"the server was not ready within {self._timeout:g} s:\n{self._tail()}") from None
+        if not line.endswith(b"\n"):
+            raise ConfigError(f"the server ended with exit status {process.wait()}:\n{self._tail()}")
         found = re.match(r"ready (https://\S+) kubeconfig=", line.decode())
         if found is None:
             raise ConfigError(f"the server said {line.decode().strip()!r} instead of that it is ready:\n{self._tail()}")
@@ -253,3 +251,8 @@ class LocalCluster:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+def _read_line(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes]) -> None:
+    assert process.stdout is not None
+    lines.put(process.stdout.readline())
