@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,6 +15,9 @@ from kubeloop.api.core.v1 import Container, EnvVar, Pod, PodSpec, ServiceSpec
 from kubeloop.codec import encode
 from kubeloop.codec.checking import checked
 from kubeloop.meta import Model, ObjectMeta, Resource
+from kubeloop.meta.construction import explain_from_traceback
+from kubeloop.meta.failure_log import FailureLog
+from kubeloop.meta.program import run
 
 
 class Spec(Model):
@@ -141,3 +146,96 @@ def test_a_class_that_was_called_often_is_constructed_by_msgspec_alone(monkeypat
 
     with pytest.raises(TypeError, match="More has no field 'siez'; did you mean size"):
         call(More, siez=1)
+
+
+class Worn(Model):
+    """Called so often that msgspec constructs it alone."""
+
+    image: str
+    size: int = 0
+
+
+Loose: Any = Worn  # which a type checker lets pass
+
+
+class WornHolder(Model):
+    worn: Worn = msgspec.field(default_factory=cast("Callable[[], Worn]", Worn))
+
+
+@pytest.fixture
+def worn(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("kubeloop.meta.model._EXPLAINED", 1)
+    Worn(image="a")
+    WornHolder(worn=Worn(image="a"))
+    return sys.modules[__name__]
+
+
+def _explained(source: Callable[[], object]) -> str:
+    try:
+        source()
+    except TypeError as error:
+        before = str(error)
+        explain_from_traceback(error)
+        return "" if str(error) == before else str(error)
+    raise AssertionError("no error")
+
+
+SIEZ = "Worn has no field 'siez'; did you mean size?"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        pytest.param(lambda _: Loose(siez=1, image="b"), SIEZ, id="a misspelt field"),
+        pytest.param(lambda here: here.Worn(image="b", siez=2), SIEZ, id="of a class of a module"),
+        pytest.param(lambda _: call_of(Worn)(siez=2), SIEZ, id="of a class in a variable"),
+        pytest.param(
+            lambda _: [
+                Loose(image="b"),
+                Loose(
+                    image="ü", siez=3
+                ),
+            ],
+            SIEZ,
+            id="one call of several, over several lines",
+        ),
+        pytest.param(lambda _: Loose(image="ä") and Loose(image="b", siez=3), SIEZ, id="one call of a line"),
+        pytest.param(lambda _: Loose(**dict.fromkeys(["siez"])), SIEZ, id="from a dict"),
+        pytest.param(lambda _: Loose(size=2), "Worn needs image: Worn(image=...)", id="a missing field"),
+        pytest.param(lambda _: Loose("a"), "Worn takes keyword arguments only: Worn(image=..., size=...)", id="a positional argument"),
+        pytest.param(lambda _: [Loose][0](siez=1), "", id="an expression for the class stays as it is"),
+        pytest.param(lambda here: here.WornHolder(), "", id="a default that cannot be made"),
+        pytest.param(lambda _: _refuse(image="a"), "", id="an error with these words of another function"),
+    ],
+)  # fmt: skip
+def test_an_error_of_msgspec_alone_is_explained_from_the_place_in_the_code(worn: Any, source: Callable[[Any], object], text: str) -> None:
+    assert _explained(lambda: source(worn)) == text
+
+
+def call_of(cls: Any) -> Any:
+    return lambda **fields: cls(**fields)
+
+
+def _refuse(**fields: object) -> None:
+    raise TypeError("Unexpected keyword argument 'image'")
+
+
+def test_an_error_without_its_source_stays_as_it_is(worn: Any) -> None:
+    assert _explained(lambda: exec("Worn(image='a', siez=2)", {"Worn": worn.Worn})) == ""
+
+
+def test_a_failure_that_is_logged_is_explained(worn: Any) -> None:
+    failures: FailureLog[str] = FailureLog(logging.getLogger("explained"))
+    with pytest.raises(TypeError) as raised:
+        worn.Worn(image="a", siez=1)
+    shown = failures.failed("key", raised.value)
+    assert shown is not None
+    assert str(shown[1]) == failures.text(raised.value) == SIEZ
+
+
+def test_a_program_that_ends_with_it_is_explained(worn: Any) -> None:
+    async def main() -> None:
+        worn.Worn(image="a", siez=1)
+
+    with pytest.raises(TypeError, match=f"^{re.escape(SIEZ)}$"):
+        run(main())

@@ -5,9 +5,13 @@ Loaded when a constructor raises. The normal path never comes here.
 
 from __future__ import annotations
 
+import ast
 import difflib
+import itertools
+import linecache
 import re
 from collections.abc import Iterable, Mapping
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 import msgspec
@@ -114,3 +118,59 @@ def _joined(names: Iterable[str]) -> str:
 
 def _arguments(names: Iterable[str]) -> str:
     return ", ".join(f"{name}=..." for name in names)
+
+
+def explain_from_traceback(error: BaseException) -> None:
+    """Give an error of msgspec's constructor the text that a model's own errors have, where the traceback shows the call.
+
+    A class that was called often is constructed by msgspec alone, whose errors name neither class nor what was meant. The place in the
+    code names both, so the good path pays nothing. Any other error, and one whose source cannot be read, stays as it is.
+    """
+    text = str(error)
+    if type(error) is not TypeError or not (_UNEXPECTED.fullmatch(text) or _MISSING.fullmatch(text) or text == _POSITIONAL):
+        return
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    call = _call_at(trace) if trace is not None else None
+    cls = _value_of(call.func, trace.tb_frame) if trace is not None and call is not None else None
+    if call is None or not (isinstance(cls, type) and issubclass(cls, msgspec.Struct)):
+        return
+    given = {keyword.arg: None for keyword in call.keywords if keyword.arg is not None}
+    complete = len(given) == len(call.keywords)  # no ** among them
+    unexpected, missing = _UNEXPECTED.fullmatch(text), _MISSING.fullmatch(text)
+    if unexpected is not None and unexpected["name"] not in cls.__struct_fields__:
+        found = construction_error(cls, given if complete else {unexpected["name"]: None}, error)
+    elif (text == _POSITIONAL and call.args) or (
+        missing is not None and complete and missing["name"] in set(required_fields(cls)) - given.keys()
+    ):
+        found = construction_error(cls, given, error)
+    else:  # of a struct that a default makes
+        return
+    error.args = found.args
+
+
+def _call_at(trace: TracebackType) -> ast.Call | None:
+    """The call that a frame was in when it failed, from its source."""
+    frame = trace.tb_frame
+    line, end_line, column, end_column = next(itertools.islice(frame.f_code.co_positions(), trace.tb_lasti // 2, None), (None,) * 4)
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    lines = [linecache.getline(frame.f_code.co_filename, one, frame.f_globals).encode() for one in range(line, end_line + 1)]
+    lines[-1] = lines[-1][:end_column]  # first, since one line may be the first and the last
+    lines[0] = lines[0][column:]
+    try:
+        found = ast.parse(b"(" + b"".join(lines) + b"\n)", mode="eval").body
+    except SyntaxError:
+        return None
+    return found if isinstance(found, ast.Call) else None
+
+
+def _value_of(node: ast.expr, frame: FrameType) -> object:
+    """What a name, or an attribute of a module or class, stood for in the frame; None for other expressions."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if isinstance(node, ast.Attribute):
+        base = _value_of(node.value, frame)
+        return vars(base).get(node.attr) if isinstance(base, ModuleType | type) else None
+    return None

@@ -41,6 +41,7 @@ class FailureLog(Generic[K]):
 
     def failed(self, key: K, error: BaseException) -> ExcInfo | None:
         """Records a failure of ``key``; returns what to log as ``exc_info``."""
+        _explain(error)
         origin = _origin(error)
         known = self._failing[origin] > 0
         if self._last.get(key) != origin:
@@ -60,6 +61,7 @@ class FailureLog(Generic[K]):
 
     def text(self, error: BaseException) -> str:
         """The error in one line, without advice that was logged before."""
+        _explain(error)
         if isinstance(error, Forbidden) and (access := refused_access(error)) is not None:
             if access in self._advised:
                 return error.brief
@@ -70,6 +72,13 @@ class FailureLog(Generic[K]):
 def times(failures: int, *, in_a_row: bool = True) -> str:
     """``" (failed 3 times in a row)"``; empty for the first failure."""
     return f" (failed {failures} times{' in a row' if in_a_row else ''})" if failures > 1 else ""
+
+
+def _explain(error: BaseException) -> None:
+    if type(error) is TypeError:
+        from kubeloop.meta.construction import explain_from_traceback
+
+        explain_from_traceback(error)
 
 
 def _origin(error: BaseException) -> _Origin:

@@ -69,6 +69,11 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         if not terminated:
             raise
         raise SystemExit(_TERMINATED) from None
+    except TypeError as error:
+        from kubeloop.meta.construction import explain_from_traceback
+
+        explain_from_traceback(error)
+        raise
     except (KubeloopError, BaseExceptionGroup) as error:
         failures = distinct(error)
         if len(failures) == 1 and not isinstance(failures[0], KubeloopError):

@@ -79,7 +79,7 @@ class Caller:
         except KubeloopError as error:
             return self._failed(handler, memory, obj, error, self._failures.text(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, it costs this handler a retry and the others nothing
-            return self._failed(handler, memory, obj, error, f"{type(error).__name__}: {error}", traceback=True)
+            return self._failed(handler, memory, obj, error, f"{type(error).__name__}: {self._failures.text(error)}", traceback=True)
         memory.succeeded(handler.id)
         self._failures.succeeded((handler.id, obj.object_key()))
         return None
