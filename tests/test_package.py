@@ -59,6 +59,12 @@ def test_a_name_that_a_package_does_not_have_is_an_error_that_says_where_it_is(p
     assert not hasattr(module, name)
 
 
+@pytest.mark.parametrize("name", ["__wrapped__", "_private", "testing.LocalCluster", ""])
+def test_a_name_that_no_package_promises_is_a_plain_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"^module 'kubeloop' has no attribute '{name}'$"):
+        getattr(kubeloop, name)
+
+
 def test_a_module_can_be_imported_from_the_package_and_is_named_before() -> None:
     code = (
         "import kubeloop\ntry: kubeloop.quota\n"

@@ -33,7 +33,7 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
         package: Full name of the package.
         name: The name that the package does not have.
     """
-    if name.startswith("_"):
+    if name.startswith("_") or not name.isidentifier():
         return AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
     if find_spec(f"{package}.{name}") is not None:  # from package import module: the import system loads it next
         return AttributeError(f"{package} has no name {name!r} yet; load the module first: import {package}.{name}", name=name)
