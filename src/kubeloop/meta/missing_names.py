@@ -38,8 +38,8 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
     if find_spec(f"{package}.{name}") is not None:  # from package import module: the import system loads it next
         return AttributeError(f"{package} has no name {name!r} yet; load the module first: import {package}.{name}", name=name)
     text = f"{package} has no name {name!r}{_hint(package, name)}"
-    asking = sys._getframe(2)
-    if asking.f_code.co_name == "_handle_fromlist" and asking.f_globals.get("__name__") == "importlib._bootstrap":
+    caller = sys._getframe(2)
+    if caller.f_code.co_name == "_handle_fromlist" and caller.f_globals.get("__name__") == "importlib._bootstrap":
         return ImportError(text, name=package)
     return AttributeError(text, name=name)  # with a name Python adds no guess to it
 
