@@ -172,7 +172,7 @@ def test_kubectl_installs_all_manifests_and_removes_them(project: Project, kubec
             assert "serverside-applied" in kubectl("apply", "--server-side", "--validate=strict", "-f", "-", stdin=text)
         kubectl("wait", "--for=condition=Established", f"crd/webs.{project.group}")
         kubectl("apply", "--validate=strict", "-f", str(project.folder / "samples" / "v1alpha1_web.yaml"))
-        assert kubectl("get", "webs", "web-sample", "-o", "jsonpath={.spec.replicas}") == "2"
+        assert kubectl("get", f"webs.{project.group}", "web-sample", "-o", "jsonpath={.spec.replicas}") == "2"
         image = kubectl("get", "deployment", project.name, "-o", "jsonpath={..image}")
         assert image == f"{project.name}:0.1.0"
     finally:
