@@ -12,7 +12,8 @@ from kubeloop.client import Client
 from kubeloop.controller import ControllerBase, Runnable
 from kubeloop.meta import ObjectMeta, Quantity
 from kubeloop.testing.driving import driven
-from kubeloop.testing.kube_cluster import own_server
+from kubeloop.testing.faults import Faults
+from kubeloop.testing.kube_cluster import OwnServer, own_server
 from kubeloop.timing import FakeClock
 
 T = TypeVar("T")
@@ -24,6 +25,23 @@ class FakeTimeCluster:
 
     client: Client
     clock: FakeClock
+    server: OwnServer
+
+    @property
+    def faults(self) -> Faults:
+        """Faults of the server, and all requests so far."""
+        return self.server.faults
+
+    async def start(self, *controllers: ControllerBase[Any] | Runnable) -> None:
+        """Run more controllers, in a manager apart from the others."""
+        await self.server.start_manager(*controllers)
+
+    async def stop(self) -> None:
+        """Stop all controllers."""
+        await self.server.stop_managers()
+
+    async def pass_time(self, seconds: float) -> None:
+        await self.drive(self.clock.sleep(seconds))
 
     async def drive(self, awaitable: Awaitable[T]) -> T:
         """Return the result of ``awaitable``; time passes while nothing else can go on."""
@@ -50,4 +68,4 @@ async def simulation(*controllers: ControllerBase[Any] | Runnable) -> AsyncItera
     async with own_server(clock) as cluster:
         if controllers:
             await cluster.start_manager(*controllers)
-        yield FakeTimeCluster(cluster.client(), clock)
+        yield FakeTimeCluster(cluster.client(), clock, cluster)

@@ -6,8 +6,20 @@ from typing import Any
 
 import pytest
 
+from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim
 from kubeloop.controlplane.node_fit import judge
-from kubeloop.controlplane.scheduling_facts import ClaimFacts, ClusterFacts, JSONObject, NodeFacts, PodFacts
+from kubeloop.controlplane.scheduling_facts import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    ClassFacts,
+    ClusterFacts,
+    JSONObject,
+    NodeFacts,
+    PodFacts,
+    claim_facts,
+    volume_facts,
+)
+from tests.controlplane.workloads import read
 
 NONE = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
@@ -238,22 +250,124 @@ def test_judge(wanted: PodFacts, nodes: list[NodeFacts], expected: str) -> None:
     assert bool(verdict.fitting) is not bool(expected)
 
 
+def claim(*, volume: str = "", phase: str = "Pending", storage_class: str = "", deleting: bool = False, **annotations: str) -> JSONObject:
+    """Return a claim; one that names a volume is bound to it."""
+    known = {"bound": BIND_COMPLETED, "selected": SELECTED_NODE}
+    metadata: JSONObject = {"name": "data", "namespace": "shop", "uid": "data-uid"}
+    metadata["annotations"] = {known[key]: value for key, value in annotations.items()} | ({BIND_COMPLETED: "yes"} if volume else {})
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+    return {
+        "metadata": metadata,
+        "spec": spec | {"volumeName": volume, "storageClassName": storage_class},
+        "status": {"phase": "Bound" if volume and phase == "Pending" else phase},
+    }
+
+
+def volume(size: str = "2Gi", zone: str = "", node: str = "", phase: str = "Available", **spec: Any) -> JSONObject:
+    """Return a volume of the class "local"; with ``node`` only that node can use it."""
+    if node:
+        terms = [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]}]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    chosen = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local"} | spec
+    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+    return {"metadata": {"name": "v", "uid": "v", "labels": labels}, "spec": chosen, "status": {"phase": phase}}
+
+
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+OTHER_NODE = "1 node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME = "1 node(s) didn't find available persistent volumes to bind"
+DELAYED = ClassFacts(delayed=True, provisioner="kubernetes.io/no-provisioner", topologies=[])
+IN_ZONE_A = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
+
+
 @pytest.mark.parametrize(
-    ("claim", "expected"),
+    ("wanted", "offered", "found", "expected"),
     [
-        pytest.param(ClaimFacts(deleting=False, lost_volume=None, owner=""), "", id="a claim that is there"),
+        pytest.param(claim(volume="v"), volume(), None, "", id="a bound claim"),
+        pytest.param(claim(), None, None, UNBOUND, id="a claim without a volume"),
+        pytest.param(claim(storage_class="local"), volume(), None, UNBOUND, id="a claim is unbound although a volume would suit it"),
         pytest.param(
-            ClaimFacts(deleting=True, lost_volume=None, owner=""), 'persistentvolumeclaim "data" is being deleted', id="one being deleted"
-        ),
-        pytest.param(
-            ClaimFacts(deleting=False, lost_volume="v", owner=""),
+            claim(volume="v", phase="Lost"),
+            None,
+            None,
             'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"',
             id="a claim whose volume is lost",
         ),
+        pytest.param(
+            claim(volume="v", deleting=True),
+            volume(),
+            None,
+            'persistentvolumeclaim "data" is being deleted',
+            id="a claim that is being deleted",
+        ),
+        pytest.param(
+            claim(volume="v"), None, None, 'persistentvolume "v" not found', id="a claim is bound to a volume that does not exist"
+        ),
+        pytest.param(claim(volume="v"), volume(node="n"), None, "", id="the volume of a bound claim is on this node"),
+        pytest.param(claim(volume="v"), volume(node="m"), None, OTHER_NODE, id="the volume of a bound claim is on another node"),
+        pytest.param(claim(volume="v"), volume(zone="a__b"), None, "", id="the node is in a zone of the volume"),
+        pytest.param(
+            claim(volume="v"), volume(zone="b"), None, "1 node(s) had no available volume zone", id="the volume is in another zone"
+        ),
+        pytest.param(claim(storage_class="local"), volume(), DELAYED, "", id="a volume suits a claim that waits for a pod"),
+        pytest.param(
+            claim(storage_class="local"), volume(node="n"), DELAYED, "", id="a volume on this node suits a claim that waits for a pod"
+        ),
+        pytest.param(claim(storage_class="local"), volume(node="m"), DELAYED, NO_VOLUME, id="the only volume is on another node"),
+        pytest.param(claim(storage_class="local"), volume("1Gi"), DELAYED, NO_VOLUME, id="the only volume is too small"),
+        pytest.param(claim(storage_class="local"), volume(phase="Released"), DELAYED, NO_VOLUME, id="the only volume is Released"),
+        pytest.param(
+            claim(storage_class="local"),
+            volume(accessModes=["ReadOnlyMany"]),
+            DELAYED,
+            NO_VOLUME,
+            id="the only volume has other access modes",
+        ),
+        pytest.param(
+            claim(storage_class="local"),
+            volume(claimRef={"namespace": "shop", "name": "data"}, phase="Pending"),
+            DELAYED,
+            "",
+            id="a volume is reserved for the claim",
+        ),
+        pytest.param(
+            claim(storage_class="local"),
+            volume(claimRef={"namespace": "shop", "name": "other"}),
+            DELAYED,
+            NO_VOLUME,
+            id="the only volume is reserved for another claim",
+        ),
+        pytest.param(
+            claim(storage_class="local"), None, ClassFacts(True, "example.com/disks", []), "", id="a provisioner can make the volume"
+        ),
+        pytest.param(
+            claim(storage_class="local"),
+            None,
+            ClassFacts(True, "example.com/disks", IN_ZONE_A),
+            "",
+            id="a provisioner can make the volume in this zone",
+        ),
+        pytest.param(
+            claim(storage_class="local", selected="m"),
+            None,
+            ClassFacts(True, "example.com/disks", []),
+            NO_VOLUME,
+            id="a provisioner makes the volume for another node",
+        ),
     ],
 )
-def test_claims(claim: ClaimFacts, expected: str) -> None:
-    verdict = judge(pod(**volumes(**CLAIM)), ClusterFacts([node()], claims={("shop", "data"): claim}))
+def test_claims(wanted: JSONObject, offered: JSONObject | None, found: ClassFacts | None, expected: str) -> None:
+    only = node(zone="a")
+    only.labels["topology.kubernetes.io/zone"] = "a"
+    cluster = ClusterFacts(
+        [only],
+        claims={("shop", "data"): claim_facts(read(PersistentVolumeClaim, wanted))},
+        volumes={} if offered is None else {"v": volume_facts(read(PersistentVolume, offered))},
+        classes={} if found is None else {"local": found},
+    )
+    verdict = judge(pod(**volumes(**CLAIM)), cluster)
     assert verdict.message == (f"0/1 nodes are available: {expected}. {NONE}" if expected else "")
 
 

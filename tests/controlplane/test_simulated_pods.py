@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from kubeloop.api.core.v1 import ConfigMap, Event, Pod, Secret
+from kubeloop.api.core.v1 import ConfigMap, Event, PersistentVolumeClaim, Pod, Secret
 from kubeloop.codec import to_dict
 from kubeloop.controlplane.node import SimulatedNodes
 from kubeloop.controlplane.simulation import EXIT_CODE, LOG, READINESS, RUN_SECONDS, STARTUP, STOP_SECONDS
 from kubeloop.meta import ObjectMeta
 from tests.controlplane.simulated import FakeTimeCluster, simulation
+from tests.controlplane.storage import claim
 from tests.controlplane.workloads import read
 
 NODE = "kubeloop-node"
@@ -95,6 +96,20 @@ async def test_a_pod_waits_for_its_volumes(cluster: FakeTimeCluster, volume: dic
     assert (await events(cluster))["FailedMount"] == f'MountVolume.SetUp failed for volume "v" : {expected}'
     await cluster.client.create(Secret(metadata=ObjectMeta(name="s")))
     await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="m")))
+    assert (await later(cluster))["phase"] == "Running"
+
+
+async def test_a_pod_waits_until_its_claims_are_bound(cluster: FakeTimeCluster) -> None:
+    made = pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    await become(cluster, made)
+    await cluster.client.create(claim())
+    status = await later(cluster)
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    why = 'MountVolume.SetUp failed for volume "v" : error processing PVC default/data: '
+    missing = 'failed to fetch PVC from API server: persistentvolumeclaims "data" not found'
+    assert {one.message for one in await cluster.client.list(Event)} == {f"{why}{missing}", f"{why}PVC is not bound"}
+    await cluster.client.patch(PersistentVolumeClaim, "data", {"spec": {"volumeName": "v"}})
+    await cluster.client.patch(PersistentVolumeClaim, "data", {"status": {"phase": "Bound"}}, subresource="status")
     assert (await later(cluster))["phase"] == "Running"
 
 

@@ -17,9 +17,9 @@ from kubeloop.client import DeleteOptions
 from kubeloop.codec import to_dict
 from kubeloop.controller import Controller, Predicate, Result, Watch
 from kubeloop.controlplane.node_fit import find_admission_fault
-from kubeloop.controlplane.pod_references import MissingReferences, find_missing, references_of
+from kubeloop.controlplane.pod_references import BOUND, MissingReferences, find_missing, references_of
 from kubeloop.controlplane.pod_status import NOTHING_MISSING, PodAddresses, differs, running, starting, stop_seconds, terminated
-from kubeloop.controlplane.scheduling_facts import PodFacts, node_facts
+from kubeloop.controlplane.scheduling_facts import BIND_COMPLETED, PodFacts, node_facts
 from kubeloop.controlplane.simulation import Simulation, unknown_probes
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, Quantity, Resource
 from kubeloop.meta.version import VERSION
@@ -47,8 +47,8 @@ class SimulatedNodes(
 ):
     """Plays the kubelet of each node named in ``nodes``: creates the Node objects, runs their pods, ends them.
 
-    A pod starts when the ConfigMaps, Secrets and volume claims that it needs are there. Pod addresses are of 10.244.0.0/16, each used by
-    one pod at a time; nothing listens there.
+    A pod starts when the ConfigMaps and Secrets that it needs are there and its volume claims are bound. Pod addresses are of
+    10.244.0.0/16, each used by one pod at a time; nothing listens there.
 
     Args:
         nodes: Names of the nodes.
@@ -150,16 +150,22 @@ class SimulatedNodes(
         return missing
 
     async def _keys(self, kind: str, name: str, namespace: str) -> frozenset[str] | None:
-        """Return the keys of an object's data; None: there is no such object. What the cache lacks is read from the server, as the cache
-        may be behind."""
+        """Return the keys of an object's data, of a claim whether it is bound; None: there is no such object.
+
+        What the cache lacks is read from the server, as the cache may be behind.
+        """
         found: Any = self.lister(_KINDS[kind]).get(name, namespace)
         if found is None:
             try:
                 found = await self.client.get(_KINDS[kind], name, namespace=namespace)
             except NotFound:
                 return None
+        if isinstance(found, PersistentVolumeClaim):
+            # The phase is the last write of a binding: a pod may come here before it, and is not to report a fault then.
+            bound = found.spec.volume_name and found.status.phase != "Lost" and BIND_COMPLETED in found.metadata.annotations
+            return frozenset({BOUND} if bound or found.status.phase == "Bound" else ())
         binary = found.binary_data if isinstance(found, ConfigMap) else {}
-        return frozenset() if isinstance(found, PersistentVolumeClaim) else frozenset({*found.data, *binary})
+        return frozenset({*found.data, *binary})
 
     def _report(self, pod: Pod, tree: JSONObject, simulation: Simulation, status: JSONObject) -> None:
         """Record the events of what has just begun."""

@@ -1,6 +1,6 @@
 """Fit of a pod and the nodes: which nodes can take it, and in upstream's words why the others cannot. No I/O.
 
-The filters of Kubernetes' default scheduler, in its order, without resource claims, volume topology and limits of volumes.
+The filters of Kubernetes' default scheduler, in its order, without resource claims and limits of volumes.
 Source: Kubernetes pkg/scheduler/framework/plugins and schedule_one.go.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kubeloop.controlplane.scheduling_facts import ClusterFacts, JSONObject, NodeFacts, PodFacts
+from kubeloop.controlplane.volume_matching import find_volume_fault, plan_volumes
 from kubeloop.meta import Selector, selector_from
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -61,6 +62,7 @@ def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, NodeRefusal
         _is_chosen(pod),
         _has_ports(pod),
         _has_room(pod),
+        _has_volumes(pod, cluster),
         *_spread(pod, cluster),
         _affinity(pod, cluster),
     ]
@@ -107,12 +109,14 @@ def _hopeless(pod: PodFacts, cluster: ClusterFacts) -> str:
         if claim is None:
             waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
             return waiting if ephemeral else f'persistentvolumeclaim "{name}" not found'
-        if claim.lost_volume is not None:
-            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.lost_volume}"'
+        if claim.phase == "Lost":
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
         if claim.deleting:
             return f'persistentvolumeclaim "{name}" is being deleted'
         if ephemeral and claim.owner != pod.uid:
             return f"PVC {pod.namespace}/{name} was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
+    if fault := find_volume_fault(pod, cluster):
+        return fault
     if pod.spec.get("resourceClaims"):
         return "kubeloop's scheduler does not allocate resource claims"
     return ""
@@ -180,6 +184,14 @@ def _has_room(pod: PodFacts) -> NodeFilter:
                 reasons.append(f"Insufficient {name}")
                 resolvable = resolvable and wanted <= most
         return NodeRefusal(tuple(reasons), resolvable) if reasons else None
+
+    return check
+
+
+def _has_volumes(pod: PodFacts, cluster: ClusterFacts) -> NodeFilter:
+    def check(node: NodeFacts) -> NodeRefusal | None:
+        reasons = plan_volumes(pod, node, cluster).reasons if pod.claims else ()
+        return NodeRefusal(reasons, resolvable=False) if reasons else None
 
     return check
 

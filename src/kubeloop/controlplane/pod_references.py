@@ -14,6 +14,10 @@ JSONObject = dict[str, Any]
 _WORDS = {"ConfigMap": "configmap", "Secret": "secret", "PersistentVolumeClaim": "persistentvolumeclaim"}
 
 
+#: The only key of a claim: it has it when it is bound.
+BOUND = "Bound"
+
+
 class PodReference(NamedTuple):
     """One use of an object of the pod's namespace. ``keys``: those that it must have. One of ``volume`` and ``container`` is set."""
 
@@ -50,7 +54,7 @@ def references_of(spec: JSONObject) -> list[PodReference]:
 def _of_volume(volume: JSONObject) -> Iterator[PodReference]:
     name = volume["name"]
     if claim := volume.get("persistentVolumeClaim"):
-        yield PodReference("PersistentVolumeClaim", claim["claimName"], (), volume=name)
+        yield PodReference("PersistentVolumeClaim", claim["claimName"], (BOUND,), volume=name)
     sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
     for source in sources:
         for field, kind, key in (("secret", "Secret", "secretName"), ("configMap", "ConfigMap", "name")):
@@ -89,7 +93,7 @@ def find_missing(
             where = f"couldn't find key {lacking} in {one.kind} {namespace}/{one.name}"
             containers.setdefault(one.container, where if lacking else f'{_WORDS[one.kind]} "{one.name}" not found')
         elif one.kind == "PersistentVolumeClaim":
-            why = f'failed to fetch PVC from API server: persistentvolumeclaims "{one.name}" not found'
+            why = "PVC is not bound" if lacking else f'failed to fetch PVC from API server: persistentvolumeclaims "{one.name}" not found'
             volumes.setdefault(one.volume, f"error processing PVC {namespace}/{one.name}: {why}")
         else:
             faulty = "configmap references non-existent config key" if one.kind == "ConfigMap" else "references non-existent secret key"

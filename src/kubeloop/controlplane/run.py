@@ -28,6 +28,7 @@ from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.service_account import RootCertificatePublisher, ServiceAccountController
 from kubeloop.controlplane.settled import wait_settled
 from kubeloop.controlplane.token_secrets import TokenSecretController
+from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
 from kubeloop.controlplane.volumes import ClaimProtectionController, EphemeralVolumeController, VolumeProtectionController
 from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.tasks import Supervisor
@@ -70,6 +71,7 @@ def controllers(
         ClaimProtectionController(),
         VolumeProtectionController(),
         EphemeralVolumeController(),
+        PersistentVolumeBinder(),
         GarbageCollector(
             [ConfigMap, Deployment, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ServiceAccount]
         ),

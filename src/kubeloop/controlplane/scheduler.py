@@ -7,17 +7,33 @@ Source: Kubernetes documentation, "Kubernetes Scheduler"; pkg/scheduler/schedule
 from __future__ import annotations
 
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
-from kubeloop.api.core.v1 import Namespace, Node, PersistentVolumeClaim, Pod, PodCondition
+from kubeloop.api.core.v1 import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
+from kubeloop.api.storage.v1 import StorageClass
 from kubeloop.cache import EventType, Head
-from kubeloop.controller import KeyController, Predicate, Watch, labels_changed, path_changed
+from kubeloop.controller import KeyController, Predicate, Result, Watch, labels_changed, path_changed, resource_version_changed
 from kubeloop.controlplane.node_fit import judge
-from kubeloop.controlplane.scheduling_facts import ClaimFacts, ClusterFacts, PodFacts, node_facts
+from kubeloop.controlplane.scheduling_facts import (
+    SELECTED_NODE,
+    ClusterFacts,
+    FactsMemory,
+    PodFacts,
+    VolumeFacts,
+    claim_facts,
+    class_facts,
+    node_facts,
+    volume_facts,
+)
+from kubeloop.controlplane.volume_matching import UNBOUND_CLAIMS, VolumePlan, plan_volumes, reserve_volume
 from kubeloop.meta import Conflict, NotFound, ObjectKey, format_time
 
 SCHEDULER = "default-scheduler"
+#: Seconds that a pod with a node waits for its volumes to be bound (upstream's bindTimeoutSeconds).
+_BIND_TIMEOUT = 600.0
+_TIMED_OUT = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
 
 _unbound = Predicate(lambda event: not event.head.value("spec.nodeName"), ("spec.nodeName",))
 #: Pods that stop using a node, and pods on nodes that others may want to be near to, or far from.
@@ -25,90 +41,182 @@ _makes_room = (
     Predicate(lambda event: event.type is EventType.DELETED) | path_changed("spec") | path_changed("status.phase") | labels_changed
 ) & Predicate(lambda event: bool(event.head.value("spec.nodeName")), ("spec.nodeName",))
 _node_changed = path_changed("spec") | path_changed("status.conditions") | path_changed("status.allocatable") | labels_changed
-_claim_changed = path_changed("status.phase") | path_changed("metadata.deletionTimestamp")
+_claim_changed = (
+    path_changed("spec") | path_changed("status.phase") | path_changed("metadata.annotations") | path_changed("metadata.deletionTimestamp")
+)
+_volume_changed = path_changed("spec") | path_changed("status.phase") | path_changed("metadata.annotations") | labels_changed
 
 
-def _all_waiting(head: Head) -> list[ObjectKey]:  # noqa: ARG001  # any such change may make room for any pod
+#: Stand for "try every refused pod again", and the same without those that wait for their claims to be bound, whatever the nodes: one
+#: key, however many pods and changes there are. Keys of pods have a namespace.
+_RETRY_ALL = ObjectKey("", "", "all")
+_RETRY = ObjectKey("", "", "bound")
+
+
+def _all_refused(head: Head) -> list[ObjectKey]:  # noqa: ARG001  # any such change may make room for any pod
+    return [_RETRY_ALL]
+
+
+def _refused_with_bound_claims(head: Head) -> list[ObjectKey]:  # noqa: ARG001  # any such change may make room for any of them
     return [_RETRY]
 
 
-#: Stands for "try every refused pod again": one key, however many pods and changes there are.
-_RETRY = ObjectKey("", "", "")
+class _Refusal(NamedTuple):
+    """A pod that waits. ``claims``: names of its claims; ``unbound``: it waits for them, and only a change of them can help."""
+
+    claims: frozenset[str]
+    unbound: bool
+
+
+class _AwaitedVolumes(NamedTuple):
+    """A pod that has a node and waits there for its volumes to be bound; ``deadline`` is by the controller's clock."""
+
+    key: ObjectKey
+    node: str
+    deadline: float
 
 
 class Scheduler(
     KeyController[Pod],
     predicates=[_unbound],
     watches=[
-        Watch(Node, to=_all_waiting, predicates=(_node_changed,)),
-        Watch(Pod, to=_all_waiting, predicates=(_makes_room,)),
-        Watch(PersistentVolumeClaim, to=_all_waiting, predicates=(_claim_changed,)),
-        Watch(Namespace, to=_all_waiting, predicates=(labels_changed,)),
+        Watch(Node, to=_all_refused, predicates=(_node_changed,)),
+        Watch(Pod, to=_refused_with_bound_claims, predicates=(_makes_room,)),
+        Watch(PersistentVolumeClaim, to="users_of_claim", predicates=(_claim_changed,)),
+        Watch(PersistentVolume, to=_refused_with_bound_claims, predicates=(_volume_changed,)),
+        Watch(StorageClass, to=_all_refused, predicates=(resource_version_changed,)),
+        Watch(Namespace, to=_refused_with_bound_claims, predicates=(labels_changed,)),
     ],
     name=SCHEDULER,
 ):
     """Binds through ``pods/binding``. The condition PodScheduled of a pod that fits nowhere says why, and the pod is tried again when
     something changes that may help it.
 
+    Volumes that wait for a pod are reserved for the claims of the first pod that gets a node; the pod waits on that node, which counts it
+    already, until its claims are bound.
+
     One worker: two at once would count the same free place twice. Pods bound lately count although the cache may not show them yet.
     """
 
-    async def start(self) -> None:
-        self._assumed: dict[str, str] = {}
-        self._refused: set[ObjectKey] = set()
-        self._facts: dict[str, tuple[str, PodFacts]] = {}
+    def __init__(self) -> None:
+        self._forget()
 
-    async def reconcile(self, key: ObjectKey) -> None:
-        if not key.name:
-            for refused in list(self._refused):
-                self.enqueue(refused)
-            return
-        self._refused.discard(key)
+    async def start(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._assumed: dict[str, str] = {}
+        self._awaiting: dict[str, _AwaitedVolumes] = {}
+        self._refused: dict[ObjectKey, _Refusal] = {}
+        self._facts = FactsMemory[PodFacts](lambda head: PodFacts(msgspec.json.decode(head.document())))
+        self._volumes = FactsMemory[VolumeFacts](lambda head: volume_facts(self.lister(PersistentVolume).decoded(head)))
+
+    def users_of_claim(self, claim: Head) -> list[ObjectKey]:
+        """Return the keys of the refused pods that use a claim."""
+        return [key for key, refusal in self._refused.items() if key.namespace == claim.namespace and claim.name in refusal.claims]
+
+    async def reconcile(self, key: ObjectKey) -> Result | None:
+        if not key.namespace:
+            for refused, refusal in self._refused.items():
+                if key == _RETRY_ALL or not refusal.unbound:
+                    self.enqueue(refused)
+            return None
+        self._refused.pop(key, None)
         pod = self.lister(Pod).by_key(key)
         if pod is None or not _is_mine(pod) or pod.metadata.uid in self._assumed:
-            return
+            self._free_room(key)
+            return None
         facts = self._facts_of(pod)
-        found = judge(facts, self._cluster(facts))
-        if found.fitting:
-            await self._bind(pod, min(found.fitting, key=lambda node: (len(node.pods), node.name)).name)
-        else:
-            self._refused.add(key)
-            await self._refuse(pod, found.message)
+        cluster = self._cluster(facts)
+        found = judge(facts, cluster)
+        if not found.fitting:
+            self._free_room(key)
+            self._refused[key] = _Refusal(frozenset(name for name, _ in facts.claims), UNBOUND_CLAIMS in found.message)
+            await self._refuse(pod, "Unschedulable", found.message)
+            return None
+        awaited = self._awaiting.get(pod.metadata.uid)
+        before = awaited.node if awaited is not None else ""
+        node = min(found.fitting, key=lambda one: (one.name != before, len(one.pods), one.name))
+        plan = plan_volumes(facts, node, cluster)
+        if plan.bindings or plan.provisions:
+            return await self._await_volumes(key, pod, node.name, plan)
+        await self._bind(pod, node.name)
+        return None
 
     def _facts_of(self, pod: Pod) -> PodFacts:
         head = self.lister(Pod).head(pod.metadata.name, pod.metadata.namespace)
-        return self._read(head) if head is not None else PodFacts(msgspec.to_builtins(pod))
-
-    def _read(self, head: Head) -> PodFacts:
-        """Return the facts of one state of a pod; they are read once."""
-        version, facts = self._facts.get(head.uid, ("", None))
-        if facts is None or version != head.resource_version:
-            facts = PodFacts(msgspec.json.decode(head.document()))
-            self._facts[head.uid] = (head.resource_version, facts)
-        return facts
+        return self._facts.of(head) if head is not None else PodFacts(msgspec.to_builtins(pod))
 
     def _cluster(self, wanted: PodFacts) -> ClusterFacts:
-        """Return what the caches show, and the pods that were bound lately; of volume claims only those of the pod."""
+        """Return what the caches show, and the pods that were bound lately; volumes and claims only for a pod that has claims."""
         nodes = {node.metadata.name: node_facts(node) for node in self.lister(Node).each()}
-        present = set()
-        for head in self.lister(Pod).heads():
-            present.add(head.uid)
-            facts = self._read(head)
+        pods = self.lister(Pod).heads()
+        for head in pods:
+            facts = self._facts.of(head)
             if facts.node:
                 self._assumed.pop(head.uid, None)
-            node = nodes.get(facts.node or self._assumed.get(head.uid, ""))
+                self._awaiting.pop(head.uid, None)
+            awaited = self._awaiting.get(head.uid) if head.uid != wanted.uid else None
+            node = nodes.get(facts.node or self._assumed.get(head.uid) or (awaited.node if awaited is not None else ""))
             if node is not None and not facts.ended:
                 node.pods.append(facts)
-        for known in (self._facts, self._assumed):
-            for uid in known.keys() - present:
-                del known[uid]
+        self._facts.keep(pods)
+        for uid in self._assumed.keys() - {head.uid for head in pods}:
+            del self._assumed[uid]
         namespaces = {head.name: head.labels for head in self.lister(Namespace).heads()}
-        claims = {}
-        for name, _ in wanted.claims:
-            found = self.lister(PersistentVolumeClaim).get(name, wanted.namespace)
-            if found is not None:
-                claims[wanted.namespace, name] = _claim(found)
-        return ClusterFacts(list(nodes.values()), namespaces, claims)
+        found = ClusterFacts(list(nodes.values()), namespaces)
+        if wanted.claims:
+            claims = [self.lister(PersistentVolumeClaim).get(name, wanted.namespace) for name, _ in wanted.claims]
+            volumes = self.lister(PersistentVolume).heads()
+            found.claims = {(one.metadata.namespace, one.metadata.name): claim_facts(one) for one in claims if one is not None}
+            found.volumes = {head.name: self._volumes.of(head) for head in volumes}
+            found.classes = {one.metadata.name: class_facts(one) for one in self.lister(StorageClass).each()}
+            self._volumes.keep(volumes)
+        return found
+
+    async def _await_volumes(self, key: ObjectKey, pod: Pod, node: str, plan: VolumePlan) -> Result | None:
+        """Reserve the volumes of a plan for their claims, and ask for those that have to be made; the binder does the rest.
+
+        What was written before is not written again, so that this goes on after a crash or a conflict where it has ended.
+        """
+        self._refused[key] = _Refusal(
+            frozenset(one.name for one in (*plan.provisions, *(claim for claim, _ in plan.bindings))), unbound=False
+        )
+        now, awaited = self.clock.now(), self._awaiting.get(pod.metadata.uid)
+        if awaited is None or awaited.node != node:
+            awaited = self._awaiting[pod.metadata.uid] = _AwaitedVolumes(key, node, now + _BIND_TIMEOUT)
+        elif now >= awaited.deadline:
+            self._free_room(key)
+            await self._refuse(pod, "SchedulerError", _TIMED_OUT)
+            return None
+        for needed, chosen in plan.bindings:
+            claim = self.lister(PersistentVolumeClaim).get(needed.name, needed.namespace)
+            volume = self.lister(PersistentVolume).get(chosen.name)
+            if claim is not None and volume is not None and reserve_volume(volume, claim):
+                await self._write(volume)
+        for needed in plan.provisions:
+            claim = self.lister(PersistentVolumeClaim).get(needed.name, needed.namespace)
+            if claim is not None and claim.metadata.annotations.get(SELECTED_NODE) != node:
+                claim.metadata.annotations[SELECTED_NODE] = node
+                await self._write(claim)
+        return Result(requeue_after=awaited.deadline - now)
+
+    def _free_room(self, key: ObjectKey) -> None:
+        """Take back the room of a pod that no longer waits for volumes, and try the others again: they may fit now."""
+        for uid in [uid for uid, awaited in self._awaiting.items() if awaited.key == key]:
+            del self._awaiting[uid]
+            self.enqueue(_RETRY)
+
+    async def _write(self, changed: PersistentVolume | PersistentVolumeClaim) -> None:
+        """Write a volume or claim; one that is gone is no error, since its deletion leads to another try.
+
+        Raises:
+            Conflict: somebody else wrote it meanwhile; the pod is tried again with what that was.
+        """
+        try:
+            await self.client.update(changed)
+        except NotFound:
+            return
 
     async def _bind(self, pod: Pod, node: str) -> None:
         namespace, name = pod.metadata.namespace, pod.metadata.name
@@ -124,16 +232,17 @@ class Scheduler(
         except (NotFound, Conflict):
             return  # Deleted, or bound by somebody else: the cache will show it.
         self._assumed[pod.metadata.uid] = node
+        self._awaiting.pop(pod.metadata.uid, None)
         self.events.normal(pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
-    async def _refuse(self, pod: Pod, message: str) -> None:
+    async def _refuse(self, pod: Pod, reason: str, message: str) -> None:
         before = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
-        if before is not None and (before.status, before.reason, before.message) == ("False", "Unschedulable", message):
+        if before is not None and (before.status, before.reason, before.message) == ("False", reason, message):
             return
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
+            "reason": reason,
             "message": message,
             "lastTransitionTime": format_time(_since(before) or self.clock.wall()),
             "observedGeneration": pod.metadata.generation or None,
@@ -146,12 +255,6 @@ class Scheduler(
         except (NotFound, Conflict):
             return
         self.events.warning(pod, "FailedScheduling", message)
-
-
-def _claim(claim: PersistentVolumeClaim) -> ClaimFacts:
-    lost = (claim.spec.volume_name or "") if claim.status.phase == "Lost" else None
-    owner = next((one.uid for one in claim.metadata.owner_references if one.controller), "")
-    return ClaimFacts(claim.metadata.deletion_timestamp is not None, lost, owner)
 
 
 def _is_mine(pod: Pod) -> bool:

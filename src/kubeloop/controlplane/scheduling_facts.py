@@ -1,20 +1,24 @@
-"""Facts that scheduling decisions rest on: pods with their requests, ports and affinity, and nodes with their pods. No I/O.
+"""Facts that scheduling decisions rest on: pods with their requests, ports and affinity, nodes with their pods, claims and volumes. No I/O.
 
 Objects are handled as JSON trees. Source: Kubernetes pkg/scheduler/framework (types.go) and component-helpers scheduling/corev1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from kubeloop.api.core.v1 import Node
-from kubeloop.meta import Selector, selector_from
+from kubeloop.api.core.v1 import Node, PersistentVolume, PersistentVolumeClaim
+from kubeloop.api.storage.v1 import StorageClass
+from kubeloop.cache import Head
+from kubeloop.codec import to_dict
+from kubeloop.meta import Quantity, Selector, selector_from
 from kubeloop.quota.pods import pod_requests
 
 JSONObject = dict[str, Any]
+F = TypeVar("F")
 
 #: Pods that a node takes if it does not say (the kubelet's default).
 _MOST_PODS = 110
@@ -117,7 +121,7 @@ class PodFacts:
         if not (self.spec.get("nodeSelector") or {}).items() <= node.labels.items():
             return False
         required = ((self.spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-        return required is None or any(_meets_term(term, node) for term in required.get("nodeSelectorTerms") or ())
+        return required is None or any(_meets_term(term, node.labels, node.name) for term in required.get("nodeSelectorTerms") or ())
 
 
 @dataclass
@@ -148,22 +152,171 @@ def node_facts(node: Node) -> NodeFacts:
     return NodeFacts(node.metadata.name, dict(node.metadata.labels), taints, bool(node.spec.unschedulable), {"pods": _MOST_PODS} | amounts)
 
 
-@dataclass
-class ClaimFacts:
-    """A volume claim as far as it decides about scheduling; ``owner`` is the uid of its controller."""
+#: Annotations of claims and volumes. Source: Kubernetes component-helpers storage/volume/pv_helpers.go.
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
-    deleting: bool
-    lost_volume: str | None
+
+class ClaimReference(NamedTuple):
+    """The claim that a volume is reserved for, or bound to; without ``uid`` any claim of that name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class ClaimFacts:
+    """A volume claim: what it asks of a volume, and how far its binding is.
+
+    ``owner`` is the uid of the claim's controller. ``volume_name`` is spec.volumeName, "" without one; ``selector`` is None if any volume
+    will do. ``has_class`` is False for a claim that leaves the class open, which differs from the class "".
+    """
+
+    namespace: str
+    name: str
+    uid: str
     owner: str
+    deleting: bool
+    phase: str
+    class_name: str
+    has_class: bool
+    size: Quantity
+    access_modes: frozenset[str]
+    volume_mode: str
+    attributes_class: str
+    selector: Selector | None
+    volume_name: str
+    bind_completed: bool
+    selected_node: str | None
+
+    @property
+    def bound(self) -> bool:
+        return bool(self.volume_name) and self.bind_completed
+
+
+@dataclass(frozen=True)
+class VolumeFacts:
+    """A persistent volume: what it offers, and to whom. ``node_terms`` is None if each node can use it."""
+
+    name: str
+    labels: Mapping[str, str]
+    deleting: bool
+    phase: str
+    class_name: str
+    size: Quantity
+    access_modes: frozenset[str]
+    volume_mode: str
+    attributes_class: str
+    claim: ClaimReference | None
+    node_terms: list[JSONObject] | None
+
+    def reaches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels can use the volume."""
+        return self.node_terms is None or any(_meets_term(term, labels, "") for term in self.node_terms)
+
+
+@dataclass(frozen=True)
+class ClassFacts:
+    """A storage class. ``delayed``: its claims are bound when a pod that uses them gets a node."""
+
+    delayed: bool
+    provisioner: str
+    topologies: list[JSONObject]
+
+    def reaches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether volumes of the class can be made for a node with these labels."""
+        return not self.topologies or any(_meets_topology(term, labels) for term in self.topologies)
+
+
+def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
+    """Return the facts of a claim."""
+    metadata, spec, annotations = claim.metadata, claim.spec, claim.metadata.annotations
+    return ClaimFacts(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        owner=next((one.uid for one in metadata.owner_references if one.controller), ""),
+        deleting=metadata.deletion_timestamp is not None,
+        phase=claim.status.phase or "",
+        class_name=annotations.get(_BETA_CLASS, spec.storage_class_name or ""),
+        has_class=_BETA_CLASS in annotations or spec.storage_class_name is not None,
+        size=spec.resources.requests.get("storage", Quantity(0)),
+        access_modes=frozenset(spec.access_modes),
+        volume_mode=spec.volume_mode or "Filesystem",
+        attributes_class=spec.volume_attributes_class_name or "",
+        selector=None if spec.selector is None else selector_from(spec.selector),
+        volume_name=spec.volume_name or "",
+        bind_completed=BIND_COMPLETED in annotations,
+        selected_node=annotations.get(SELECTED_NODE),
+    )
+
+
+def volume_facts(volume: PersistentVolume) -> VolumeFacts:
+    """Return the facts of a persistent volume."""
+    metadata, spec, found = volume.metadata, volume.spec, volume.spec.claim_ref
+    affinity = to_dict(volume)["spec"]["nodeAffinity"] if spec.node_affinity is not None else {}
+    return VolumeFacts(
+        name=metadata.name,
+        labels=dict(metadata.labels),
+        deleting=metadata.deletion_timestamp is not None,
+        phase=volume.status.phase or "",
+        class_name=metadata.annotations.get(_BETA_CLASS, spec.storage_class_name or ""),
+        size=spec.capacity.get("storage", Quantity(0)),
+        access_modes=frozenset(spec.access_modes),
+        volume_mode=spec.volume_mode or "Filesystem",
+        attributes_class=spec.volume_attributes_class_name or "",
+        claim=None if found is None else ClaimReference(found.namespace or "", found.name or "", found.uid or ""),
+        node_terms=affinity["required"].get("nodeSelectorTerms") or [] if affinity.get("required") is not None else None,
+    )
+
+
+def class_facts(storage_class: StorageClass) -> ClassFacts:
+    """Return the facts of a storage class."""
+    delayed = storage_class.volume_binding_mode == "WaitForFirstConsumer"
+    topologies = to_dict(storage_class)["allowedTopologies"] if storage_class.allowed_topologies else []
+    return ClassFacts(delayed, storage_class.provisioner, topologies)
 
 
 @dataclass
 class ClusterFacts:
-    """All nodes with their pods, labels of namespaces, and volume claims by namespace and name."""
+    """All nodes with their pods, labels of namespaces, volume claims by namespace and name, volumes and storage classes by name."""
 
     nodes: list[NodeFacts]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     claims: Mapping[tuple[str, str], ClaimFacts] = field(default_factory=dict)
+    volumes: Mapping[str, VolumeFacts] = field(default_factory=dict)
+    classes: Mapping[str, ClassFacts] = field(default_factory=dict)
+
+    def is_delayed(self, claim: ClaimFacts) -> bool:
+        """Return whether an unbound claim is bound only when a pod that uses it gets a node."""
+        found = self.classes.get(claim.class_name) if claim.class_name else None
+        return found is not None and found.delayed
+
+
+class FactsMemory(Generic[F]):
+    """Facts of objects, read once for each state of an object."""
+
+    def __init__(self, read: Callable[[Head], F]) -> None:
+        self._read = read
+        self._known: dict[tuple[str, str], tuple[str, str, F]] = {}
+
+    def of(self, head: Head) -> F:
+        uid, version, facts = self._known.get((head.namespace, head.name), ("", "", None))
+        if facts is None or (uid, version) != (head.uid, head.resource_version):
+            facts = self._read(head)
+            self._known[head.namespace, head.name] = head.uid, head.resource_version, facts
+        return facts
+
+    def forget(self, name: str, namespace: str = "") -> None:
+        """Free what is known of an object that is gone."""
+        self._known.pop((namespace, name), None)
+
+    def keep(self, present: Iterable[Head]) -> None:
+        """Free what is known of all other objects."""
+        for key in self._known.keys() - {(head.namespace, head.name) for head in present}:
+            del self._known[key]
 
 
 def _tolerates(toleration: JSONObject, taint: JSONObject) -> bool:
@@ -177,12 +330,18 @@ def _tolerates(toleration: JSONObject, taint: JSONObject) -> bool:
     return (toleration.get("operator") or "Equal") == "Equal" and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def _meets_term(term: JSONObject, node: NodeFacts) -> bool:
-    """Return whether a node meets one term; a term without requirements matches no node."""
+def _meets_term(term: JSONObject, labels: Mapping[str, str], name: str) -> bool:
+    """Return whether a node of that name meets one term; a term without requirements matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
-    return all(_meets(one, node.labels) for one in expressions) and all(_meets(one, {"metadata.name": node.name}) for one in fields)
+    return all(_meets(one, labels) for one in expressions) and all(_meets(one, {"metadata.name": name}) for one in fields)
+
+
+def _meets_topology(term: JSONObject, labels: Mapping[str, str]) -> bool:
+    """Return whether a node meets one term of a storage class; a term without requirements matches no node."""
+    expressions = term.get("matchLabelExpressions") or ()
+    return bool(expressions) and all(labels.get(one["key"]) in one["values"] for one in expressions)
 
 
 def _meets(requirement: JSONObject, labels: Mapping[str, str]) -> bool:

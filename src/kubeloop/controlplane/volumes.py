@@ -1,6 +1,6 @@
 """Volumes and claims: claims in use and bound volumes outlive their deletion; pods get the claims of their ephemeral volumes.
 
-The server's admission adds the finalizers that protect; controllers here remove them. Nothing binds claims to volumes.
+The server's admission adds the finalizers that protect; controllers here remove them.
 Source: Kubernetes pkg/controller/volume/pvcprotection, pvprotection and ephemeral.
 """
 

@@ -1,0 +1,192 @@
+"""Pods with volumes: they wait for their claims, go where their volumes are, and have volumes bound that wait for a pod."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.api.core.v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
+from kubeloop.controlplane.scheduler import Scheduler
+from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
+from kubeloop.meta import InternalError, Resource
+from kubeloop.testing.calls import on
+from tests.controlplane.simulated import FakeTimeCluster, simulation
+from tests.controlplane.storage import HOSTNAME, claim, storage_class, user, volume
+
+NOT_HELPFUL = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+UNBOUND = f"0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. {NOT_HELPFUL.format(1)}"
+LOCAL = storage_class("local", delayed=True)
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+async def create(cluster: FakeTimeCluster, *objects: Resource) -> None:
+    for one in objects:
+        await cluster.client.create(one)
+
+
+async def place(cluster: FakeTimeCluster, name: str = "p") -> str:
+    """Return the node of a pod, or why it has none."""
+    found = await cluster.client.get(Pod, name)
+    why = next(
+        (f"{one.reason}: {one.message}" for one in found.status.conditions if one.type == "PodScheduled" and one.status == "False"), ""
+    )
+    return found.spec.node_name or why
+
+
+async def volume_of(cluster: FakeTimeCluster, name: str) -> str | None:
+    found = await cluster.client.get(PersistentVolumeClaim, name)
+    return found.spec.volume_name if found.status.phase == "Bound" else None
+
+
+async def test_a_pod_waits_until_its_claim_is_bound() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, claim(), user("p", "data"))
+        await cluster.pass_time(600)
+        assert await place(cluster) == f"Unschedulable: {UNBOUND}"
+        assert ("FailedScheduling", UNBOUND, 1) in {(one.reason, one.message, one.count) for one in await cluster.client.list(Event)}
+        await create(cluster, volume("v"))
+        await cluster.pass_time(5)
+        assert await place(cluster) == "n"
+
+
+async def test_a_claim_that_its_author_marks_as_bound_lets_a_pod_go_on() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, volume("v"), claim(), user("p", "data"))
+        await cluster.pass_time(5)
+        await cluster.client.patch(PersistentVolumeClaim, "data", {"spec": {"volumeName": "v"}})
+        await cluster.pass_time(5)
+        assert await place(cluster) == f"Unschedulable: {UNBOUND}"
+        await cluster.client.patch(PersistentVolumeClaim, "data", {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}})
+        await cluster.pass_time(5)
+        assert await place(cluster) == "n"
+
+
+async def test_a_pod_goes_where_its_volume_is() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("a", labels={HOSTNAME: "a"})
+        await create(cluster, volume("v", node="b"), claim(), user("p", "data"))
+        await cluster.pass_time(5)
+        other = f"0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity. {NOT_HELPFUL.format(1)}"
+        assert await place(cluster) == f"Unschedulable: {other}"
+        await cluster.add_node("b", labels={HOSTNAME: "b"})
+        await cluster.pass_time(5)
+        assert await place(cluster) == "b"
+
+
+async def test_a_claim_that_waits_for_a_pod_gets_a_volume_on_the_node_of_the_pod() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, LOCAL, claim(storageClassName="local"), volume("v", node="b", storageClassName="local"))
+        await cluster.pass_time(60)
+        assert await volume_of(cluster, "data") is None
+        await create(cluster, user("p", "data"))
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("b", "v")
+
+
+async def test_each_claim_of_a_pod_gets_a_volume_and_the_smallest_claim_does_not_take_the_largest_volume() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        claims = [claim("large", "5Gi", storageClassName="local"), claim("small", storageClassName="local")]
+        volumes = [volume("v9", "9Gi", storageClassName="local"), volume("v2", "2Gi", storageClassName="local")]
+        await create(cluster, LOCAL, *claims, *volumes, user("p", "large", "small"))
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "large"), await volume_of(cluster, "small")) == ("n", "v9", "v2")
+
+
+async def test_a_pod_whose_claim_waits_for_it_waits_until_a_volume_suits() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, LOCAL, claim(storageClassName="local"), user("p", "data"))
+        await cluster.pass_time(5)
+        none = f"0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind. {NOT_HELPFUL.format(1)}"
+        assert await place(cluster) == f"Unschedulable: {none}"
+        await create(cluster, volume("v", storageClassName="local"))
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("n", "v")
+
+
+async def test_a_provisioner_finds_the_node_in_the_claim_and_the_pod_starts_there_with_the_volume_that_it_makes() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, storage_class("disks", "example.com/disks", delayed=True), claim(storageClassName="disks"))
+        await create(cluster, user("p", "data", nodeSelector={HOSTNAME: "b"}))
+        await cluster.pass_time(5)
+        made = await cluster.client.get(PersistentVolumeClaim, "data")
+        assert made.metadata.annotations[SELECTED] == "b"
+        assert made.metadata.annotations["volume.kubernetes.io/storage-provisioner"] == "example.com/disks"
+        assert await place(cluster) == ""
+        reference = {"namespace": "default", "name": "data", "uid": made.metadata.uid}
+        await create(cluster, volume("pvc-1", node="b", storageClassName="disks", claimRef=reference))
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("b", "pvc-1")
+
+
+async def test_a_pod_says_so_when_its_volumes_are_not_bound_within_ten_minutes() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, storage_class("disks", "example.com/disks", delayed=True), claim(storageClassName="disks"), user("p", "data"))
+        await cluster.pass_time(590)
+        assert await place(cluster) == ""
+        await cluster.pass_time(20)
+        assert await place(cluster) == 'SchedulerError: running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+        cluster.faults.calls.clear()
+        await cluster.pass_time(3600)
+        assert cluster.faults.writes == []
+
+
+async def test_a_pod_that_waits_for_its_volumes_has_its_room_on_the_node() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n", cpu="1")
+        wanted = [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]
+        await create(cluster, storage_class("disks", "example.com/disks", delayed=True), claim(storageClassName="disks"))
+        await create(cluster, user("p", "data", containers=wanted))
+        await cluster.pass_time(5)
+        await create(cluster, user("q", containers=wanted))
+        await cluster.pass_time(5)
+        assert "Insufficient cpu" in await place(cluster, "q")
+        await cluster.client.delete(Pod, "p", grace_period=0)
+        await cluster.pass_time(5)
+        assert await place(cluster, "q") == "n"
+
+
+async def test_a_scheduler_that_is_killed_after_it_reserved_a_volume_is_continued_by_the_next() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, LOCAL, claim(storageClassName="local"))
+        made = await cluster.client.create(volume("v", storageClassName="local"))
+        made.status.phase = "Available"
+        await cluster.client.update_status(made)
+        await create(cluster, user("p", "data"))
+        await cluster.pass_time(5)
+        reserved = (await cluster.client.get(PersistentVolume, "v")).spec.claim_ref
+        assert reserved is not None
+        assert reserved.name == "data"
+        await cluster.stop()
+        await cluster.start(Scheduler(), PersistentVolumeBinder())
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("n", "v")
+
+
+async def test_pods_that_share_a_claim_are_all_placed() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, LOCAL, claim(storageClassName="local"), volume("v", storageClassName="local"))
+        await create(cluster, user("p", "data"), user("q", "data"))
+        await cluster.pass_time(5)
+        assert [await place(cluster, name) for name in "pq"] == ["n", "n"]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_refused_reservation_is_tried_again(times: int) -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, LOCAL, claim(storageClassName="local"), volume("v", storageClassName="local"))
+        await cluster.pass_time(5)
+        cluster.faults.refuse(InternalError, times=times, matching=on("update", PersistentVolume))
+        await create(cluster, user("p", "data"))
+        await cluster.pass_time(30)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("n", "v")
