@@ -20,11 +20,11 @@ async def add_node(client: Client, name: str, labels: dict[str, str] | None = No
     made = await client.create(made)
     made.status.conditions = [NodeCondition(type="Ready", status="True")]
     made = await client.update_status(made)
-    wanted = [taint for taint in made.spec.taints if taint.key != "node.kubernetes.io/not-ready"]
-    if wanted != made.spec.taints:
-        made.spec.taints = wanted
-        made = await client.update(made)
-    return made
+
+    def remove_not_ready(node: Node) -> None:
+        node.spec.taints = [taint for taint in node.spec.taints if taint.key != "node.kubernetes.io/not-ready"]
+
+    return await client.change(Node, name, remove_not_ready)  # A controller may remove it at the same time.
 
 
 async def test_the_simulated_node_is_ready_and_says_what_it_is(client: Client) -> None:

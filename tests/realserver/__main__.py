@@ -34,7 +34,7 @@ _CONTROLLERS = ["tests/controlplane", "tests/controller"]
 _UPSTREAM = [
     *(
         f"tests/controlplane/test_{name}.py"
-        for name in ("deployment", "replicaset", "garbage_collector", "namespace", "rollouts_by_kubectl", "upstream")
+        for name in ("deployment", "replicaset", "garbage_collector", "namespace", "rollouts_by_kubectl", "volumes_by_kubectl", "upstream")
     ),
     # Ours only: upstream's collector learns of kinds every 30 seconds, and of one that came and went meanwhile never.
     "--deselect=tests/controlplane/test_garbage_collector.py::test_dependents_go_with_the_definition_of_their_owners_kind",
