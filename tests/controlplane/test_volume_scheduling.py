@@ -190,3 +190,26 @@ async def test_a_refused_reservation_is_tried_again(times: int) -> None:
         await create(cluster, user("p", "data"))
         await cluster.pass_time(30)
         assert (await place(cluster), await volume_of(cluster, "data")) == ("n", "v")
+
+
+async def test_a_volume_that_another_claim_gets_meanwhile_is_not_taken_away_from_it() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, LOCAL, claim("first", storageClassName="local"), claim("second", "2Gi", storageClassName="local"))
+        for name, size in (("v1", "1Gi"), ("v2", "2Gi")):
+            made = await cluster.client.create(volume(name, size, storageClassName="local"))
+            made.status.phase = "Available"
+            await cluster.client.update_status(made)
+        await cluster.pass_time(5)
+        release = cluster.faults.hold(matching=on("update", PersistentVolume, name="v1"))
+        await create(cluster, user("p", "first", "second"))
+        await cluster.pass_time(1)
+        other = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "other", "uid": "u"}
+        await cluster.client.patch(PersistentVolume, "v2", {"spec": {"claimRef": other}})
+        await cluster.pass_time(1)
+        release()
+        await cluster.pass_time(5)
+        found = (await cluster.client.get(PersistentVolume, "v2")).spec.claim_ref
+        assert found is not None
+        assert found.name == "other"
+        assert "didn't find available persistent volumes to bind" in await place(cluster)

@@ -189,16 +189,20 @@ class Scheduler(
             self._free_room(key)
             await self._refuse(pod, "SchedulerError", _TIMED_OUT)
             return None
+        # All changes are made before the first write: the versions that the plan was made of protect what others write meanwhile.
+        changed: list[PersistentVolume | PersistentVolumeClaim] = []
         for needed, chosen in plan.bindings:
             claim = self.lister(PersistentVolumeClaim).get(needed.name, needed.namespace)
             volume = self.lister(PersistentVolume).get(chosen.name)
             if claim is not None and volume is not None and reserve_volume(volume, claim):
-                await self._write(volume)
+                changed.append(volume)
         for needed in plan.provisions:
             claim = self.lister(PersistentVolumeClaim).get(needed.name, needed.namespace)
             if claim is not None and claim.metadata.annotations.get(SELECTED_NODE) != node:
                 claim.metadata.annotations[SELECTED_NODE] = node
-                await self._write(claim)
+                changed.append(claim)
+        for one in changed:
+            await self._write(one)
         return Result(requeue_after=awaited.deadline - now)
 
     def _free_room(self, key: ObjectKey) -> None:
