@@ -2,8 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 SERVER_SUITES := tests/apiserver tests/conformance tests/kubectl
-# In memory only: the status that the server writes to a FlowSchema by itself meets the next request in another order on a disk.
-SWEEP := tests/conformance/sweep
 # The parts in which versions of Python differ most: containers, collection, decoding, event loops, TLS, a whole cluster.
 SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/disk tests/codec tests/meta tests/serving tests/testing tests/workqueue tests/blocking
 BIN := $(VENV)/bin
@@ -54,11 +52,11 @@ unit-short: $(STAMP)  ## the suites in which versions of Python differ most, abo
 	@$(PYTEST) $(SHORT_SUITES)
 
 unit-clients: $(STAMP)  ## pytest without the server's suites and the programs in other languages
-	@$(PYTEST) tests/apiserver/storage $(SWEEP) examples $(wildcard tests/test_*.py) \
+	@$(PYTEST) tests/apiserver/storage examples $(wildcard tests/test_*.py) \
 	  $(filter-out $(SERVER_SUITES) tests/foreign tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test-disk: $(STAMP)  ## the server's suites once more, with all objects on disk
-	@KUBELOOP_TEST_STORAGE=sqlite $(PYTEST) $(SERVER_SUITES) --deselect tests/apiserver/storage --ignore $(SWEEP)
+	@KUBELOOP_TEST_STORAGE=sqlite $(PYTEST) $(SERVER_SUITES) --deselect tests/apiserver/storage
 
 test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-apiserver (needs Go)
 	@$(BIN)/python -m tests.realserver run

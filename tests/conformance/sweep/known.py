@@ -45,19 +45,20 @@ def numbers(differences: dict[str, list[Difference]]) -> dict[int, list[Differen
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a replay shows: differences that are not known, and known ones that are none."""
+    """What a replay shows: differences that are not known, known ones that are none, and waits and steps that failed."""
 
     unknown: dict[int, list[Difference]]
     fixed: set[int]
+    surprises: list[str]
 
 
 def judge(server: Server, file: Path) -> Judged:
     """Replay one recording."""
     recording: dict[str, Any] = load(file)
-    actual, _ = replay(server, recording)
+    actual, surprises = replay(server, recording)
     differing = numbers(compare(recording, actual).differences)
     known = {step for steps in known_differences().get(recording["scenario"], {}).values() for step in steps}
-    return Judged({step: found for step, found in differing.items() if step not in known}, known - differing.keys())
+    return Judged({step: found for step, found in differing.items() if step not in known}, known - differing.keys(), surprises)
 
 
 def update(differing: dict[str, set[int]]) -> None:

@@ -16,6 +16,7 @@ OTHERS = [file.name.removesuffix(".json.gz") for file in recordings() if not fil
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_answer_is_the_real_servers(swept_server: Server, name: str) -> None:
     judged = judge(swept_server, FOLDER / f"{name}.json.gz")
+    assert judged.surprises == []
     assert judged.unknown == {}
     assert judged.fixed == set(), "these no longer differ; run: python -m tests.conformance.sweep --update"
 
