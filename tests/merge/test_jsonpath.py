@@ -5,6 +5,8 @@ import pytest
 from kubeloop.merge import JSONPath, JSONPathError
 
 DOC = {
+    "odd": {"z": [1, 2], "a": "<&"},
+    "million": 1000000.0,
     "kind": "List",
     "metadata": {"name": "x", "labels": {"app.kubernetes.io/name": "web", "a": "1"}},
     "spec": {"replicas": 3, "paused": False, "ratio": 0.5, "empty": [], "nothing": None},
@@ -58,6 +60,8 @@ def test_values(template: str, expected: list[Any]) -> None:
         pytest.param("{.spec.replicas}", "3", id="numbers print as JSON"),
         pytest.param("{.spec.paused} {.spec.ratio}", "False 0.5".replace("False", "false"), id="text stands between expressions"),
         pytest.param("{.status.addresses[0]}", '{"ip":"10.0.0.1"}', id="objects print as JSON"),
+        pytest.param("{.odd}", '{"a":"\\u003c\\u0026","z":[1,2]}', id="keys of objects are in order, and signs of HTML are escaped"),
+        pytest.param("{.million}", "1e+06", id="numbers with a point print as Go prints them"),
         pytest.param("{.status.addresses[*].ip}", "10.0.0.1 10.0.0.2 10.0.0.3", id="several values are parted by spaces"),
         pytest.param('{.kind}{"\\n"}', "List\n", id="quoted text is printed with its escapes"),
     ],

@@ -28,6 +28,11 @@ def encode_sorted(tree: object) -> bytes:
     return _SORTING_ENCODER.encode(tree)
 
 
+def sorted_keys(tree: Any) -> Any:
+    """A copy of a JSON tree with the keys of every object in order."""
+    return decode(encode_sorted(tree))
+
+
 def decode(data: bytes) -> Any:
     return _DECODER.decode(data)
 

@@ -13,6 +13,7 @@ from typing import Any
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.decoding import Decoded, conform, kind_missing, kind_of, repeated_fields
 from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver.object_meta import in_declared_order
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge import PatchError, json_patch, merge_patch
 from kubeloop.merge.go_text import copy_tree, go_text, json_type
@@ -186,12 +187,6 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
     return decoded
 
 
-_METADATA_ORDER = (
-    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-    "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields",
-)  # fmt: skip
-
-
 def _upstream_order(tree: JSONObject, touched: JSONObject) -> JSONObject:
     """Names sorted in each map that the patch reached into; what it did not touch stays as its Go type has it."""
     ordered: JSONObject = {}
@@ -200,9 +195,7 @@ def _upstream_order(tree: JSONObject, touched: JSONObject) -> JSONObject:
         if isinstance(value, dict) and isinstance(reached, dict):
             ordered[name] = _upstream_order(value, reached)
         elif name == "metadata" and isinstance(value, dict):
-            known = {field: value[field] for field in _METADATA_ORDER if field in value}
-            maps = {field: dict(sorted(value[field].items())) for field in ("labels", "annotations") if isinstance(value.get(field), dict)}
-            ordered[name] = known | value | maps
+            ordered[name] = in_declared_order(value)
         else:
             ordered[name] = value
     return ordered

@@ -6,7 +6,6 @@ expressions in braces, ``[0]`` of a short list is an error unless told otherwise
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from kubeloop.merge.jsonpath_parser import (
     Wildcard,
     parse,
 )
+from kubeloop.meta.field_error import go_json, go_number
 
 __all__ = ["JSONPath", "JSONPathError"]
 
@@ -79,10 +79,10 @@ class JSONPath:
 
     @staticmethod
     def text(value: JSON) -> str:
-        """One value as kubectl prints it: strings bare, everything else as JSON."""
+        """One value as kubectl prints it: strings bare, objects and lists as Go's JSON, whose keys are in order."""
         if isinstance(value, str):
             return value
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return go_number(value) if isinstance(value, float) else go_json(value, sort_keys=True)
 
     def __repr__(self) -> str:
         return f"JSONPath({self.template!r})"

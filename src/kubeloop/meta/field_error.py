@@ -111,11 +111,14 @@ def _show(value: Any) -> str:
     return go_quoted(value) if isinstance(value, str) else go_json(value)
 
 
-def go_json(value: Any, indent: int | None = None) -> str:
-    """As Go's json.Marshal, which makes its output safe to stand in HTML and in JavaScript. ``indent``: spaces for each level."""
+def go_json(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
+    """As Go's json.Marshal, which makes its output safe to stand in HTML and in JavaScript.
+
+    ``indent``: spaces for each level. ``sort_keys``: ``value`` is a map in Go, and no struct.
+    """
     import json  # clients that meet no such fault start without it
 
-    text = json.dumps(value, separators=(",", ": ") if indent else (",", ":"), ensure_ascii=False, indent=indent)
+    text = json.dumps(value, separators=(",", ": ") if indent else (",", ":"), ensure_ascii=False, indent=indent, sort_keys=sort_keys)
     return text.translate(_UNSAFE)
 
 

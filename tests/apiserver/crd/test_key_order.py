@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.conftest import MERGE, Api, running_api
+from tests.apiserver.conftest import MERGE, PARTIAL, PARTIAL_LIST, TABLE, Api, running_api
 from tests.apiserver.crd.test_keeper import definition
 
 pytestmark = pytest.mark.embedded
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTS = "/apis/kl.example.com/v1/namespaces/default/objs"
+
+FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+#: As the Go type ObjectMeta declares its fields.
+DECLARED = ["name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "labels", "annotations", "managedFields"]
 
 
 def unsorted(tree: Any, at: str = "") -> list[str]:
@@ -39,6 +43,11 @@ async def api() -> AsyncIterator[Api]:
         crd = definition()
         del crd["status"]
         crd["metadata"] = {"name": crd["metadata"]["name"]}
+        (version,) = crd["spec"]["versions"]
+        version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": FREE}}}
+        version["additionalPrinterColumns"] = [
+            {"name": name, "type": "string", "jsonPath": f".spec.{name}"} for name in ("apple", "html", "null", "whole", "list")
+        ]
         assert (await found("POST", DEFINITIONS, crd)).status == 201
         async with asyncio.timeout(10):
             while (await found("GET", OBJECTS)).status != 200:
@@ -47,9 +56,9 @@ async def api() -> AsyncIterator[Api]:
 
 
 def body(name: str) -> dict[str, Any]:
-    spec = {"zebra": 1, "apple": {"z": [{"y": 1, "b": 2}], "a": 1}}
-    labels = {"z": "1", "a": "2"}
-    return {"spec": spec, "metadata": {"name": name, "labels": labels}, "kind": "Obj", "apiVersion": "kl.example.com/v1", "extra": {}}
+    spec = {"zebra": 1, "apple": {"z": [{"y": 1, "b": 2}], "a": 1}, "html": {"<": "&"}, "null": None, "whole": 1000000.0, "list": [2.0]}
+    maps = {"annotations": {"z": "1", "a": "2"}, "labels": {"z": "1", "a": "2"}}
+    return {"spec": spec, "metadata": {**maps, "name": name}, "kind": "Obj", "apiVersion": "kl.example.com/v1", "extra": {}}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +86,47 @@ async def test_keys_are_in_order_in_a_watch(api: Api) -> None:
     events = [json.loads(line) for line in answer.text.splitlines()]
     assert [event["type"] for event in events][:2] == ["ADDED", "BOOKMARK"]
     assert [found for event in events for found in unsorted(event["object"])] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        pytest.param(f"{OBJECTS}/a", TABLE, id="one object"),
+        pytest.param(OBJECTS, TABLE, id="a list"),
+        pytest.param(f"{OBJECTS}?watch=1&timeoutSeconds=1&resourceVersion=0", TABLE, id="a watch"),
+    ],
+)
+@pytest.mark.parametrize("include", ["Metadata", "Object"])
+async def test_the_table_is_the_real_servers_of(api: Api, path: str, accept: str, include: str) -> None:
+    assert (await api("POST", OBJECTS, body("a"))).status == 201
+    answer = await api("GET", f"{path}{'&' if '?' in path else '?'}includeObject={include}", accept=accept)
+    table = json.loads(answer.text.splitlines()[0])
+    (row,) = table.get("object", table)["rows"]
+    apple = '{"a":1,"z":[{"b":2,"y":1}]}'
+    assert row["cells"] == ["a", apple, '{"\\u003c":"\\u0026"}', "<no value>", "1000000", "[2]"]
+    if include == "Object":
+        assert unsorted(row["object"]) == []
+    else:
+        assert list(row["object"]["metadata"]) == DECLARED
+        assert unsorted([row["object"]["metadata"][name] for name in ("labels", "annotations")]) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "accept"),
+    [
+        pytest.param("GET", f"{OBJECTS}/a", PARTIAL, id="one object"),
+        pytest.param("GET", OBJECTS, PARTIAL_LIST, id="a list"),
+        pytest.param("GET", f"{OBJECTS}?watch=1&timeoutSeconds=1&resourceVersion=0", PARTIAL, id="a watch"),
+    ],
+)
+async def test_metadata_alone_is_in_the_order_of_its_go_type_in(api: Api, method: str, path: str, accept: str) -> None:
+    assert (await api("POST", OBJECTS, body("a"))).status == 201
+    answer = json.loads((await api(method, path, accept=accept)).text.splitlines()[0])
+    (found,) = answer["items"] if "items" in answer else [answer.get("object", answer)]
+    metadata = found["metadata"]
+    assert list(metadata) == DECLARED
+    assert unsorted([metadata["labels"], metadata["annotations"]]) == []
+    assert list(metadata["managedFields"][0]) == ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1"]
 
 
 async def test_a_built_in_kind_keeps_the_order_of_its_fields(api: Api) -> None:

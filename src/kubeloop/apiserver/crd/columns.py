@@ -13,6 +13,11 @@ from kubeloop.apiserver.resource import Column
 from kubeloop.apiserver.tables.duration import age
 from kubeloop.merge import JSONPath, JSONPathError
 
+#: As Go prints null in a cell.
+_NOTHING = "<no value>"
+#: From here on Go writes a number in JSON with an exponent, and reads it as no integer.
+_EXPONENT_FROM = 1e21
+
 
 def columns_of(version: JSONObject) -> tuple[Column, ...]:
     """The name, then what the definition asks for; without anything, the age."""
@@ -50,9 +55,24 @@ def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
         if not found:
             return None
         value = found[0]
-        return compiled.text(value) if type_ == "string" else _cell(type_, value, now)
+        if type_ != "string":
+            return _cell(type_, value, now)
+        return _NOTHING if value is None else compiled.text(_stored(value))
 
     return read
+
+
+def _stored(value: Any) -> Any:
+    """A value as a kube-apiserver reads it from its storage, where a number without a fraction is an integer."""
+    match value:
+        case float() if value.is_integer() and abs(value) < _EXPONENT_FROM:
+            return int(value)
+        case dict():
+            return {name: _stored(part) for name, part in value.items()}
+        case list():
+            return [_stored(part) for part in value]
+        case _:
+            return value
 
 
 def _cell(type_: str, value: Any, now: float) -> Any:

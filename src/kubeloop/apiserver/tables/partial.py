@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kubeloop.apiserver.object_meta import in_declared_order
+
 JSONObject = dict[str, Any]
 
 API_VERSION = "meta.k8s.io/v1"
@@ -20,13 +22,13 @@ _MADE_BY_VERSION = {
 
 
 def partial_object(obj: JSONObject) -> JSONObject:
-    """Shares the metadata of ``obj``."""
+    """The metadata of ``obj``, in the order in which its Go type declares it. Its values are shared."""
     metadata, made = obj["metadata"], _MADE_BY_VERSION.get((obj.get("apiVersion", ""), obj.get("kind", "")))
     if made and (annotations := metadata.get("annotations")):
         metadata = {name: value for name, value in metadata.items() if name != "annotations"}
         if kept := {name: value for name, value in annotations.items() if name not in made}:
             metadata["annotations"] = kept
-    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": metadata}
+    return {"kind": "PartialObjectMetadata", "apiVersion": API_VERSION, "metadata": in_declared_order(metadata)}
 
 
 def partial_list(objects: Iterable[JSONObject], metadata: JSONObject) -> JSONObject:

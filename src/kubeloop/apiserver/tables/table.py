@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from kubeloop.apiserver.encoding import sorted_keys
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.tables.autoscaling import AUTOSCALING
 from kubeloop.apiserver.tables.core import CORE
@@ -90,6 +91,9 @@ def _custom(resource: ServedResource, objects: Iterable[JSONObject], now: float,
         for one in resource.columns
     ]
     rows = [_row([column.value(obj, now) for column in resource.columns], obj, include, None) for obj in objects]
+    if include == "Object":
+        for row in rows:
+            row["object"] = sorted_keys(row["object"])
     return definitions, rows
 
 
