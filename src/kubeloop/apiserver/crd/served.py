@@ -54,6 +54,7 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     conversion = crd["spec"].get("conversion") or {}
     by_webhook = conversion.get("strategy") == "Webhook"
     converter = WebhookConverter(ConversionWebhook(conversion, post), strategies) if by_webhook else None
+    by_api_version = {f"{group}/{name}": schema for name, schema in schemas.items()}
     return [
         ServedResource(
             gvr=GroupVersionResource(group, version["name"], plural),
@@ -74,7 +75,7 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
             deprecation_warning=_deprecation(crd, version, kind),
             convert=None if by_webhook else convert,
             converter=converter,
-            extra={"definition": crd, "version": version, "storage_version_hash": _hash(stored)},
+            extra={"definition": crd, "version": version, "storage_version_hash": _hash(stored), "schemas": by_api_version},
         )
         for version in versions_of(crd)
         if version.get("served")

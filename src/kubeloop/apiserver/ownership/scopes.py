@@ -12,11 +12,12 @@ from kubeloop.apiserver.ownership.reset_fields import reset_fields
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, FieldType, MissingVersion, TypeMismatch, builtin_types, custom_type
+from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.filters import Filter, excluding
 from kubeloop.merge.fields.managing import Versions
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
-from kubeloop.schema import strict
+from kubeloop.schema import TypeSchema, strict
 
 JSONObject = dict[str, Any]
 
@@ -60,44 +61,79 @@ class Scopes:
         return found[1]
 
     def _make(self, resource: ServedResource, subresource: str) -> Scope:
-        # The same objects in all versions, also those of another group (Events).
-        served = [one for one in self._registry if one.storage_prefix == resource.storage_prefix and one.kind == resource.kind]
-        versions = {one.gvk.api_version: one for one in served} | {resource.gvk.api_version: resource}
+        versions: _CustomVersions | _BuiltinVersions
+        if resource.custom:
+            versions = _CustomVersions(resource)
+        else:
+            # The same objects in all versions, also those of another group (Events).
+            served = [one for one in self._registry if one.storage_prefix == resource.storage_prefix and one.kind == resource.kind]
+            versions = _BuiltinVersions({one.gvk.api_version: one for one in served} | {resource.gvk.api_version: resource})
         filters: dict[str, Filter] = {}
         if paths := reset_fields(resource, subresource):
             keep = excluding(FieldSet.of(*(tuple(f"f:{name}" for name in path) for path in paths)))
             # Upstream knows them in all versions, except on the main path of a custom resource: there in the request's version alone.
             alone = resource.custom and not subresource
-            filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions, keep)
-        return Scope(
-            resource.gvk, subresource, _Resources(versions), filters, _empty(resource.gvk, custom=resource.custom), resource.custom
-        )
+            filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions.names, keep)
+        return Scope(resource.gvk, subresource, versions, filters, _empty(resource.gvk, custom=resource.custom), resource.custom)
 
 
-class _Resources:
-    """The versions of a resource that are served."""
+class _CustomVersions:
+    """The versions of a custom resource that its definition names, served or not."""
 
-    def __init__(self, versions: Mapping[str, ServedResource]) -> None:
-        self._versions = versions
+    def __init__(self, resource: ServedResource) -> None:
+        self._resource = resource
+        self._schemas: Mapping[str, TypeSchema] = resource.extra.get("schemas") or {resource.gvk.api_version: resource.schema}
         self._types: dict[str, FieldType] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._schemas)
 
     def type_of(self, api_version: str) -> FieldType:
         found = self._types.get(api_version)
         if found is None:
-            found = self._types[api_version] = _type_of(self._served(api_version))
+            found = self._types[api_version] = custom_type(self._schema(api_version))
         return found
+
+    def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """Raises TypeMismatch: ``obj`` has fields that the version lacks; upstream fails then, rather than prune them."""
+        self._schema(api_version)
+        if str(obj.get("apiVersion") or "") in ("", api_version):
+            return obj
+        resource, (group, _, version) = self._resource, api_version.rpartition("/")
+        if resource.convert is not None:
+            made = {**obj, "apiVersion": api_version, "kind": resource.kind}
+        else:
+            made = converted(resource, obj, GroupVersionKind(group, version, resource.kind))
+        check(made, self.type_of(api_version))
+        return made
+
+    def _schema(self, api_version: str) -> TypeSchema:
+        found = self._schemas.get(api_version)
+        if found is None:
+            raise TypeMismatch(f"request to convert CR to an invalid group/version: {api_version}")
+        return found
+
+
+class _BuiltinVersions:
+    """The versions of a built-in resource."""
+
+    def __init__(self, resources: Mapping[str, ServedResource]) -> None:
+        self._resources = resources
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._resources)
+
+    def type_of(self, api_version: str) -> FieldType:
+        return _builtin(self._served(api_version).gvk)
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         at = str(obj.get("apiVersion") or "")
         target = self._served(api_version)
         if at in ("", api_version):
             return obj
-        if target.custom and target.convert is not None:
-            # Relabelled, not pruned: an object with fields that another version lacks has no owners in it, as upstream.
-            return {**obj, "apiVersion": api_version, "kind": target.kind}
         source = self._served(at)
-        if target.custom:
-            return converted(source, obj, target.gvk)
         # Through the Go type, since pruning leaves nulls. Nothing is defaulted: what a version lacks must stay lacking in another.
         try:
             return converted(source, strict.conform(obj, source.gvk).obj, target.gvk)
@@ -105,14 +141,10 @@ class _Resources:
             raise TypeMismatch(f"failed to convert object: {fault}") from None
 
     def _served(self, api_version: str) -> ServedResource:
-        found = self._versions.get(api_version)
+        found = self._resources.get(api_version)
         if found is None:
             raise MissingVersion(api_version)
         return found
-
-
-def _type_of(resource: ServedResource) -> FieldType:
-    return custom_type(resource.schema) if resource.custom else _builtin(resource.gvk)
 
 
 def _builtin(gvk: GroupVersionKind) -> FieldType:

@@ -32,6 +32,22 @@ class _Mismatches:
 MISMATCHES: Final = _Mismatches()
 
 
+class prefixed:  # noqa: N801 - a block, as contextlib.suppress is
+    """A block in which the text of a mismatch of types begins with ``text`` and a colon, as Kubernetes says what it was doing."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(fault, TypeMismatch):
+            raise TypeMismatch(f"{self._text}: {fault}") from None
+
+
 class MissingVersion(KubeloopError):
     """An API version that no longer is; a converter raises it, and entries of managers in that version are dropped."""
 

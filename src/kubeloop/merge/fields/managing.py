@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kubeloop.merge.fields.comparing import Comparison, compare, equal, field_set
-from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, Conflict, MissingVersion
+from kubeloop.merge.fields.errors import MISMATCHES, ApplyConflict, Conflict, MissingVersion, prefixed
 from kubeloop.merge.fields.field_set import FieldSet
 from kubeloop.merge.fields.field_types import FieldType
 from kubeloop.merge.fields.filters import Filter
@@ -40,7 +40,8 @@ class Versions(Protocol):
         """``obj`` (whose ``apiVersion`` says what it is in) in another version, itself if it is in that one; never changes it.
 
         Raises:
-            MissingVersion
+            MissingVersion: owners of fields in that version are forgotten.
+            TypeMismatch: the write fails (an apply), or forgets all owners (an update).
         """
 
 
@@ -63,8 +64,9 @@ def update(
     """
     with MISMATCHES:
         filters = filters or {}
-        reconciled = _reconciled(managers, versions)
-        changes = _Changes(live, new, api_version, versions, filters)
+        old = _Old(live, versions)
+        reconciled = _reconciled(old, managers, versions)
+        changes = _Changes(old, new, api_version, versions, filters)
         kept, _ = _others(changes, reconciled, manager)
         mine = reconciled.get(manager)
         owned = FieldSet() if mine is None else mine.set
@@ -96,7 +98,8 @@ def apply(
     """
     with MISMATCHES:
         filters = filters or {}
-        reconciled = _reconciled(managers, versions)
+        old = _Old(live, versions)
+        reconciled = _reconciled(old, managers, versions)
         type_ = versions.type_of(api_version)
         merged = merge(live, applied, type_)
         last = reconciled.get(manager)
@@ -104,10 +107,16 @@ def apply(
         if api_version in filters:
             owned = filters[api_version](owned)
         current = {**reconciled, manager: VersionedSet(owned, api_version, True)}
-        # Who says again all that was said last takes nothing back: that is what most applies do.
-        keeps = last is None or not last.set or (last.api_version == api_version and not last.set - owned)
-        new = merged if keeps or last is None else _Pruning(merged, last, current, versions).run(api_version)
-        kept, conflicts = _others(_Changes(live, new, api_version, versions, filters), current, manager)
+        # Who says again all that was said last takes nothing back: that is what most applies do. Owners in other versions must see it.
+        keeps = (
+            last is None or not last.set or (not last.set - owned and all(one.api_version == api_version for one in reconciled.values()))
+        )
+        if keeps or last is None:
+            new = merged
+        else:
+            with prefixed("failed to prune fields"):
+                new = _Pruning(merged, last, current, versions).run(api_version)
+        kept, conflicts = _others(_Changes(old, new, api_version, versions, filters), current, manager)
         if conflicts and not force:
             raise ApplyConflict(conflicts)
         return None if equal(live, new) else new, _with(kept, manager, current[manager])
@@ -121,11 +130,32 @@ def _with(managers: dict[M, VersionedSet], manager: M, owned: VersionedSet) -> d
     return managers
 
 
-def _reconciled(managers: Mapping[M, VersionedSet], versions: Versions) -> dict[M, VersionedSet]:
-    """Without those of versions that are no more, and by today's schemas."""
+class _Old:
+    """An object before a write, in the versions that are asked for."""
+
+    def __init__(self, live: JSONObject, versions: Versions) -> None:
+        self._live = live
+        self._versions = versions
+        self._known: dict[str, JSONObject] = {}
+
+    def in_version(self, api_version: str) -> JSONObject:
+        """Raises MissingVersion, TypeMismatch."""
+        known = self._known.get(api_version)
+        if known is None:
+            known = self._known[api_version] = self._versions.convert(self._live, api_version)
+        return known
+
+
+def _reconciled(old: _Old, managers: Mapping[M, VersionedSet], versions: Versions) -> dict[M, VersionedSet]:
+    """Without those of versions that are no more, and by today's schemas.
+
+    Raises:
+        TypeMismatch: what is stored does not fit a version in which somebody owns fields.
+    """
     out: dict[M, VersionedSet] = {}
     for manager, owned in managers.items():
         try:
+            old.in_version(owned.api_version)
             fields = reconcile(owned.set, versions.type_of(owned.api_version))
         except MissingVersion:
             continue
@@ -136,8 +166,8 @@ def _reconciled(managers: Mapping[M, VersionedSet], versions: Versions) -> dict[
 class _Changes:
     """What a write changes, as each version names it; computed for those that are asked for."""
 
-    def __init__(self, live: JSONObject, new: JSONObject, api_version: str, versions: Versions, filters: Mapping[str, Filter]) -> None:
-        self._live = live
+    def __init__(self, old: _Old, new: JSONObject, api_version: str, versions: Versions, filters: Mapping[str, Filter]) -> None:
+        self._old = old
         self._new = new
         self._written = api_version
         self._versions = versions
@@ -148,10 +178,14 @@ class _Changes:
         """Raises MissingVersion."""
         known = self._known.get(api_version)
         if known is None:
-            live, new = self._live, self._new
+            new = self._new
+            with prefixed("failed to convert old object"):
+                live = self._old.in_version(api_version)
             if api_version != self._written:
-                live, new = self._versions.convert(live, api_version), self._versions.convert(new, api_version)
-            known = compare(live, new, self._versions.type_of(api_version))
+                with prefixed("failed to convert new object"):
+                    new = self._versions.convert(new, api_version)
+            with prefixed("failed to compare objects"):
+                known = compare(live, new, self._versions.type_of(api_version))
             keep = self._filters.get(api_version)
             if keep is not None:
                 known = Comparison(keep(known.added), keep(known.modified), keep(known.removed))
@@ -193,14 +227,17 @@ class _Pruning:
     def run(self, api_version: str) -> JSONObject:
         last, versions = self._last, self._versions
         try:
-            merged = versions.convert(self._merged, last.api_version)
+            with prefixed("failed to convert merged object to last applied version"):
+                merged = versions.convert(self._merged, last.api_version)
         except MissingVersion:
             return self._merged
         type_ = versions.type_of(last.api_version)
         named = with_named_fields(last.set, type_)
-        pruned = self._with_owned(merged, remove(merged, named, type_))
+        with prefixed("failed add back owned items"):
+            pruned = self._with_owned(merged, remove(merged, named, type_))
         try:
-            pruned = versions.convert(pruned, last.api_version)
+            with prefixed("failed add back dangling items: failed to convert pruned object to last applied version"):
+                pruned = versions.convert(pruned, last.api_version)
         except MissingVersion:
             return versions.convert(merged, api_version)
         # What fell with a container although the applier never said it (nobody owns it, or an updater) comes back.
@@ -215,8 +252,10 @@ class _Pruning:
         # The version of the last apply first: a conversion may need fields that pruning took.
         for version in sorted(owned, key=lambda version: (version != self._last.api_version, version)):
             try:
-                merged = self._versions.convert(merged, version)
-                pruned = self._versions.convert(pruned, version)
+                with prefixed(f"failed to convert merged object at version {version}"):
+                    merged = self._versions.convert(merged, version)
+                with prefixed(f"failed to convert pruned object at version {version}"):
+                    pruned = self._versions.convert(pruned, version)
             except MissingVersion:
                 continue
             type_ = self._versions.type_of(version)
