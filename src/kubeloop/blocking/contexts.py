@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from kubeloop.blocking.call import Call
 from kubeloop.blocking.loop import LoopThread
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks
+
+_logger = logging.getLogger("kubeloop.blocking")
 
 T = TypeVar("T")
 
@@ -58,8 +63,7 @@ class Held(Generic[T]):
         try:
             await asyncio.wait((self._task, self._entered), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task, expected=(KubeloopError,), logger=_logger)
             raise
         if not self._entered.done():
             await self._task  # raises

@@ -16,6 +16,8 @@ from contextvars import Context
 from typing import TypeVar
 
 from kubeloop.blocking.call import Call, Work
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks
 
 _logger = logging.getLogger("kubeloop.blocking")
 
@@ -106,9 +108,7 @@ class LoopThread:
             async with asyncio.timeout(_PATIENCE):
                 # Blocks first, as if they were left; then the clients that they used.
                 others = asyncio.all_tasks() - {asyncio.current_task()}
-                for task in others:
-                    task.cancel()
-                await asyncio.gather(*others, return_exceptions=True)
+                await end_tasks(*others, expected=(KubeloopError,), logger=_logger)
                 await self._loop.shutdown_asyncgens()
                 for closer in self._closers:
                     found = closer.detach()

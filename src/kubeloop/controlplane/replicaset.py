@@ -114,8 +114,11 @@ class ReplicaSetController(
 
         outcomes = await asyncio.gather(*(one(pod) for pod in chosen), return_exceptions=True)
         for outcome in outcomes:
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, Exception):
                 self.events.warning(replica_set, "FailedDelete", f"Error deleting: {outcome}")
+        # As upstream, the first is the error of the reconcile; the Events name the others.
+        for outcome in outcomes:
+            if outcome is not None:
                 raise outcome
 
     def _active_of_siblings(self, replica_set: ReplicaSet) -> list[Pod]:
@@ -188,6 +191,7 @@ async def in_growing_batches(one: Callable[[], Awaitable[None]], count: int) -> 
     size = 1
     while count > 0:
         size = min(size, count)
+        # All calls do the same: the first error stands for those of its batch, which failed for the same reason.
         outcomes = await asyncio.gather(*(one() for _ in range(size)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):

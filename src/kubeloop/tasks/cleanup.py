@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 
-async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
+async def end_tasks(
+    *tasks: asyncio.Future[Any] | None,
+    expected: tuple[type[Exception], ...] = (),
+    logger: logging.Logger | logging.LoggerAdapter[Any] | None = None,
+) -> None:
     """Cancel the tasks and return when all of them have ended.
 
-    ``await task`` under ``suppress(CancelledError)`` does not do this: it also suppresses the cancellation of the caller.
+    ``await task`` under ``suppress(CancelledError)`` does not do this: it also suppresses the cancellation of the caller. Nor does
+    ``gather`` with ``return_exceptions``: it drops what the tasks failed with.
 
     Args:
         tasks: None is left out, so that an attribute that was never assigned can be given.
+        expected: Errors with which the tasks may end, such as those of a connection that the peer closed. They are dropped.
+        logger: Logs the other errors, each with its traceback, instead of raising them: for blocks that already end with an error.
 
     Raises:
-        Exception: What a task failed with; an ``ExceptionGroup`` when several failed.
+        Exception: What a task failed with; an ``ExceptionGroup`` when several failed. Not with ``logger``.
         asyncio.CancelledError: The caller was cancelled. The tasks are cancelled, and may not have ended yet.
     """
     given = [task for task in tasks if task is not None]
@@ -24,8 +32,14 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
         task.cancel()
     if given:
         await asyncio.wait(given)
-    errors = [error for task in given if not task.cancelled() and isinstance(error := task.exception(), Exception)]
-    raise_errors("background tasks failed", errors)
+    failed = [(task, error) for task in given if not task.cancelled() and isinstance(error := task.exception(), Exception)]
+    unexpected = [(task, error) for task, error in failed if not isinstance(error, expected)]
+    if logger is None:
+        raise_errors("background tasks failed", [error for _, error in unexpected])
+        return
+    for task, error in unexpected:
+        name = task.get_name() if isinstance(task, asyncio.Task) else type(task).__name__
+        logger.error("a background task failed (%s, %s)", type(error).__name__, name, exc_info=error)
 
 
 async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:

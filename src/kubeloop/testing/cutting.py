@@ -80,6 +80,7 @@ class CommandedStream:
                     yield piece
         finally:
             reading.cancel()
+            # ``_following`` raises what it failed with.
             await asyncio.gather(reading, return_exceptions=True)
             close = getattr(source, "aclose", None)
             if close is not None:

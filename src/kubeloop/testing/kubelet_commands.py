@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -69,9 +75,7 @@ async def run_process(command: Sequence[str], terminal: Terminal, cwd: Path | No
 
 async def _ended(process: asyncio.subprocess.Process, *tasks: asyncio.Future[None]) -> None:
     """Ends the process and its tasks. Pipes are read to their end, because unread data keeps them open."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end_tasks(*tasks, expected=(OSError, KubeloopError), logger=_LOG)
     if process.returncode is None:
         process.kill()
     assert process.stdin is not None

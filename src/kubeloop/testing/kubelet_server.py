@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from kubeloop.meta.errors import KubeloopError
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer, Duplex, Frames, Reply, Socket, SocketTakeover, Takeover
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
+from kubeloop.tasks import end_tasks
 from kubeloop.testing.kubelet_commands import CommandHandler, Terminal
+
+_LOG = logging.getLogger(__name__)
+#: How connections end that the other side breaks off.
+_ENDS = (OSError, KubeloopError)
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -186,9 +193,7 @@ class KubeletServer:
         except StreamReset:
             pass
         finally:
-            for task in (reading, *side):
-                task.cancel()
-            await asyncio.gather(reading, *side, return_exceptions=True)
+            await end_tasks(reading, *side, expected=_ENDS, logger=_LOG)
 
     def _forward(self, request: Request, seen: KubeletRequest) -> Reply:
         if request.header("Upgrade").lower() == "websocket":
@@ -213,9 +218,7 @@ class KubeletServer:
         except (SpdyError, OSError):
             pass
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(*tasks, expected=_ENDS, logger=_LOG)
 
     async def _forwarded(self, seen: KubeletRequest, stream: Stream, errors: Stream) -> None:
         try:
@@ -280,8 +283,7 @@ async def _over_socket(socket: Socket, command: list[str], run: CommandHandler) 
         code = await run(command, terminal)
         await socket.send(b"\x03" + _status(code))
     finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+        await end_tasks(reading, expected=_ENDS, logger=_LOG)
 
 
 def _status(code: int) -> bytes:

@@ -6,7 +6,6 @@ Events are collected and written a moment later by a thread, so that no request 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sys
@@ -89,8 +88,10 @@ class AuditLog:
             self._timer.cancel()
             self._timer = None
         if self._writing is not None:
-            with contextlib.suppress(Exception):
+            try:
                 await asyncio.shield(self._writing)
+            except Exception as error:  # noqa: BLE001 - the rest is still written, and the file closed
+                _LOG.error("events could not be written to the audit log (%s)", type(error).__name__, exc_info=error)
         if self._lines:
             self._write(self._taken())
         if self._executor is not None:

@@ -24,6 +24,7 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.writing import Call, Writer
 from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -72,9 +73,7 @@ class Authentication:
 
     async def stop(self) -> None:
         self.authorities.changed = lambda: None
-        for task in tuple(self._publishing):
-            task.cancel()
-        await asyncio.gather(*self._publishing, return_exceptions=True)
+        await end_tasks(*self._publishing, logger=_LOG)
 
     async def _publish(self, own_proxy: bytes, own_name: str) -> None:
         headers = self.options.proxies

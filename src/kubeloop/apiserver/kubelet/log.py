@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection
 from urllib.parse import quote
@@ -25,7 +26,10 @@ from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.serving.answer import Socket, SocketTakeover
 from kubeloop.serving.negotiation import parse_accept
+from kubeloop.tasks import end_tasks
 from kubeloop.transport.http1 import Wire
+
+_LOGGER = logging.getLogger(__name__)
 
 _TEXT = "text/plain"
 _BASE64 = "base64.binary.k8s.io"
@@ -161,9 +165,7 @@ async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        await end_tasks(*ways, expected=FAULTS, logger=_LOGGER)
 
 
 async def _chunks(wire: Wire) -> AsyncIterator[bytes]:

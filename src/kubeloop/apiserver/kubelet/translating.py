@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -16,11 +17,14 @@ from kubeloop.apiserver.answers import Frames, status_object
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, WireBytes
 from kubeloop.apiserver.kubelet.upgrading import NoAnswer, ask_for_upgrade
-from kubeloop.meta.errors import ApiError
+from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.serving.answer import Socket, SocketTakeover
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
+from kubeloop.tasks import end_tasks
 from kubeloop.transport.http1 import Wire
+
+_LOG = logging.getLogger(__name__)
 
 V5 = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -103,9 +107,7 @@ class _Translation:
             await asyncio.wait((work, client), return_when=asyncio.FIRST_COMPLETED)
             return work.result() if work.done() else None
         finally:
-            for task in (work, client):
-                task.cancel()
-            await asyncio.gather(work, client, return_exceptions=True)
+            await end_tasks(client, work, expected=(*FAULTS, KubeloopError), logger=_LOG)
 
     async def _command(self, wire: Wire, protocol: str) -> Status:
         connection = Connection(WireBytes(wire), client=True)
@@ -132,9 +134,7 @@ class _Translation:
         except FAULTS as fault:
             return refusals.internal_error(str(fault) or "the kubelet does not take the streams").status
         finally:
-            for task in side:
-                task.cancel()
-            await asyncio.gather(*side, return_exceptions=True)
+            await end_tasks(*side, expected=(*FAULTS, KubeloopError), logger=_LOG)
         return _outcome(message, protocol)
 
     async def _copy(self, stream: Stream, channel: int) -> None:

@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery pkg/util/proxy/upgradeaware.go; RFC 9110 section 7.8
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from kubeloop.apiserver import refusals
@@ -13,8 +14,11 @@ from kubeloop.apiserver.answers import Frames, Reply
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head, whole
 from kubeloop.serving.answer import Duplex, Takeover
 from kubeloop.serving.request import Request
+from kubeloop.tasks import end_tasks
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import Wire
+
+_LOG = logging.getLogger(__name__)
 
 #: Seconds in which a backend must have said why it does not change the protocol.
 _REFUSAL_TIME = 10.0
@@ -124,9 +128,7 @@ async def relay(client: Duplex, wire: Wire) -> None:
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        await end_tasks(*ways, expected=FAULTS, logger=_LOG)
 
 
 async def _to_backend(client: Duplex, wire: Wire) -> None:

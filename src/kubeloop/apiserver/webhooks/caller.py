@@ -87,6 +87,7 @@ class Caller:
         calling = list(self._calling)
         for task in calling:
             task.cancel()
+        # Tasks of requests: each answers its client with its error.
         await asyncio.gather(*calling, return_exceptions=True)
         wires = [wire for idle in self._idle.values() for wire in idle]
         self._idle.clear()

@@ -6,11 +6,15 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/validating; Kubernetes doc
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.webhooks.asking import Asker
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.matching import Invocation
+from kubeloop.meta.errors import ApiError
+
+_LOG = logging.getLogger(__name__)
 
 
 class ValidatingWebhooks:
@@ -33,9 +37,11 @@ class ValidatingWebhooks:
         found = [await self._asker.invocation(hook, attributes) for hook in hooks]
         concerned = [invocation for invocation in found if invocation is not None]
         said = await asyncio.gather(*(self._ask(invocation, attributes) for invocation in concerned), return_exceptions=True)
-        for one in said:
-            if one is not None:
-                raise one
+        errors = [one for one in said if one is not None]
+        for other in errors[1:]:  # as upstream: the client is answered the first, and the log has the others
+            _LOG.warning("another webhook refuses the request too: %s", other, exc_info=None if isinstance(other, ApiError) else other)
+        if errors:
+            raise errors[0]
 
     async def _ask(self, invocation: Invocation, attributes: Attributes) -> None:
         obj = await self._asker.versioned(invocation, attributes, attributes.obj)

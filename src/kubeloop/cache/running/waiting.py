@@ -52,6 +52,7 @@ async def _all(waits: Iterable[Awaitable[None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+        # Waits change nothing: after the first error, which is raised, those of the others tell nothing more.
         await asyncio.gather(*tasks, return_exceptions=True)
     if late:
         raise DeadlineError("; ".join(dict.fromkeys(late)))

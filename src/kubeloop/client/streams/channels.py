@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import IntEnum
@@ -17,8 +18,11 @@ from kubeloop.client.streams.spdy_wire import OPEN_TIME, run_spdy
 from kubeloop.client.streams.websocket import WebSocket, open_socket
 from kubeloop.meta.errors import ApiError, TransportError
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, ConnectionOver, Stream, StreamReset
+from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
 from kubeloop.transport import NotUpgradedError, Query, Transport
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 #: Bytes of a channel that one message carries.
@@ -130,6 +134,8 @@ class StreamChannels:
                     group.create_task(self._read(channel))
         except* (StreamReset, OSError, TransportError) as errors:
             end = TransportError(f"{self._where}: the connection ended before the command's outcome came ({errors.exceptions[0]})")
+        except* Exception as errors:  # noqa: BLE001 - raised where the output is read
+            end = errors
         await self._come.put(end)
 
     async def _read(self, channel: Channel) -> None:
@@ -191,8 +197,7 @@ async def _by_spdy(
             try:
                 yield channels
             finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+                await end_tasks(reading, logger=_logger)
 
 
 async def _open_streams(connection: Connection, wanted: Sequence[Channel], where: str) -> dict[Channel, Stream]:

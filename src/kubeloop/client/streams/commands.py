@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,10 @@ from kubeloop.client.streams.errors import OutputTooLarge, StreamError
 from kubeloop.client.streams.place import Place
 from kubeloop.client.streams.pods import Target, check_running, container_of, find_pod
 from kubeloop.client.streams.session import ExecResult, ExecSession
-from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
+from kubeloop.meta.errors import ApiError, DeadlineError, KubeloopError, TransportError
+from kubeloop.tasks import end_tasks
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
@@ -117,9 +121,7 @@ async def _collect(session: ExecSession, stdin: bytes | None, max_output: int) -
             task.result()
         return await reading
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks, expected=(KubeloopError, OSError), logger=_logger)
 
 
 async def _read_all(session: ExecSession, max_output: int) -> ExecResult:

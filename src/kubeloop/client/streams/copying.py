@@ -6,10 +6,11 @@ Source: kubectl pkg/cmd/cp. The container needs ``tar``, and for uploads ``test`
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import posixpath
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +22,9 @@ from kubeloop.client.streams.pods import Target
 from kubeloop.client.streams.session import ExecSession
 from kubeloop.client.streams.unpacking import Source, Unpacking
 from kubeloop.meta.errors import ApiError, KubeloopError
+from kubeloop.tasks import end_tasks
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
@@ -84,9 +88,7 @@ async def copy_to(
                 sending.result()
             complaints = await reading
         finally:
-            for task in (reading, sending):
-                task.cancel()
-            await asyncio.gather(reading, sending, return_exceptions=True)
+            await end_tasks(reading, sending, expected=(KubeloopError, OSError), logger=_logger)
         _check(session, complaints)
     return CopyResult(packing.files, packing.bytes, tuple(packing.skipped))
 
@@ -132,8 +134,9 @@ async def copy_from(
         finally:
             feed.stop()
             await asyncio.wait((thread,))
-            with suppress(BaseException):
-                thread.result()
+            # Raised above, or the copy was cancelled, and this is how it told the thread. Asked for, so that asyncio does not log it.
+            if not thread.cancelled():
+                thread.exception()
         if fault is None or feed.ended:
             # An archive that ended too early has a reason, and tar tells it.
             while await more():

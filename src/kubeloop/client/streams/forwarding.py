@@ -29,6 +29,7 @@ from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.serving.accepting import close_listening
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL
+from kubeloop.tasks import end_tasks
 from kubeloop.transport import NotUpgradedError, Transport
 
 if TYPE_CHECKING:
@@ -121,9 +122,7 @@ class PortForward:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await end_tasks(*waits)
         if not self._stopped.is_set() and self._running.fault is not None:
             raise self._running.fault
 
@@ -156,10 +155,11 @@ class PortForward:
             await close_listening(server)
         for transport in self._transports:
             transport.abort()
-        for task in self._tasks:
-            task.cancel()
+        await end_tasks(*self._tasks, logger=_logger)
         ends = [transport.closed for transport in self._transports if transport.closed is not None]
-        await asyncio.gather(*self._tasks, *ends, return_exceptions=True)
+        for error in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(error, Exception):
+                _logger.error("%s: a connection could not be closed (%s)", self.where, type(error).__name__, exc_info=error)
         for server in self._servers:
             await server.wait_closed()
 
@@ -201,8 +201,7 @@ class PortForward:
             pass  # the local side is gone
         finally:
             if there is not None:
-                there.cancel()
-                await asyncio.gather(there, return_exceptions=True)
+                await end_tasks(there, logger=_logger)
             if stream is not None:
                 await stream.close()
             writer.transport.abort()

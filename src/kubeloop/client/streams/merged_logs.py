@@ -15,6 +15,7 @@ from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.logs import LogCall, LogOptions
 from kubeloop.client.streams.pods import Target, all_containers, container_of, find_pods
 from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
     from kubeloop.api.core.v1 import Pod
@@ -135,9 +136,7 @@ class MergedLogs:
                 elif item is not None:
                     raise item
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await end_tasks(*running, logger=_logger)
 
     def _ignore(self, error: KubeloopError) -> None:
         """Raises the error itself, unless such are to be passed over."""

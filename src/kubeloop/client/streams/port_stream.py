@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 
 from kubeloop.client.streams.errors import ForwardingError
 from kubeloop.client.streams.spdy_wire import OPEN_TIME, Running
 from kubeloop.meta.errors import KubeloopError, TransportError
 from kubeloop.serving.spdy import ConnectionOver, Stream, StreamReset
+from kubeloop.tasks import end_tasks
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 #: Bytes of an error that are kept.
 _ERROR = 4096
@@ -83,7 +87,7 @@ class PortStream:
         """Give up what is left, at once."""
         self._listening.cancel()
         self.give_up()
-        await asyncio.gather(self._listening, return_exceptions=True)
+        await end_tasks(self._listening, logger=_logger)
 
     def _fault(self) -> KubeloopError:
         if self._said:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from kubeloop.client.streams.port_stream import PortStream
 from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 _HIGH, _LOW = 64 * 1024, 16 * 1024
 
@@ -113,6 +117,8 @@ class PortTransport(asyncio.Transport):
                 self.close()
         except KubeloopError as error:
             self._lose(error)
+        except Exception as error:  # noqa: BLE001 - logged, and given to the protocol
+            self._break(error)
 
     def _feed(self, data: bytes) -> None:
         protocol = self._protocol
@@ -146,6 +152,13 @@ class PortTransport(asyncio.Transport):
                     await self._stream.write_eof()
         except KubeloopError as error:
             self._lose(error)
+        except Exception as error:  # noqa: BLE001 - logged, and given to the protocol
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        """A fault of the protocol, as of a callback that raises. It ends the connection, as with asyncio's own transports."""
+        _logger.error("a connection to a pod's port failed (%s)", type(error).__name__, exc_info=error)
+        self._lose(error)
 
     def _lose(self, error: Exception | None) -> None:
         if self._lost:
@@ -157,9 +170,7 @@ class PortTransport(asyncio.Transport):
         self.closed = loop.create_task(self._end())
 
     async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks, logger=_logger)
         await self._stream.close()
 
     def _call(self, name: str) -> Any:

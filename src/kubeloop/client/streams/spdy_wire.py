@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +12,10 @@ from kubeloop.client.streams.errors import StreamError
 from kubeloop.meta.errors import KubeloopError, TransportError
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy import Connection, SpdyError
+from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 # kubectl pings port-forwards as often; it keeps what stands between from taking a silent connection for dead.
 PING_PERIOD = 10.0
@@ -60,9 +64,7 @@ async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[
         with contextlib.suppress(KubeloopError, OSError, TimeoutError):
             async with asyncio.timeout(0):  # a goodbye that the socket does not take at once is not worth waiting for
                 await running.connection.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks, logger=_logger)
 
 
 async def _pings(connection: Connection, clock: Clock) -> None:

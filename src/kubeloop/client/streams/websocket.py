@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING
 
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.meta.errors import TransportError
+from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
 from kubeloop.transport import Query, Transport, Upgraded
+
+_logger = logging.getLogger("kubeloop.client.streams")
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -105,7 +108,7 @@ class WebSocket:
             with contextlib.suppress(TransportError, TimeoutError):
                 async with asyncio.timeout(0):  # what the socket does not take at once is not worth waiting for
                     await self._flush()
-        await asyncio.gather(self._writer, return_exceptions=True)
+        await end_tasks(self._writer, logger=_logger)
 
     async def _read(self) -> None:
         from websockets.frames import Frame

@@ -44,7 +44,8 @@ def _check_type(cls: type[Any], function: Any, first: inspect.Parameter, by_key:
     said = first.annotation
     if isinstance(said, str):
         text = said
-        # Names of a module that is still being imported, or of a function's own, are not known now.
+        # Names of a module that is still being imported, or of a function's own, are not known now. Whatever evaluating them raises:
+        # the annotation is taken at its word then.
         with contextlib.suppress(Exception):
             said = get_type_hints(function)[first.name]
         if isinstance(said, str) and text.split(".")[-1] == "ObjectKey":

@@ -10,6 +10,7 @@ from typing import Any
 from kubeloop.controller.triggers.source import Channel, SourceError
 from kubeloop.meta import ObjectKey
 from kubeloop.meta.failure_log import FailureLog
+from kubeloop.tasks import end_tasks
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -34,9 +35,7 @@ class Sources:
             self._tasks.append(asyncio.create_task(self._read(channel), name=f"kubeloop source {channel.name} of {self._owner}"))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks, expected=(SourceError,), logger=log)  # ``beside`` raises a SourceError
 
     async def beside(self, work: Coroutine[object, object, None], stop: Callable[[], None]) -> None:
         """Do ``work``; a source that breaks for good stops it.

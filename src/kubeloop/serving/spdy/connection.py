@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.serving.answer import Duplex
 from kubeloop.serving.spdy.frames import Frame, Kind, Packer, SpdyError, Unpacker
+from kubeloop.tasks import end_tasks
+
+_LOG = logging.getLogger(__name__)
 
 #: Bytes of data in one frame.
 _PIECE = 32 * 1024
@@ -154,9 +158,7 @@ class Connection:
                 if not stream.over:
                     stream.break_off(ConnectionOver("the connection ended"))
             self._streams.clear()
-            for task in self._resets:
-                task.cancel()
-            await asyncio.gather(*self._resets, return_exceptions=True)
+            await end_tasks(*self._resets, expected=(SpdyError, OSError), logger=_LOG)
 
     async def open(self, headers: Mapping[str, str]) -> Stream:
         """A new stream; returns when the peer has answered it.
