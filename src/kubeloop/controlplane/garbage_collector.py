@@ -94,6 +94,11 @@ class GarbageCollector:
         counts = self._workers.counts if self._workers is not None else ReconcileCounts()
         return RunnerStats(self.name, _WORKERS, queue, counts, self._last_change)
 
+    @property
+    def tasks(self) -> Supervisor | None:
+        """The owner of its background tasks; None before it is connected."""
+        return self._leaving
+
     async def connect(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         clock = surroundings.clock

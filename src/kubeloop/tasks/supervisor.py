@@ -90,6 +90,7 @@ class SupervisedTask:
                     self._recovery = None
             delay = self._restart.next()
             await self._supervisor.clock.sleep(delay)
+            self._supervisor.restarts[self.name] += 1
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._supervisor.remove(self)
@@ -116,6 +117,8 @@ class Supervisor:
         self._tasks: dict[SupervisedTask, None] = {}
         #: How often tasks failed, by name; a name stands here from the first start on.
         self.failures: Counter[str] = Counter()
+        #: How often tasks were started again after a failure, by name.
+        self.restarts: Counter[str] = Counter()
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,6 +135,7 @@ class Supervisor:
             restart: Delays before restarts. Default: 0.1 s, doubling up to 30 s.
         """
         self.failures[name] += 0
+        self.restarts[name] += 0
         backoff = restart if restart is not None else Backoff(initial=_INITIAL, cap=_CAP, clock=self.clock)
         task = SupervisedTask(self, name, work, backoff)
         self._tasks[task] = None

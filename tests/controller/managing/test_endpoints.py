@@ -21,8 +21,10 @@ from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.managing.address import Address
 from kubeloop.controller.managing.endpoints import Endpoints
 from kubeloop.controller.managing.probes import Unhealthy
+from kubeloop.controller.managing.settings import SettingsFile
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.testing import InLoopServer
+from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
 pytestmark = pytest.mark.embedded
@@ -75,7 +77,7 @@ async def test_probes_answer_as_those_of_kubernetes_do(client: Client, http: aio
         assert await get(http, f"{url}/healthz") == (200, "ok")
         assert await get(http, f"{url}/readyz?verbose") == (
             200,
-            "[+]informers ok\n[+]shutdown ok\n[+]database ok\nreadyz check passed\n",
+            "[+]informers ok\n[+]shutdown ok\n[+]background-tasks ok\n[+]database ok\nreadyz check passed\n",
         )
         faults["disk"] = "full: 0 bytes left"
         assert await get(http, f"{url}/healthz") == (
@@ -182,6 +184,38 @@ async def test_metrics_show_controllers_under_the_names_of_controller_runtime(cl
     assert any(name.startswith("workqueue_queue_duration_seconds_count") for name in samples)
     assert samples["kubeloop_event_loop_lag_seconds{}"] >= 0
     assert samples['kubeloop_events_recorded_total{"api": "v1", "component": "mixed"}'] == 0
+
+
+async def test_a_background_task_that_failed_is_counted_and_shown_until_it_works_again(
+    client: Client, http: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    (tmp_path / "settings.yaml").write_text("grace: 1\n")
+    source = SettingsFile(tmp_path / "settings.yaml", {})
+    endpoints = Endpoints(metrics=ANYWHERE, health=ANYWHERE)
+    async with Manager(client, settings=source, endpoints=endpoints, clock=clock) as manager:
+        ready = manager.urls["health"] + "/readyz"
+        found = await scrape(http, manager)
+        assert found['kubeloop_background_task_failures_total{"task": "settings"}'] == 0
+        assert found['kubeloop_background_task_failures_total{"task": "loop-lag"}'] == 0
+        assert (await get(http, ready))[0] == 200
+
+        monkeypatch.setattr(SettingsFile, "stamp", _fail)
+        await clock.advance(5)
+        assert (await scrape(http, manager))['kubeloop_background_task_failures_total{"task": "settings"}'] == 1
+        status, text = await get(http, ready)
+        assert (status, "[-]background-tasks failed: reason withheld" in text) == (500, True)
+
+        monkeypatch.undo()
+        await clock.advance(1)
+        found = await scrape(http, manager)
+        assert found['kubeloop_background_task_restarts_total{"task": "settings"}'] == 1
+        assert (await get(http, ready))[0] == 200
+    assert [record.exc_info is not None for record in caplog.records if "settings failed" in record.getMessage()] == [True]
+
+
+def _fail(_: SettingsFile) -> object:
+    raise RuntimeError("the disk is gone")
 
 
 async def test_metrics_of_the_process_are_there_by_default_and_only_get_is_answered(client: Client, http: aiohttp.ClientSession) -> None:

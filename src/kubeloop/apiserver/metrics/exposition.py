@@ -72,6 +72,8 @@ class Metrics:
         self._of_health(out)
         failures = (({"task": name}, count) for name, count in self._tasks.failures.items())
         out.counter("kubeloop_background_task_failures_total", "Failures of background tasks, which are tried again.", failures)
+        restarts = (({"task": name}, count) for name, count in self._tasks.restarts.items())
+        out.counter("kubeloop_background_task_restarts_total", "Background tasks that were started again after a failure.", restarts)
         _of_process(out)
         return _page(out)
 

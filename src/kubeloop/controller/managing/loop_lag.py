@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Self
 
 from kubeloop.controller.managing.probes import Unhealthy
+from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock
 
 #: Seconds between two measurements.
@@ -17,15 +17,16 @@ LIMIT = 10.0
 class LoopLag:
     """Measures, once a second, how much later than asked for a timer goes off. ``async with`` it.
 
-    ``last`` and ``longest`` in seconds.
+    ``last`` and ``longest`` in seconds. ``tasks`` runs the measurements.
     """
 
-    def __init__(self, clock: Clock, limit: float = LIMIT) -> None:
+    def __init__(self, clock: Clock, tasks: Supervisor, limit: float = LIMIT) -> None:
         self.last = 0.0
         self.longest = 0.0
         self._clock = clock
         self._limit = limit
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = tasks
+        self._task: SupervisedTask | None = None
 
     def check(self) -> None:
         """Raises Unhealthy: the last measurement was above the limit."""
@@ -33,13 +34,12 @@ class LoopLag:
             raise Unhealthy(f"the event loop was {self.last:.1f} s late; something blocks it (see /debug/tasks, /debug/profile)")
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._measure(), name="loop-lag")
+        self._task = self._tasks.start(self._measure, name="loop-lag")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await self._task.stop()
 
     async def _measure(self) -> None:
         while True:

@@ -147,7 +147,7 @@ class Manager:
         if endpoints is not None:
             from kubeloop.controller.managing.observed import Observed
 
-            self._observed = Observed(self, endpoints, self._figures, self._clock)
+            self._observed = Observed(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
         self._over, self._leading = asyncio.Event(), asyncio.Event()
         self._failures = Failures()
         self._stack = AsyncExitStack()

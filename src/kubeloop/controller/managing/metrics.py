@@ -5,6 +5,7 @@ Source: controller-runtime pkg/internal/controller/metrics; buckets are its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
@@ -14,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from kubeloop.controller.managing.reconcile_figures import BOUNDS, RESULTS, ReconcileFigures
 from kubeloop.controller.running.runnable import RunnerStats
+from kubeloop.tasks import Supervisor
 
 _PREFIX = "controller_runtime_"
 
@@ -32,6 +34,34 @@ class ControllerMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return _families(self._stats(), self._figures, self._lag())
+
+
+class TaskMetrics(Collector):
+    """The background tasks of one manager, under the names that the embedded API server uses for its own. May be scraped in any thread."""
+
+    def __init__(self, supervisors: Callable[[], Iterable[Supervisor]]) -> None:
+        self._supervisors = supervisors
+
+    def describe(self) -> Iterable[Metric]:
+        return self._families(())
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families(self._supervisors())
+
+    @staticmethod
+    def _families(supervisors: Iterable[Supervisor]) -> Iterator[Metric]:
+        failures, restarts = Counter[str](), Counter[str]()
+        for one in supervisors:
+            failures.update(dict(one.failures))
+            restarts.update(dict(one.restarts))
+        for name, text, counts in (
+            ("failures", "Failures of background tasks, which are tried again.", failures),
+            ("restarts", "Background tasks that were started again after a failure.", restarts),
+        ):
+            family = CounterMetricFamily(f"kubeloop_background_task_{name}", text, labels=("task",))
+            for task, count in counts.items():
+                family.add_metric((task,), count)
+            yield family
 
 
 class Merged(CollectorRegistry):

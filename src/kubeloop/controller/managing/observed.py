@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -18,12 +18,17 @@ from kubeloop.controller.managing.site import Route, Site
 from kubeloop.controller.running.runnable import Runnable, RunnerStats
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kubeloop.controller.election import LeaderElector
+
+
+log = logger_with_context(__name__)
 
 
 class Subject(Protocol):
@@ -44,13 +49,18 @@ class Subject(Protocol):
 class Observed:
     """Serves while its block lasts. ``urls`` by option (health, metrics, debug) then."""
 
-    def __init__(self, subject: Subject, endpoints: Endpoints, figures: ReconcileFigures, clock: Clock) -> None:
+    def __init__(
+        self, subject: Subject, endpoints: Endpoints, figures: ReconcileFigures, clock: Clock, parts: Sequence[object] = ()
+    ) -> None:
+        """``parts``: what runs beside the runnables; the ``tasks`` of both, where they have such, are shown too."""
         self.urls: dict[str, str] = {}
         self._subject = subject
         self._endpoints = endpoints
         self._figures = figures
         self._clock = clock
-        self._lag = LoopLag(clock)
+        self.tasks = Supervisor(clock, log)
+        self._parts = [self, *parts]
+        self._lag = LoopLag(clock, self.tasks)
         self._stack = AsyncExitStack()
         self._registry: CollectorRegistry | None = None
         self._shown: set[str] = set()
@@ -62,6 +72,7 @@ class Observed:
             self._healthz.add("leader-election", subject.elector.check)
         self._readyz.add("informers", self._check_informers)
         self._readyz.add("shutdown", self._check_shutdown)
+        self._readyz.add("background-tasks", self._check_tasks)
         for probe, checks in ((self._healthz, endpoints.healthz), (self._readyz, endpoints.readyz)):
             for name, check in checks.items():
                 probe.add(name, check)
@@ -83,6 +94,7 @@ class Observed:
                     access=self._endpoints.access if secret else None,
                 )
                 await self._stack.enter_async_context(site)
+                self._parts.append(site)
                 self.urls[option] = site.url
         except BaseException:
             await self._stack.aclose()
@@ -105,6 +117,16 @@ class Observed:
         unsynced = [one.waiting_for() for cluster in self._subject.clusters.values() for one in cluster.informers if not one.synced]
         if unsynced:
             raise Unhealthy("not synced: " + "; ".join(unsynced))
+
+    def _supervisors(self) -> list[Supervisor]:
+        """The owners of all background tasks that a part or a runnable names."""
+        parts = [*self._parts, *self._subject.runnables]
+        return [tasks for one in parts if isinstance(tasks := getattr(one, "tasks", None), Supervisor)]
+
+    def _check_tasks(self) -> None:
+        failed = {name for tasks in self._supervisors() for name in tasks.failures if not tasks.healthy(name)}
+        if failed:
+            raise Unhealthy(f"failed, and tried again: {', '.join(sorted(failed))}; the log says why")
 
     def _check_shutdown(self) -> None:
         if self._subject.phase in ("stopping", "stopped"):
@@ -135,12 +157,13 @@ class Observed:
         """The manager's own registry, with whatever came since the last scrape."""
         from prometheus_client import CollectorRegistry
 
-        from kubeloop.controller.managing.metrics import ControllerMetrics
+        from kubeloop.controller.managing.metrics import ControllerMetrics, TaskMetrics
 
         subject = self._subject
         if self._registry is None:
             self._registry = CollectorRegistry()
             self._registry.register(ControllerMetrics(lambda: list(subject.stats), self._figures, lambda: self._lag.last))
+            self._registry.register(TaskMetrics(self._supervisors))
             if subject.elector is not None:
                 subject.elector.metrics(self._registry)
         for name, cluster in subject.clusters.items():

@@ -51,7 +51,7 @@ class Site:
         self._access = access
         self._listener: Listener | None = None
         self._context: ssl.SSLContext | None = None
-        self._tasks = Supervisor(clock, log)
+        self.tasks = Supervisor(clock, log)
 
     async def __aenter__(self) -> Self:
         try:
@@ -69,12 +69,12 @@ class Site:
         scheme = "http" if self._context is None else "https"
         self.url = f"{scheme}://{Address(self._address.host or '127.0.0.1', self._listener.port)}"
         if (certificate := self._certificate) is not None:
-            self._tasks.start(lambda: certificate.keep(self._changed), name=f"certificate-{self.option}")
+            self.tasks.start(lambda: certificate.keep(self._changed), name=f"certificate-{self.option}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         steps = [] if self._listener is None else [self._listener.close]
-        await close_all(self._tasks.stop, *steps)
+        await close_all(self.tasks.stop, *steps)
 
     async def _secured(self, certificate: CertificateSource) -> ssl.SSLContext:
         from kubeloop.controller.webhooks.tls import server_tls

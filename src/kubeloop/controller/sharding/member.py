@@ -60,6 +60,7 @@ class ShardMember:
         self._scopes: set[asyncio.Timeout] = set()
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
+        self.tasks = Supervisor(clock, log)
         self._task: SupervisedTask | None = None
         self._unguard: list[Callable[[], None]] = []
         self._complaint = ""
@@ -89,7 +90,7 @@ class ShardMember:
 
     def start(self) -> None:
         """Take part from now on; ``cover`` the clients that reconciles write through before."""
-        self._task = Supervisor(self._clock, log).start(self._run, name=f"shard-{self.config.group}")
+        self._task = self.tasks.start(self._run, name=f"shard-{self.config.group}")
 
     async def leave(self, *, give_back: bool = True) -> None:
         """Begin no reconcile more, and tell the others when the last has ended; if one does not end, they wait for the lease to expire.

@@ -95,7 +95,7 @@ class WebhookServer:
         self._registrar: Registrar | None = None
         self._serving: Serving | None = None
         self._session = ""
-        self._tasks = Supervisor(self._clock, log)
+        self.tasks = Supervisor(self._clock, log)
 
     async def __aenter__(self) -> Self:
         try:
@@ -127,8 +127,8 @@ class WebhookServer:
             ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
         """
         _ = self._started
-        for name in self._tasks.failures:
-            if not self._tasks.healthy(name):
+        for name in self.tasks.failures:
+            if not self.tasks.healthy(name):
                 raise KubeloopError(f"{name} failed and is tried again; the log has the reason")
 
     @property
@@ -151,7 +151,7 @@ class WebhookServer:
         self._listener = listener
         await listener.serve()
         log.info("webhooks are served at %s: %s", listener.url, ", ".join(self._hooks.paths))
-        self._tasks.start(lambda: self._certificates.keep(self._changed), name="webhook-certificates")
+        self.tasks.start(lambda: self._certificates.keep(self._changed), name="webhook-certificates")
         if self._client is not None and (self._register or self._inject):
             await self._tell(self._client, listener, self._serving)
 
@@ -167,7 +167,7 @@ class WebhookServer:
                 self._session = name
         self._registrar = Registrar(client, self._clock, targets, serving.authorities)
         await self._patiently("the registration of webhooks", self._registrar.apply)
-        self._tasks.start(self._registrar.keep, name="webhook-registration")
+        self.tasks.start(self._registrar.keep, name="webhook-registration")
 
     async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         return await waited_for(what, attempt, self._clock, self._start_timeout)
@@ -184,7 +184,7 @@ class WebhookServer:
         # The session ends while the listener still answers, so that no write fails meanwhile.
         listener, self._listener = self._listener, None
         steps = [] if listener is None else [listener.close]
-        await close_all(self._tasks.stop, self._end_session, *steps)
+        await close_all(self.tasks.stop, self._end_session, *steps)
 
     async def _end_session(self) -> None:
         """Delete the configurations that this server registered for the time that it runs."""

@@ -15,6 +15,7 @@ from kubeloop.controller.managing.settings.model import ManagerSettings, RateSet
 from kubeloop.controller.managing.settings.reloading import Reloader
 from kubeloop.controller.running.runnable import Runnable
 from kubeloop.meta import ConfigError
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import Clock, TokenBucket
 from kubeloop.workqueue import RateCap
 
@@ -69,6 +70,11 @@ class Governor:
         self._manager: Governed | None = None
         self._grace: float | None = None
         self.reloader: Reloader | None = None
+
+    @property
+    def tasks(self) -> Supervisor | None:
+        """The owner of the task that polls the file; None before the block, and without a file."""
+        return self.reloader.tasks if self.reloader is not None else None
 
     def governs(self, manager: Governed) -> Self:
         """Called once, before the block."""

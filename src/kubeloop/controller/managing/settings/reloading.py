@@ -13,6 +13,7 @@ import msgspec
 from kubeloop.controller.managing.settings.loading import SettingsFile
 from kubeloop.controller.managing.settings.model import ManagerSettings
 from kubeloop.meta import ConfigError
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
@@ -39,13 +40,13 @@ class Reloader:
         self._apply = apply
         self._clock = clock
         self._stamp = source.stamp()
-        self._task: asyncio.Task[None] | None = None
+        self.tasks = Supervisor(clock, log)
         self._before: object = None
         self._installed = False
 
     async def __aenter__(self) -> Self:
         if self._source.path is not None:
-            self._task = asyncio.create_task(self._watch(), name="settings")
+            self.tasks.start(self._watch, name="settings")
         loop = asyncio.get_running_loop()
         try:
             self._before = signal.getsignal(signal.SIGHUP)
@@ -56,12 +57,12 @@ class Reloader:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-        if self._installed:
-            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
-            signal.signal(signal.SIGHUP, self._before)  # type: ignore[arg-type]  # what getsignal gave
+        try:
+            await self.tasks.stop()
+        finally:
+            if self._installed:
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+                signal.signal(signal.SIGHUP, self._before)  # type: ignore[arg-type]  # what getsignal gave
 
     def reload(self) -> list[str]:
         """Load now; what was said in the log: one line for each field that differs."""
