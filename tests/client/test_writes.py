@@ -156,6 +156,22 @@ async def test_writes_of_kinds_without_a_class_are_told_alike(client: Client, to
     assert told.last.mapping.gvr.resource == "configmaps"
 
 
+async def test_the_failures_of_a_listener_are_logged_with_one_traceback_and_counted_then(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(write: Write) -> None:
+        raise RuntimeError(write.name)
+
+    remove = client.on_write(broken)
+    with caplog.at_level(logging.ERROR, "kubeloop.client"):
+        for name in ("a", "b", "c"):
+            await client.create(config_map(name))
+        remove()
+    records = [record for record in caplog.records if record.getMessage().startswith("a listener failed")]
+    assert [bool(record.exc_info) for record in records] == [True, False, False]
+    assert records[-1].getMessage().endswith("/c (RuntimeError); it has failed 3 times")
+
+
 async def test_a_listener_that_was_removed_hears_nothing_and_one_that_raises_fails_no_write(
     client: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 import kubeloop
-from kubeloop.apiserver.kubelet.backends import Wire
 from kubeloop.apiserver.kubelet.upgrading import relay
 from kubeloop.client.streams.port_stream import PortStream
 from kubeloop.client.streams.port_transport import PortTransport
 from kubeloop.tasks import end_tasks
+from kubeloop.transport.http1 import Wire
 
 _LOG = logging.getLogger("kubeloop.tests")
 SOURCES = Path(kubeloop.__file__).parent

@@ -12,6 +12,7 @@ from pathlib import Path
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.client import Client
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import described
 
 
 def check_kind(kind: object, call: str) -> None:
@@ -25,7 +26,7 @@ def check_kind(kind: object, call: str) -> None:
         raise TypeError(f"{call}() was given a {name} object; give the class: {call}({name})")
     if not isinstance(kind, type) or not issubclass(kind, Resource):
         raise TypeError(
-            f'{call}() was given {kind!r}, no class of objects; give one, such as Pod, or Unstructured.of("apps/v1", "Deployment")'
+            f'{call}() was given {described(kind)}, no class of objects; give one, such as Pod, or Unstructured.of("apps/v1", "Deployment")'
         )
 
 
@@ -38,11 +39,11 @@ def paths(argument: str, given: Iterable[str], hint: str = "") -> tuple[str, ...
     if isinstance(given, str):
         raise TypeError(f"{argument}={given!r} is text; give a list: {argument}=[{given!r}]{hint}")
     if not isinstance(given, Iterable):
-        raise TypeError(f'{argument}={given!r} is no list of paths; give one: {argument}=["spec.nodeName"]')
+        raise TypeError(f'{argument}={described(given)} is no list of paths; give one: {argument}=["spec.nodeName"]')
     found: tuple[object, ...] = tuple(given)
     for each in found:
         if not isinstance(each, str):
-            raise TypeError(f'{argument}: {each!r} is no path; give paths as text: {argument}=["spec.nodeName"]')
+            raise TypeError(f'{argument}: {described(each)} is no path; give paths as text: {argument}=["spec.nodeName"]')
     return tuple(dict.fromkeys(each for each in found if isinstance(each, str)))
 
 
@@ -52,9 +53,9 @@ def check_seconds(argument: str, given: object) -> None:
         TypeError: no number. ValueError: no period.
     """
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"{argument}={given!r} is no number; give seconds: {argument}=30 (0 is never)")
+        raise TypeError(f"{argument}={described(given)} is no number; give seconds: {argument}=30 (0 is never)")
     if not 0 <= given < math.inf:
-        raise ValueError(f"{argument}={given!r} is no period; give seconds: {argument}=30 (0 is never)")
+        raise ValueError(f"{argument}={described(given)} is no period; give seconds: {argument}=30 (0 is never)")
 
 
 def check_page_size(given: object) -> None:
@@ -63,7 +64,7 @@ def check_page_size(given: object) -> None:
         TypeError: no whole number. ValueError: a negative one.
     """
     if isinstance(given, bool) or not isinstance(given, int):
-        raise TypeError(f"page_size={given!r} is no whole number; give the objects of a page: page_size=500 (0 is the usual size)")
+        raise TypeError(f"page_size={described(given)} is no whole number; give the objects of a page: page_size=500 (0 is the usual size)")
     if given < 0:
         raise ValueError(f"page_size={given} is negative; give the objects of a page: page_size=500 (0 is the usual size)")
 
@@ -74,7 +75,7 @@ def check_flag(argument: str, given: object) -> None:
         TypeError: neither True nor False.
     """
     if not isinstance(given, bool):
-        raise TypeError(f"{argument}={given!r} is neither True nor False; give one of them")
+        raise TypeError(f"{argument}={described(given)} is neither True nor False; give one of them")
 
 
 def check_queue(given: object) -> None:
@@ -83,7 +84,7 @@ def check_queue(given: object) -> None:
         TypeError: nothing that makes a queue.
     """
     if not callable(given):
-        raise TypeError(f"queue={given!r} makes no queue; give a class: queue=DeltaFifo, or leave it out")
+        raise TypeError(f"queue={described(given)} makes no queue; give a class: queue=DeltaFifo, or leave it out")
 
 
 def check_transform(given: object) -> None:
@@ -92,7 +93,7 @@ def check_transform(given: object) -> None:
         TypeError: no function.
     """
     if given is not None and not callable(given):
-        raise TypeError(f"transform={given!r} is no function; give one that takes an object's JSON tree and returns what to keep")
+        raise TypeError(f"transform={described(given)} is no function; give one that takes an object's JSON tree and returns what to keep")
 
 
 def check_client(given: object, argument: str = "client") -> None:
@@ -120,7 +121,7 @@ def check_policy(given: object) -> None:
         TypeError: no policy.
     """
     if given is not None and not isinstance(given, WatchPolicy):
-        raise TypeError(f"policy={given!r} is no policy; give a WatchPolicy(...), or leave it out")
+        raise TypeError(f"policy={described(given)} is no policy; give a WatchPolicy(...), or leave it out")
 
 
 def check_folder(argument: str, given: object) -> None:
@@ -129,7 +130,7 @@ def check_folder(argument: str, given: object) -> None:
         TypeError: no path of a folder.
     """
     if given is not None and not isinstance(given, str | Path):
-        raise TypeError(f'{argument}={given!r} is no folder; give a path: {argument}=Path("cache")')
+        raise TypeError(f'{argument}={described(given)} is no folder; give a path: {argument}=Path("cache")')
 
 
 def check_name(argument: str, given: object) -> None:
@@ -138,4 +139,4 @@ def check_name(argument: str, given: object) -> None:
         TypeError: no text.
     """
     if given is not None and not isinstance(given, str):
-        raise TypeError(f"{argument}={given!r} is no text; give a name, or leave it out")
+        raise TypeError(f"{argument}={described(given)} is no text; give a name, or leave it out")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from kubeloop.meta import FieldSelector, LabelSelector, Selector, parse_field_selector, parse_label_selector, selector_from
+from kubeloop.meta.arguments import described
 from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.selectors import escape_field_value
 
@@ -38,7 +39,7 @@ def label_text(labels: Labels | None, argument: str = "labels=") -> str | None:
     except ValueError as error:
         raise ValueError(f"{argument}{labels!r}: {error}") from None
     if not isinstance(labels, Selector):
-        raise TypeError(f'{argument}{labels!r} is no label selector; give one such as "app=web,tier!=db", or {{"app": "web"}}')
+        raise TypeError(f'{argument}{described(labels)} is no label selector; give one such as "app=web,tier!=db", or {{"app": "web"}}')
     if labels.nothing:
         raise ValueError(f"{argument.rstrip('= ')}: this label selector selects nothing, which no request can say; do not send one")
     return str(labels) or None
@@ -61,7 +62,9 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
         pairs = _pairs(fields, argument, '"spec.nodeName=n1" or {"spec.nodeName": "n1"}')
         return ",".join(f"{path}={escape_field_value(value)}" for path, value in pairs) or None
     if not isinstance(fields, FieldSelector):
-        raise TypeError(f'{argument}{fields!r} is no field selector; give one such as "spec.nodeName=n1", or {{"spec.nodeName": "n1"}}')
+        raise TypeError(
+            f'{argument}{described(fields)} is no field selector; give one such as "spec.nodeName=n1", or {{"spec.nodeName": "n1"}}'
+        )
     return str(fields) or None
 
 
@@ -69,5 +72,5 @@ def _pairs(given: Mapping[Any, Any], argument: str, wanted: str) -> list[tuple[s
     pairs = list(given.items())
     for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"{argument}{given!r}: {key!r} and {value!r} must be text; give {wanted}")
+            raise TypeError(f"{argument}{described(given)}: {described(key)} and {described(value)} must be text; give {wanted}")
     return pairs

@@ -89,9 +89,11 @@ Listener: TypeAlias = Callable[[Write], object]
 class WriteListeners:
     """Who hears of the writes of one client, in the order in which they asked. False while there is nobody."""
 
-    __slots__ = ("_listeners",)
+    __slots__ = ("_failures", "_listeners")
 
     def __init__(self) -> None:
+        #: How often each failed, by its id: a callable may have no hash.
+        self._failures: dict[int, int] = {}
         self._listeners: list[Listener] = []
 
     def __bool__(self) -> bool:
@@ -105,6 +107,8 @@ class WriteListeners:
         def remove() -> None:
             if listener in listeners:
                 listeners.remove(listener)
+                if listener not in listeners:
+                    self._failures.pop(id(listener), None)
 
         return remove
 
@@ -133,9 +137,17 @@ class WriteListeners:
         for listener in list(self._listeners):
             try:
                 listener(write)
-            except Exception:
-                # The write is done, whatever a listener makes of it: its caller must not take it for failed.
-                log.exception("a listener failed on %s of %s %s/%s", write.verb, write.mapping.kind, write.namespace, write.name)
+            except Exception as error:  # noqa: BLE001 - the write is done: its caller must not take it for failed
+                self._log_failure(listener, write, error)
+
+    def _log_failure(self, listener: Listener, write: Write, error: Exception) -> None:
+        """The first failure of a listener with its traceback; the later ones in a line with their number."""
+        count = self._failures[id(listener)] = self._failures.get(id(listener), 0) + 1
+        place = (write.verb, write.mapping.kind, write.namespace, write.name)
+        if count == 1:
+            log.error("a listener failed on %s of %s %s/%s", *place, exc_info=error)
+        else:
+            log.error("a listener failed on %s of %s %s/%s (%s); it has failed %d times", *place, type(error).__name__, count)
 
 
 def dry(options: WriteOptions | None) -> bool:

@@ -172,6 +172,7 @@ async def test_invalid_utf8_is_replaced_wherever_it_stands(
         assert seen.events[-1].head.value("data.k") == "\ufffd\ufffd"
         assert maps.resource_version == "50"
         assert "invalid UTF-8, replaced by U+FFFD" in caplog.text
+        assert "ConfigMap" not in caplog.text, "the log shows no part of the object: it may be secret"
         assert len(source.asked("watch", "limit")) == (way == "list"), "the stream goes on"
 
 

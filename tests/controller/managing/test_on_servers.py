@@ -63,7 +63,10 @@ async def test_the_second_replica_goes_on_where_the_first_ended(client: Client, 
         async with second:
             assert not second.is_leader
             async with http.get(second.urls["health"] + "/readyz?verbose") as answer:
-                assert (answer.status, await answer.text()) == (200, "[+]informers ok\n[+]shutdown ok\n[+]background-tasks ok\nreadyz check passed\n")
+                assert (answer.status, await answer.text()) == (
+                    200,
+                    "[+]informers ok\n[+]shutdown ok\n[+]background-tasks ok\nreadyz check passed\n",
+                )
             await first.stop()
             await asyncio.wait_for(second.wait_leading(), 30)
             work = await client.get(ConfigMap, "work")

@@ -15,6 +15,7 @@ from kubeloop.cache.bare.object_keys import meta_namespace_key
 from kubeloop.cache.store.index import IndexValues
 from kubeloop.cache.store.postings import Postings
 from kubeloop.cache.store.store import UnknownIndex
+from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import KubeloopError
 
 T = TypeVar("T")
@@ -242,7 +243,7 @@ class _KeyIndex(Generic[T]):
             answer = self.function(obj)
             values = () if answer is None else (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(answer))
             if not all(isinstance(value, str) for value in values):
-                raise TypeError(f"{answer!r} holds a value that is no text")
+                raise TypeError(f"{described(answer)} holds a value that is no text")
         except Exception as error:
             raise IndexFunctionError(self.name, key, error) from error
         return values

@@ -16,6 +16,7 @@ from kubeloop.cache.reading.view import View
 from kubeloop.cache.running.progress import Progress
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import described
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -79,7 +80,9 @@ class Fanout(Generic[R]):
         for what, function in functions.items():
             if function is not None and not callable(function):
                 wanted = "head" if what == "where" else "event"
-                raise TypeError(f"{what}={function!r} is no function; give one that takes the {wanted}: {what}=lambda {wanted}: ...")
+                raise TypeError(
+                    f"{what}={described(function)} is no function; give one that takes the {wanted}: {what}=lambda {wanted}: ..."
+                )
         first = next((handler for handler in (calls.added, calls.updated, calls.deleted) if handler is not None), None)
         name = self._unique(calls.name or str(getattr(first, "__qualname__", first)))
         period = calls.resync

@@ -20,6 +20,7 @@ from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.codec.collecting import held_back
 from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info
+from kubeloop.meta.arguments import described
 
 __all__ = ["Labels", "Lister", "OutsideScope"]
 
@@ -188,7 +189,9 @@ class Lister(Generic[R]):
         if not isinstance(name, str):
             raise TypeError(f"name={name!r} is no index; give the name that it has in informers.of(..., indexes=...)")
         if not isinstance(value, str | int | float):
-            raise TypeError(f'value={value!r} of index "{name}": give one text, number or boolean; "" finds what has nothing at its path')
+            raise TypeError(
+                f'value={described(value)} of index "{name}": give one text, number or boolean; "" finds what has nothing at its path'
+            )
         return self._view.by_index(name, index_key(value))
 
     def heads_in_range(
@@ -197,9 +200,9 @@ class Lister(Generic[R]):
         """As ``range``, decoding nothing."""
         for bound, given in (("low", low), ("high", high)):
             if given is not None and not isinstance(given, str | int | float | datetime):
-                raise TypeError(f"{bound}={given!r} is no bound; give a text, a number, a boolean, a time, or None for no bound")
+                raise TypeError(f"{bound}={described(given)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
         if limit is not None and not isinstance(limit, int):
-            raise TypeError(f"limit={limit!r} is no number; give at most how many objects are wanted, or None for all")
+            raise TypeError(f"limit={described(limit)} is no number; give at most how many objects are wanted, or None for all")
         return self._view.range(name, low, high, reverse, limit)
 
     def values(
@@ -241,7 +244,9 @@ class Lister(Generic[R]):
             ValueError: the version, or the server's own, is no number; so nobody can say what is newer. TypeError: it is no text.
         """
         if not isinstance(version, str):
-            raise TypeError(f"version={version!r} is no text; give one that a lister or Changes named (resourceVersions are texts)")
+            raise TypeError(
+                f"version={described(version)} is no text; give one that a lister or Changes named (resourceVersions are texts)"
+            )
         now = self._version()
         # What left the selector and came back is not gone.
         deleted = [each for each in self._deletions.since(version, now) if not self._shows(each)]
@@ -258,7 +263,9 @@ class Lister(Generic[R]):
             ValueError: the version is no number. TypeError: it is no text.
         """
         if min_resource_version is not None and not isinstance(min_resource_version, str):
-            raise TypeError(f"min_resource_version={min_resource_version!r} is no text; resourceVersions are texts, or None for own writes")
+            raise TypeError(
+                f"min_resource_version={described(min_resource_version)} is no text; resourceVersions are texts, or None for own writes"
+            )
         await self._freshness.wait(min_resource_version, timeout)
 
     # ------------------------------------------------------------------------------------------------------------------- finding
@@ -272,7 +279,7 @@ class Lister(Generic[R]):
         self._check_text(namespace)
         if where is not None and not isinstance(where, Mapping) and not callable(where):
             raise TypeError(
-                f'where={where!r} says nothing; give paths with values, {{"status.phase": "Running"}}, or a predicate of the head'
+                f'where={described(where)} says nothing; give paths with values, {{"status.phase": "Running"}}, or a predicate of the head'
             )
         selector = None if labels is None else selector_of(labels)
         matches: Predicate | None = None if selector is None or selector.everything else by_labels(selector)

@@ -10,6 +10,7 @@ from kubeloop.cache.documents.head import Head
 from kubeloop.cache.store.index import index_key
 from kubeloop.codec.paths import parse_path
 from kubeloop.meta import KubeloopError, LabelSelector, Selector, parse_label_selector, selector_from, selector_from_labels
+from kubeloop.meta.arguments import described
 
 Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
 """A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""
@@ -65,7 +66,9 @@ def selector_of(labels: Labels) -> Selector:
         ValueError: a malformed selector. TypeError: no selector.
     """
     if not isinstance(labels, str | Mapping | Selector | LabelSelector):
-        raise TypeError(f'labels={labels!r} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector')
+        raise TypeError(
+            f'labels={described(labels)} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector'
+        )
     if isinstance(labels, Selector):
         return labels
     if isinstance(labels, LabelSelector):
@@ -97,7 +100,7 @@ def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicat
         TypeError: the value is none that a field can have. UnreadPath, ValueError: as ``field``.
     """
     if value is not None and not isinstance(value, str | int | float):
-        raise TypeError(f'"{path}" with {value!r}: give one text, number or boolean to compare with, or None for what is absent')
+        raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for what is absent')
     read, wanted = field(path, attributes), index_key(value)
 
     def predicate(head: Head) -> bool:

@@ -95,11 +95,11 @@ class Intake:
         """A frame that raised this, made readable; None: it is skipped."""
         if isinstance(error, UnicodeDecodeError):
             return memoryview(self._repaired(frame))
-        _log.error("%s: skipped an event whose object is nested too deeply: %r...", self._what, bytes(frame[:200]))
+        _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._what, len(frame))
         return None
 
     def _repaired(self, document: memoryview | bytes) -> bytes:
-        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in %r...", self._what, bytes(document[:200]))
+        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in an object of %d bytes", self._what, len(document))
         return bytes(document).decode("utf-8", "replace").encode()
 
     def skip(self, projected: Projected) -> None:

@@ -11,6 +11,7 @@ from kubeloop.cache.documents.head import Head
 from kubeloop.cache.store.index import Index, IndexValues, SecondaryIndex, by_function, by_label, by_path
 from kubeloop.cache.store.sorted_index import SortedIndex, sort_by_function, sort_by_path
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import described
 from kubeloop.meta.label_requirement import Operator, Requirement
 
 R = TypeVar("R", bound=Resource)
@@ -52,7 +53,7 @@ def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
         TypeError: says which, and what is wanted. ValueError: a ``ByLabel`` of a key that no label has.
     """
     if not isinstance(indexes, Mapping):
-        raise TypeError(f'indexes={indexes!r} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')
+        raise TypeError(f'indexes={described(indexes)} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')
     for name, index in indexes.items():
         source = index.source if isinstance(index, Sorted) else index
         if isinstance(source, ByLabel):

@@ -11,6 +11,7 @@ from typing import Any
 
 from kubeloop.cache.documents.head import Head
 from kubeloop.cache.store.index import Failures, index_key
+from kubeloop.meta.arguments import described
 from kubeloop.meta.time import format_time
 
 #: What can be sorted. Times are texts: RFC 3339 in UTC sorts as time does.
@@ -155,7 +156,7 @@ def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[He
             answers = answer if isinstance(answer, tuple | list) else () if answer is None else (answer,)
             values = tuple(_scalar(each) for each in answers)
             if any(not isinstance(each, str | int | float) or each != each for each in values):
-                raise TypeError(f"{answer!r} cannot be sorted; wanted a text, number, boolean or time")
+                raise TypeError(f"{described(answer)} cannot be sorted; wanted a text, number, boolean or time")
             return _distinct(each for each in values if each is not None)
         except Exception as error:  # noqa: BLE001 - a function of the caller's may raise anything
             failures.report(head, error)

@@ -35,7 +35,9 @@ async def exec_session(
 ) -> AsyncIterator[ExecSession]:
     """See ``PodStreams.exec_stream``."""
     if isinstance(command, str) or not command:
-        raise ValueError(f'command={command!r}: give a list of words such as ["ls", "-l"]; for a shell\'s line ["sh", "-c", "ls | wc"]')
+        raise ValueError(
+            f'command is {type(command).__name__}: give a list of words such as ["ls", "-l"]; for a shell\'s line ["sh", "-c", "ls | wc"]'
+        )
     pod = (await find_pod(client, target, namespace)).pod
     check_running(pod, "exec")
     place = Place(pod.metadata.namespace, pod.metadata.name, container_of(pod, container).name)

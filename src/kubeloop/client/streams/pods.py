@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.meta import DeadlineError, LabelSelector, Resource
+from kubeloop.meta.arguments import described
 
 if TYPE_CHECKING:
     from kubeloop.api.core.v1 import Container, ContainerStatus, EphemeralContainer, Pod, Service
@@ -132,7 +133,7 @@ def named(target: str) -> tuple[type[Resource], str]:
     from kubeloop.api.core.v1 import Pod, ReplicationController, Service
 
     if not isinstance(target, str):
-        raise TypeError(f'{target!r} names no pod: give "web-0", "deploy/web", "svc/web" or an object that was read')
+        raise TypeError(f'{described(target)} names no pod: give "web-0", "deploy/web", "svc/web" or an object that was read')
     word, slash, name = target.partition("/")
     if not slash:
         return Pod, target

@@ -9,7 +9,7 @@ from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.writes import Verb, WriteListeners, dry
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import require_kind
+from kubeloop.meta.arguments import described, require_kind
 from kubeloop.timing import Clock
 from kubeloop.transport import Query, Transport
 
@@ -40,7 +40,7 @@ class Verbs:
         """The path of one object."""
         mapping = await self.mapping(kind)
         if not isinstance(name, str | None):
-            raise TypeError(f"name={name!r}: must be text")
+            raise TypeError(f"name={described(name)}: must be text")
         if not name:
             raise ValueError(f"no name was given for the {kind.__name__}; an object has it in metadata.name")
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)

@@ -14,6 +14,7 @@ from kubeloop.client.waits.trees import describe_condition, status_of, tree_of
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.merge.go_text import go_text
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import described
 
 R = TypeVar("R", bound=Resource)
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
@@ -88,7 +89,9 @@ def jsonpath(path: str, value: str | None = None) -> Want[Resource]:
 
     def seen(obj: Resource) -> str:
         there = found(obj)
-        return f"nothing at {path}" if there is None else f"{path} is {there!r}"
+        if there is None:
+            return f"nothing at {path}"
+        return f"{path} has another value" if obj.kind == "Secret" else f"{path} is {described(there)}"
 
     return Want(f"{path}={value}" if value is not None else f"anything at {path}", met, seen)
 

@@ -11,6 +11,7 @@ from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.source import Channel
 from kubeloop.controller.triggers.watch import Owns, Watch
 from kubeloop.meta import KubeloopError, Resource, UnknownKind, Unstructured, kind_info
+from kubeloop.meta.arguments import described
 
 
 class DeclarationError(KubeloopError, TypeError):
@@ -62,7 +63,7 @@ def checked(cls: type[Any], what: str, of: type[Any]) -> tuple[Any, ...]:
     """
     value = getattr(cls, what)
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise DeclarationError(f"{cls.__name__}: {what} must be a list, such as {what}=[...], not {value!r}")
+        raise DeclarationError(f"{cls.__name__}: {what} must be a list, such as {what}=[...], not {described(value)}")
     for item in value:
         right = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
         if not right:
@@ -80,7 +81,7 @@ def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
     """
     value = getattr(cls, "owns")  # noqa: B009  # the attribute of a class that this module must not import
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise DeclarationError(f"{cls.__name__}: owns must be a list, such as owns=[...], not {value!r}")
+        raise DeclarationError(f"{cls.__name__}: owns must be a list, such as owns=[...], not {described(value)}")
     found = []
     for item in value:
         if isinstance(item, type) and issubclass(item, Resource):
@@ -157,7 +158,7 @@ def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
         DeclarationError: it is no list of channels.
     """
     if not isinstance(value, Sequence) or isinstance(value, str) or any(not isinstance(one, Channel) for one in value):
-        raise DeclarationError(f"{name}: sources must be a list of Channel, such as sources=[Channel(queue)], not {value!r}")
+        raise DeclarationError(f"{name}: sources must be a list of Channel, such as sources=[Channel(queue)], not {described(value)}")
     return tuple(value)
 
 

@@ -12,6 +12,7 @@ from kubeloop.controller.declaring.surroundings import Surroundings
 from kubeloop.controller.running.runnable import RunnerStats
 from kubeloop.controller.running.workers import ReconcileCounts
 from kubeloop.meta import KubeloopError
+from kubeloop.meta.arguments import described
 from kubeloop.workqueue import QueueStats
 
 Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[Surroundings], Awaitable[object]]
@@ -48,7 +49,7 @@ class Background:
         function = _function_of(work)
         if function is None:
             raise NotRunnableError(
-                f"{work!r} cannot be run by a manager; give a controller, an async function, or an object with 'async def run(self)'"
+                f"{_shown(work)} cannot be run by a manager; give a controller, an async function, or an object with 'async def run(self)'"
             )
         self._function = function
         self._arguments = _wanted(function, work)
@@ -108,6 +109,11 @@ async def _ended(task: asyncio.Future[object]) -> None:
         task.result()
 
 
+def _shown(work: object) -> str:
+    """A function by its name; an object by its type, since its fields may be secret."""
+    return str(getattr(work, "__qualname__", "")) or described(work)
+
+
 def _function_of(work: object) -> Callable[..., Awaitable[object]] | None:
     """What is to be called; None if that is nothing asynchronous."""
     run = getattr(work, "run", None)
@@ -131,6 +137,6 @@ def _wanted(function: Callable[..., object], work: object) -> int:
     if len(needed) > 1 or keywords:
         names = ", ".join([*(one.name for one in needed), *keywords])
         raise NotRunnableError(
-            f"{work!r} takes ({names}); a manager gives it nothing, or its surroundings: bind the rest with functools.partial"
+            f"{_shown(work)} takes ({names}); a manager gives it nothing, or its surroundings: bind the rest with functools.partial"
         )
     return len(needed)

@@ -60,7 +60,7 @@ class ShardMember:
         self._scopes: set[asyncio.Timeout] = set()
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
-        self.tasks = Supervisor(clock, log)
+        self.tasks = Supervisor(self._clock, log)
         self._task: SupervisedTask | None = None
         self._unguard: list[Callable[[], None]] = []
         self._complaint = ""

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from kubeloop.cache import Event, Head
 from kubeloop.meta import KubeloopError, ObjectKey, Resource
+from kubeloop.meta.arguments import described
 
 T = TypeVar("T")
 
@@ -77,5 +78,6 @@ def _key(item: Any, name: str) -> ObjectKey:
     if isinstance(item, Resource):
         return ObjectKey("", item.metadata.namespace, item.metadata.name)
     raise SourceError(
-        f"source {name} gave {item!r}, which names no object; give ObjectKeys or objects, or say what it means with Channel(..., to=)"
+        f"source {name} gave {described(item)}, which names no object; "
+        "give ObjectKeys or objects, or say what it means with Channel(..., to=)"
     )

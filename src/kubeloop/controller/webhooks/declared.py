@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypedDict
 from kubeloop.controller.declaring.declaration import DeclarationError
 from kubeloop.controller.webhooks.request import OPERATIONS, Operation
 from kubeloop.meta import LabelSelector, Resource, UnknownKind
+from kubeloop.meta.arguments import described
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.names import dns1123_subdomain
 from kubeloop.meta.resource import kind_info
@@ -93,7 +94,7 @@ def declare(kind: type[Resource], body: type[Resource] | None, target: Any, opti
     what = getattr(target, "__qualname__", type(target).__name__)
     given: Any = kind
     if not (isinstance(given, type) and issubclass(given, Resource)):
-        raise DeclarationError(f"{what}: {given!r} is no kind; give a class such as Pod, or Unstructured.of(...)")
+        raise DeclarationError(f"{what}: {described(given)} is no kind; give a class such as Pod, or Unstructured.of(...)")
     try:
         gvr = kind_info(kind).gvr
     except UnknownKind as error:
