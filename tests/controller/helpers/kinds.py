@@ -178,6 +178,10 @@ def _names_in_status(obj: Any) -> None:
     obj.status.spec, obj.status.metadata = "something", 5
 
 
+#: The field manager of what the tests write.
+MANAGER = "helpers-test"
+
+
 @dataclass(frozen=True)
 class Case:
     """``cls`` is the kind; ``spec`` makes a spec; ``change`` and ``report`` change an object's spec and status to what the kind allows."""

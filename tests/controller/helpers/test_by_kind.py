@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.api.core.v1 import Event as CoreEvent
 from kubeloop.cache import Informers
 from kubeloop.client import Client, ListOptions, extract
-from kubeloop.codegen.crd import definitions_of
 from kubeloop.controller import (
     Children,
     Controller,
@@ -43,39 +40,14 @@ from kubeloop.controller import (
     state_of,
     wait_for_children,
 )
-from kubeloop.meta import NotFound, ObjectKey, ObjectMeta, Resource, Unstructured
+from kubeloop.meta import ObjectKey, ObjectMeta, Resource
 from kubeloop.meta.model import replace
-from tests.controller.helpers.kinds import CASES, Case
-from tests.servers import ServerUnderTest
+from tests.controller.helpers.kinds import CASES, MANAGER, Case
 
 pytestmark = pytest.mark.server
 
-MANAGER = "helpers-test"
 FINALIZER = "example.com/helpers"
 Use = Callable[[Client, Case], Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def installed(server: ServerUnderTest) -> Iterator[None]:
-    """The server serves the kinds."""
-    definitions = definitions_of([case.cls for case in CASES])
-
-    async def install() -> None:
-        async with Client.from_config(server.kubeconfig) as client:
-            for definition in definitions:
-                await client.apply(Unstructured.from_dict(definition.document), field_manager=MANAGER, force=True)
-            for definition in definitions:
-                await client.wait_ready(CustomResourceDefinition, definition.name, timeout=30)
-
-    async def remove() -> None:
-        async with Client.from_config(server.kubeconfig) as client:
-            for definition in definitions:
-                with suppress(NotFound):
-                    await client.delete(CustomResourceDefinition, definition.name)
-
-    asyncio.run(install())
-    yield
-    asyncio.run(remove())
 
 
 # Verbs of the client.

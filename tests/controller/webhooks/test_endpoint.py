@@ -17,7 +17,7 @@ from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
 from tests.controller.webhooks.asking import http, shown
 from tests.controller.webhooks.foos import Foo
-from tests.controller.webhooks.test_admission import foo, review
+from tests.controller.webhooks.reviews import foo, review
 
 PATH = "/validate/check.foos.example.com"
 
