@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean
+.PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ setup: $(STAMP)  ## make .venv with locked dependencies
 demo: $(STAMP)  ## server, kubectl and a controller at work, in under a minute
 	@$(BIN)/python -m examples.sample_controller.demo
 
-test: lint types layers unit  ## everything that CI runs
+test: lint types layers structure unit  ## everything that CI runs
 
 lint: $(STAMP)  ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -44,6 +44,9 @@ types: $(STAMP)  ## strict type check of src, tests, examples, bench
 layers: $(STAMP)  ## import-linter: nothing imports upwards
 	@$(BIN)/lint-imports --cache-dir .import_linter_cache > .import_linter_cache.log 2>&1 || { cat .import_linter_cache.log; exit 1; }
 	@tail -n 3 .import_linter_cache.log
+
+structure: $(STAMP)  ## print size, importers and cycles of modules; PACKAGE=cache lists those that want a change
+	@$(BIN)/python -m tools.structure $(PACKAGE)
 
 unit: $(STAMP)  ## pytest
 	@$(PYTEST)
