@@ -38,6 +38,8 @@ def test_it_says_the_same_version_as_every_layer_and_the_distribution() -> None:
                      "from kubeloop.testing import LocalCluster",
                      id="of another package and misspelt"),
         pytest.param("kubeloop", "Nonsense", "", id="unknown"),
+        pytest.param("kubeloop", "DictError", "", id="like no name"),
+        pytest.param("kubeloop", "None_", "", id="a class is not proposed for it, nor a function"),
         pytest.param("kubeloop.testing", "Manager", "it is in kubeloop: from kubeloop import Manager", id="of the package above"),
         pytest.param("kubeloop.testing", "LocalClutser", "did you mean LocalCluster?", id="of testing and misspelt"),
         pytest.param("kubeloop.controller", "InLoopServer", "it is in kubeloop.testing: from kubeloop.testing import InLoopServer",
@@ -81,6 +83,20 @@ def test_the_hint_names_the_extra_that_is_not_installed(name: str) -> None:
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: kubeloop has no name '{name}'; it is in kubeloop.")
     assert last.endswith("which is not installed: pip install 'kubeloop[server]'")
+
+
+def test_asking_whether_it_has_a_name_imports_no_module_of_that_name() -> None:
+    code = "import sys, kubeloop; hasattr(kubeloop, 'PersistentVolumeBinder'); print('kubeloop.controlplane' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_module_that_cannot_be_imported_does_not_hide_where_the_name_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise OSError(f"DLL load failed: {name}")
+
+    monkeypatch.setattr("kubeloop.meta.missing_names.importlib.import_module", fail)
+    with pytest.raises(ImportError, match=r"from kubeloop\.testing import LocalCluster$"):
+        exec("from kubeloop import LocalCluster")  # a type checker would refuse it as a statement
 
 
 def test_importing_it_loads_neither_models_nor_http() -> None:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubeloop.cli import main
+from kubeloop.cli.group import CommandGroup
 from kubeloop.codec import write_yaml
 
 
@@ -80,6 +81,12 @@ def test_what_is_misspelt_is_corrected(typed: list[str], said: str) -> None:
     result = CliRunner().invoke(main, typed)
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("group", [CommandGroup("all"), CommandGroup("all", {"secret": click.Command("secret", hidden=True)})])
+def test_a_group_without_visible_commands_proposes_none(group: CommandGroup) -> None:
+    result = CliRunner().invoke(group, ["frobnicate"])
+    assert (result.exit_code, result.output.splitlines()[-1]) == (2, "Error: No such command 'frobnicate'.")
 
 
 @pytest.fixture

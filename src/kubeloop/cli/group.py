@@ -23,7 +23,7 @@ class CommandGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command '{name}'. {self._hint(ctx, name)}")
+            ctx.fail(f"No such command '{name}'.{self._hint(ctx, name)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -36,8 +36,10 @@ class CommandGroup(click.Group):
         commands, visible = self.list_commands(ctx), self._visible(ctx)
         near = difflib.get_close_matches(name, commands, 1) or [command for command in visible if command.startswith(name)]
         if near:
-            return f"Did you mean '{near[0]}'?"
-        return f"The commands are {', '.join(visible)}." if len(visible) > 1 else f"The only command is '{visible[0]}'."
+            return f" Did you mean '{near[0]}'?"
+        if len(visible) == 1:
+            return f" The only command is '{visible[0]}'."
+        return f" The commands are {', '.join(visible)}." if visible else ""
 
     def _visible(self, ctx: click.Context) -> list[str]:
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
@@ -70,13 +72,6 @@ class LazyGroup(CommandGroup):
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         return [CompletionItem(name, help=text) for name, (_, text) in self._lazy.items() if name.startswith(incomplete)]
-
-    def _hint(self, ctx: click.Context, name: str) -> str:
-        commands, visible = self.list_commands(ctx), self._visible(ctx)
-        near = difflib.get_close_matches(name, commands, 1) or [command for command in visible if command.startswith(name)]
-        if near:
-            return f"Did you mean '{near[0]}'?"
-        return f"The commands are {', '.join(visible)}." if len(visible) > 1 else f"The only command is '{visible[0]}'."
 
     def _visible(self, ctx: click.Context) -> list[str]:
         return self.list_commands(ctx)

@@ -1,7 +1,7 @@
 """The error for a name that a package does not have: it says where the name is, and what was probably meant.
 
-Loaded when such an error is raised. Names are read from the ``__all__`` and the classes in the source of each module, and nothing is
-imported for it, so a name is found even where the extra that its module needs is not installed.
+Loaded when such an error is raised. Names are read from the ``__all__`` and the classes in the source of each module, so a name is found
+even where the extra that its module needs is not installed. Only an import statement imports that module, to name the extra.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
         return AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
     if find_spec(f"{package}.{name}") is not None:  # from package import module: the import system loads it next
         return AttributeError(f"{package} has no name {name!r} yet; load the module first: import {package}.{name}", name=name)
-    text = f"{package} has no name {name!r}{_hint(package, name)}"
+    meant, question = (name, "it is") if homes_of(name) else (_nearest(package, name), "did you mean {}? It is")
+    homes = homes_of(meant)
+    text = f"{package} has no name {name!r}"
+    if meant and package in _promised().get(meant, []):
+        text += f"; did you mean {meant}?"
+    elif homes:
+        text += f"; {question.format(meant)} in {' and '.join(homes)}: from {homes[0]} import {meant}"
     caller = sys._getframe(2)
     if caller.f_code.co_name == "_handle_fromlist" and caller.f_globals.get("__name__") == "importlib._bootstrap":
-        return ImportError(text, name=package)
+        return ImportError(text + (_lack(homes[0], meant) if homes else ""), name=package)
     return AttributeError(text, name=name)  # with a name Python adds no guess to it
 
 
-def _hint(package: str, name: str) -> str:
-    homes = homes_of(name)
-    if homes:
-        return f"; it is {_place(name, homes)}"
+def _nearest(package: str, name: str) -> str:
+    """The name that was probably meant, one of the package's own if possible; empty if none is near."""
     own = [other for other, found in _promised().items() if package in found]
-    near = difflib.get_close_matches(name, own, n=1) or difflib.get_close_matches(name, [*_promised(), *_models()], n=1, cutoff=0.75)
-    if not near:
-        return ""
-    return f"; did you mean {near[0]}?" if near[0] in own else f"; did you mean {near[0]}? It is {_place(near[0], homes_of(near[0]))}"
-
-
-def _place(name: str, homes: list[str]) -> str:
-    return f"in {' and '.join(homes)}: from {homes[0]} import {name}{_lack(homes[0], name)}"
+    for names in (own, [*_promised(), *_models()]):
+        near = difflib.get_close_matches(name, (other for other in names if other[0].isupper() == name[0].isupper()), n=1, cutoff=0.75)
+        if near:
+            return near[0]
+    return ""
 
 
 def homes_of(name: str) -> list[str]:
@@ -65,7 +66,7 @@ def homes_of(name: str) -> list[str]:
 
 
 def _lack(home: str, name: str) -> str:
-    """What is not installed of what ``home`` needs."""
+    """Names the extra that ``home`` needs and that is not installed."""
     try:
         getattr(importlib.import_module(home), name)
     except ModuleNotFoundError as error:
@@ -74,6 +75,8 @@ def _lack(home: str, name: str) -> str:
         return f"; {importlib.import_module('kubeloop.testing.extras').not_installed(error)}"
     except ConfigError as error:  # of a package that explains which extra it needs
         return f"; {error}"
+    except Exception:  # noqa: BLE001  # this is the text of another error; the import that it proposes shows this one
+        return ""
     return ""
 
 
