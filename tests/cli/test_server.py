@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import resource
@@ -127,12 +128,16 @@ def test_it_does_not_start_with(args: list[str], message: str) -> None:
     assert "Traceback" not in err
 
 
+#: A busy machine may hold a handler up: the log says so, rightly.
+SLOW = "kept the event loop waiting"
+
+
 def test_with_controllers_it_is_small_says_little_and_takes_bodies_of_any_size(kubeconfig: Path) -> None:
     process = start("--kubeconfig", str(kubeconfig), controllers=True)
     url, _ = ready(process)
     assert process.stderr is not None
-    said = [process.stderr.readline(), process.stderr.readline()]
-    assert ["serving at" in said[0], "caches are synced" in said[1]] == [True, True], said
+    said = itertools.takewhile(lambda line: line and "caches are synced" not in line, process.stderr)
+    assert ["serving at" in line for line in said if SLOW not in line] == [True]
     value = "v" * 2_000_000
     large = json.dumps({"kind": "ReplicaSet", "spec": {}, "metadata": {"name": "a", "annotations": {"a": value}}}).encode()
     request = urllib.request.Request(f"{url}/apis/apps/v1/namespaces/default/replicasets", large, {"Content-Type": "application/json"})
@@ -143,7 +148,8 @@ def test_with_controllers_it_is_small_says_little_and_takes_bodies_of_any_size(k
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     assert pages * resource.getpagesize() < 100 * 2**20
     process.send_signal(signal.SIGTERM)
-    assert finish(process) == (0, "", "")
+    status, out, err = finish(process)
+    assert (status, out, [line for line in err.splitlines() if SLOW not in line]) == (0, "", [])
 
 
 OTHER = """\

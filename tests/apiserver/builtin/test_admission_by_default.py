@@ -21,6 +21,7 @@ pytestmark = pytest.mark.server
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
+VOLUMES = "/api/v1/persistentvolumes"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -95,14 +96,20 @@ async def test_overhead_without_a_class_is_refused(client: Client, namespace: st
 async def test_a_claim_grows_when_it_is_bound_and_its_class_lets_it(client: Client, namespace: str) -> None:
     name = f"{namespace}-storage"
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    merge = "application/merge-patch+json"
     await send(client, "POST", STORAGE, {"metadata": {"name": name}, "provisioner": "p"})
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}
+    volume = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/v"}, "claimRef": {"namespace": namespace, "name": "c"}}
+    await send(client, "POST", VOLUMES, {"metadata": {"name": name}, "spec": volume})
     try:
-        size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}
-        await send(client, "POST", claims, {"metadata": {"name": "c"}, "spec": {**size, "volumeName": "v"}})
+        claim = {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}}
+        await send(client, "POST", claims, {"metadata": {"name": "c"}, "spec": claim})
         larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-        merge = "application/merge-patch+json"
-        await send(client, "PATCH", f"{claims}/c/status", {"status": {"phase": "Bound"}}, merge)
-        code, message = await refused(client, "PATCH", f"{claims}/c", larger, merge)
+        code, message = 422, ""
+        async with asyncio.timeout(20):
+            while code == 422:  # immutable until it is bound: by the binder, or where none runs by the test
+                await send(client, "PATCH", f"{claims}/c/status", {"status": {"phase": "Bound"}}, merge)
+                code, message = await refused(client, "PATCH", f"{claims}/c", larger, merge)
         assert code == 403
         assert message.endswith("the storageclass that provisions the pvc must support resize")
         await send(client, "PATCH", f"{STORAGE}/{name}", {"allowVolumeExpansion": True}, merge)
@@ -115,6 +122,7 @@ async def test_a_claim_grows_when_it_is_bound_and_its_class_lets_it(client: Clie
                     await asyncio.sleep(0.05)
         assert grown["spec"]["resources"]["requests"]["storage"] == "2Gi"
     finally:
+        await send(client, "DELETE", f"{VOLUMES}/{name}")
         await send(client, "DELETE", f"{STORAGE}/{name}")
 
 
