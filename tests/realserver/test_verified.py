@@ -12,10 +12,14 @@ FILES = {
     "apiserver/crd/test_versions.py": "versions",
     "apiserver/crd/recorded.json": "{}",
     "apiserver/flow/test_levels.py": "levels",
+    "apiserver/flow/levels.py": "helpers of another folder",
     "attacks/test_paths.py": "paths",
     "client/test_lists.py": "no suite of the server",
+    "kubectl/runner.py": "kubectl",
+    "realserver/go/go.mod": "k8s.io/kubernetes v1.36.3",
+    "servers.py": "servers",
 }
-TESTS = {name for name in FILES if "test_" in name and not name.startswith("client")}
+SUITES = {name for name in FILES if "test_" in name and not name.startswith("client")}
 
 
 @pytest.fixture
@@ -35,7 +39,11 @@ def tests(tmp_path: Path) -> Path:
         pytest.param("apiserver/crd/test_versions.py", {"apiserver/crd/test_versions.py"}, id="a file of a folder"),
         pytest.param("apiserver/crd/recorded.json", {"apiserver/crd/test_versions.py"}, id="data of a folder"),
         pytest.param("apiserver/crd/test_new.py", {"apiserver/crd/test_versions.py", "apiserver/crd/test_new.py"}, id="a new file"),
-        pytest.param("apiserver/conftest.py", {name for name in TESTS if name.startswith("apiserver")}, id="shared fixtures"),
+        pytest.param("apiserver/conftest.py", SUITES, id="fixtures"),
+        pytest.param("apiserver/flow/levels.py", SUITES, id="helpers of any folder"),
+        pytest.param("kubectl/runner.py", SUITES, id="helpers outside"),
+        pytest.param("servers.py", SUITES, id="how servers start"),
+        pytest.param("realserver/go/go.mod", SUITES, id="another real server"),
     ],
 )
 def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, changed: str, run_again: set[str]) -> None:
@@ -45,7 +53,7 @@ def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, change
         (tests / changed).write_text("changed")
     left_out = {path.relative_to(tests).as_posix() for path in verified.unchanged(tests, stored)}
     assert left_out.isdisjoint(run_again)
-    assert left_out | run_again == TESTS | run_again
+    assert left_out | run_again == SUITES | run_again
 
 
 def test_every_suite_runs_when_none_is_noted(tests: Path) -> None:

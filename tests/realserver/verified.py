@@ -1,7 +1,7 @@
 """The suites of the server that passed on a real kube-apiserver since they were changed last.
 
-Tests under ``tests/apiserver`` and ``tests/attacks`` hold the embedded server to what a real one does. On a real server they test only
-themselves, so a suite that passed there needs to run there again only when it changes.
+Tests under ``tests/apiserver`` and ``tests/attacks`` hold the embedded server to what a real one does. On a real server they can
+find only mistakes of the tests, so a suite that passed there needs to run there again only when it changes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 #: Suites of the server's own behaviour. All others test clients, caches and controllers too, and run against a real server each time.
 ROOTS = ("apiserver", "attacks")
+#: What these suites take from outside the roots, and the modules that the real server is built from.
+_SHARED = ("*.py", "kubectl/*.py", "realserver/go/go.mod")
 _FILE = Path(__file__).with_name("verified.json")
 
 
@@ -28,17 +30,20 @@ def suites(tests: Path = TESTS) -> dict[str, list[Path]]:
 
 
 def fingerprints(tests: Path = TESTS) -> dict[str, str]:
-    """Name of each suite -> SHA-256 of its files and of the fixtures that it takes from its root."""
+    """Name of each suite -> SHA-256 of its files, of the helpers that suites of all folders import, and of the real server's version."""
     found = suites(tests)
-    result = {}
-    for name, files in found.items():
-        shared = [file for file in found.get(name.partition("/")[0], []) if not file.name.startswith("test_")]
-        digest = hashlib.sha256()
-        for file in sorted({*files, *shared}):
-            digest.update(f"{file.relative_to(tests).as_posix()}\0".encode())
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-        result[name] = digest.hexdigest()
-    return result
+    helpers = {file for files in found.values() for file in files if file.suffix == ".py" and not file.name.startswith("test_")}
+    for pattern in _SHARED:
+        helpers |= {file for file in tests.glob(pattern) if not file.name.startswith("test_")}
+    return {name: _digest(tests, {*files, *helpers}) for name, files in found.items()}
+
+
+def _digest(tests: Path, files: set[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(tests).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def unchanged(tests: Path = TESTS, stored: Path = _FILE) -> list[Path]:
