@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= auto
 # What is compiled is kept, whatever the shell says: tests start hundreds of processes, and each would compile all of kubeloop again.
 export PYTHONDONTWRITEBYTECODE :=
-PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server fuzz generate release lock clean

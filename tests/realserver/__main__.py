@@ -49,7 +49,7 @@ _EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py"]
 
 #: Tests of a file stay together, and each worker has a server of its own: what is in one belongs to it alone.
 _WORKERS = min(os.cpu_count() or 1, 4)
-_IN_WORKERS = [f"--numprocesses={_WORKERS}", "--dist=loadfile"]
+_IN_WORKERS = [f"--numprocesses={_WORKERS}", "--dist=loadfile", "--no-loadscope-reorder"]
 
 
 @dataclass(frozen=True)
