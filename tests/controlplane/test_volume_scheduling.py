@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.api.core.v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
+from kubeloop.controller import Result
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
-from kubeloop.meta import InternalError, Resource
+from kubeloop.meta import InternalError, ObjectKey, Resource
 from kubeloop.testing.calls import on
 from tests.controlplane.simulated import FakeTimeCluster, simulation
 from tests.controlplane.storage import HOSTNAME, claim, storage_class, user, volume
@@ -47,6 +48,48 @@ async def test_a_pod_waits_until_its_claim_is_bound() -> None:
         await create(cluster, volume("v"))
         await cluster.pass_time(5)
         assert await place(cluster) == "n"
+
+
+async def test_a_pod_goes_on_when_the_class_of_its_claim_is_created_after_it() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, claim(storageClassName="local"), user("p", "data"))
+        await cluster.pass_time(5)
+        assert await place(cluster) == f"Unschedulable: {UNBOUND}"
+        await create(cluster, LOCAL, volume("v", storageClassName="local"))
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("n", "v")
+
+
+async def test_a_pod_that_waits_for_its_claim_counts_the_nodes_that_are_added() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, claim(), user("p", "data"))
+        await cluster.pass_time(5)
+        await cluster.add_node("m")
+        await cluster.pass_time(5)
+        assert await place(cluster) == f"Unschedulable: {UNBOUND.replace('0/1', '0/2').replace('1 Preemption', '2 Preemption')}"
+
+
+async def test_a_change_that_may_help_every_pod_tries_each_pod_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    reconcile = Scheduler.reconcile
+
+    async def record(self: Scheduler, key: ObjectKey) -> Result | None:
+        tried.append(key.name)
+        return await reconcile(self, key)
+
+    monkeypatch.setattr(Scheduler, "reconcile", record)
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        names = [f"p{number}" for number in range(30)]
+        for name in names:
+            await create(cluster, claim(name), user(name, name))
+        await cluster.pass_time(5)
+        tried.clear()
+        await create(cluster, LOCAL)
+        await cluster.pass_time(60)
+        assert sorted(tried) == sorted(["all", *names])
 
 
 async def test_a_claim_that_its_author_marks_as_bound_lets_a_pod_go_on() -> None:

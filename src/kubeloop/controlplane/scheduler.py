@@ -118,7 +118,7 @@ class Scheduler(
     async def reconcile(self, key: ObjectKey) -> Result | None:
         if not key.namespace:
             for refused, refusal in self._refused.items():
-                if key == _RETRY_ALL or not refusal.unbound:
+                if key.name == _RETRY_ALL.name or not refusal.unbound:
                     self.enqueue(refused)
             return None
         self._refused.pop(key, None)
