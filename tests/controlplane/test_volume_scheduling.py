@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from kubeloop.api.core.v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
-from kubeloop.controller import Result
+from kubeloop.controller import KeyController, Result
 from kubeloop.controlplane.scheduler import Scheduler
 from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
 from kubeloop.meta import InternalError, ObjectKey, Resource
@@ -16,6 +18,7 @@ from tests.controlplane.storage import HOSTNAME, claim, storage_class, user, vol
 NOT_HELPFUL = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
 UNBOUND = f"0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. {NOT_HELPFUL.format(1)}"
 LOCAL = storage_class("local", delayed=True)
+DISKS = storage_class("disks", "example.com/disks", delayed=True)
 SELECTED = "volume.kubernetes.io/selected-node"
 
 
@@ -155,7 +158,7 @@ async def test_a_provisioner_finds_the_node_in_the_claim_and_the_pod_starts_ther
     async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
         for name in "ab":
             await cluster.add_node(name, labels={HOSTNAME: name})
-        await create(cluster, storage_class("disks", "example.com/disks", delayed=True), claim(storageClassName="disks"))
+        await create(cluster, DISKS, claim(storageClassName="disks"))
         await create(cluster, user("p", "data", nodeSelector={HOSTNAME: "b"}))
         await cluster.pass_time(5)
         made = await cluster.client.get(PersistentVolumeClaim, "data")
@@ -168,10 +171,137 @@ async def test_a_provisioner_finds_the_node_in_the_claim_and_the_pod_starts_ther
         assert (await place(cluster), await volume_of(cluster, "data")) == ("b", "pvc-1")
 
 
+class Provisioner(KeyController[PersistentVolumeClaim], name="provisioner"):
+    """Makes volumes for the nodes of claims. It removes a node for which it can make none, so that the scheduler chooses another one."""
+
+    def __init__(self, *unreachable: str) -> None:
+        self._unreachable = unreachable
+        self.refusals: list[tuple[str, float]] = []
+
+    async def reconcile(self, key: ObjectKey) -> None:
+        found = self.lister(PersistentVolumeClaim).by_key(key)
+        node = found.metadata.annotations.pop(SELECTED, "") if found is not None else ""
+        if found is None or not node or found.spec.volume_name:
+            return
+        if node in self._unreachable:
+            await self.client.update(found)
+            self.refusals.append((node, self.clock.now()))
+        else:
+            reference = {"namespace": found.metadata.namespace, "name": found.metadata.name, "uid": found.metadata.uid}
+            await self.client.create(volume("made", node=node, storageClassName="disks", claimRef=reference))
+
+
+FAILED = 'SchedulerError: running PreBind plugin "VolumeBinding": binding volumes: '
+
+
+async def test_a_pod_gets_another_node_when_the_provisioner_refuses_the_first() -> None:
+    provisioner = Provisioner("a")
+    async with simulation(PersistentVolumeBinder(), Scheduler(), provisioner) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, DISKS, claim(storageClassName="disks"), user("p", "data"))
+        await cluster.pass_time(0.5)
+        assert await place(cluster) == f'{FAILED}provisioning failed for PVC "data"'
+        await cluster.pass_time(5)
+        assert (await place(cluster), await volume_of(cluster, "data")) == ("b", "made")
+        assert [node for node, _ in provisioner.refusals] == ["a"]
+
+
+async def test_refused_nodes_are_tried_in_turn_with_back_off() -> None:
+    provisioner = Provisioner("a", "b")
+    async with simulation(PersistentVolumeBinder(), Scheduler(), provisioner) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, DISKS, claim(storageClassName="disks"), user("p", "data"))
+        await cluster.pass_time(30)
+        nodes, times = zip(*provisioner.refusals, strict=True)
+        assert nodes == ("a", "b", "a", "b", "a", "b")
+        assert [round(after - before) for before, after in itertools.pairwise(times)] == [1, 2, 4, 8, 10]
+        await cluster.add_node("c", labels={HOSTNAME: "c"})
+        await cluster.pass_time(10)
+        assert await place(cluster) == "c"
+
+
+async def test_a_pod_has_no_room_on_the_node_that_the_provisioner_refused() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler(), Provisioner("n")) as cluster:
+        await cluster.add_node("n", cpu="1")
+        wanted = [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]
+        await create(cluster, DISKS, claim(storageClassName="disks"), user("p", "data", containers=wanted))
+        await cluster.pass_time(0.5)
+        await create(cluster, user("q", containers=wanted))
+        await cluster.pass_time(0.1)
+        assert await place(cluster, "q") == "n"
+
+
+async def test_a_provisioner_may_refuse_a_node_after_the_scheduler_was_started_again() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, DISKS, claim(storageClassName="disks"), user("p", "data"))
+        await cluster.pass_time(5)
+        await cluster.stop()
+        await cluster.start(Scheduler(), PersistentVolumeBinder())
+        await cluster.pass_time(5)
+        provisioner = Provisioner("a")
+        await cluster.start(provisioner)
+        await cluster.pass_time(0.5)
+        assert await place(cluster) == f'{FAILED}provisioning failed for PVC "data"'
+        await cluster.pass_time(5)
+        assert (await place(cluster), [node for node, _ in provisioner.refusals]) == ("b", ["a"])
+
+
+async def test_a_claim_that_waits_in_a_late_cache_is_not_taken_for_refused() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, DISKS, claim(storageClassName="disks"))
+        await cluster.pass_time(5)
+        async with cluster.faults.hidden_changes(matching=on("watch", PersistentVolumeClaim)):
+            await create(cluster, user("p", "data"))
+            await cluster.pass_time(120)
+            await cluster.add_node("c")
+            await cluster.pass_time(5)
+            assert await place(cluster) == ""
+        made = await cluster.client.get(PersistentVolumeClaim, "data")
+        assert made.metadata.annotations[SELECTED] == "a"
+
+
+async def test_a_volume_whose_reservation_is_removed_fails_the_pod_until_it_is_reserved_again() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, LOCAL, claim(storageClassName="local"))
+        made = await cluster.client.create(volume("v", storageClassName="local"))
+        made.status.phase = "Available"
+        await cluster.client.update_status(made)
+        await create(cluster, user("p", "data"))
+        await cluster.pass_time(5)
+        await cluster.client.patch(PersistentVolume, "v", {"spec": {"claimRef": None}})
+        await cluster.pass_time(0.5)
+        assert await place(cluster) == f'{FAILED}ClaimRef got reset for pv "v"'
+        await cluster.pass_time(1)
+        assert (await cluster.client.get(PersistentVolume, "v")).spec.claim_ref is not None
+
+
+async def test_a_pod_whose_volumes_are_not_bound_in_time_goes_to_another_node() -> None:
+    async with simulation(Scheduler()) as cluster:
+        for name in "ab":
+            await cluster.add_node(name, labels={HOSTNAME: name})
+        await create(cluster, LOCAL, claim(storageClassName="local"))
+        made = await cluster.client.create(volume("v", storageClassName="local"))
+        made.status.phase = "Available"
+        await cluster.client.update_status(made)
+        wanted = [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "4"}}}]
+        await create(cluster, user("p", "data", containers=wanted))
+        await cluster.pass_time(605)
+        await create(cluster, user("q", containers=wanted))
+        await cluster.pass_time(5)
+        assert await place(cluster, "q") == "a"
+
+
 async def test_a_pod_says_so_when_its_volumes_are_not_bound_within_ten_minutes() -> None:
     async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
         await cluster.add_node("n")
-        await create(cluster, storage_class("disks", "example.com/disks", delayed=True), claim(storageClassName="disks"), user("p", "data"))
+        await create(cluster, DISKS, claim(storageClassName="disks"), user("p", "data"))
         await cluster.pass_time(590)
         assert await place(cluster) == ""
         await cluster.pass_time(20)
@@ -185,7 +315,7 @@ async def test_a_pod_that_waits_for_its_volumes_has_its_room_on_the_node() -> No
     async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
         await cluster.add_node("n", cpu="1")
         wanted = [{"name": "c", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]
-        await create(cluster, storage_class("disks", "example.com/disks", delayed=True), claim(storageClassName="disks"))
+        await create(cluster, DISKS, claim(storageClassName="disks"))
         await create(cluster, user("p", "data", containers=wanted))
         await cluster.pass_time(5)
         await create(cluster, user("q", containers=wanted))

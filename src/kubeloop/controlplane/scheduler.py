@@ -6,6 +6,7 @@ Source: Kubernetes documentation, "Kubernetes Scheduler"; pkg/scheduler/schedule
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -33,7 +34,9 @@ from kubeloop.meta import Conflict, NotFound, ObjectKey, format_time
 SCHEDULER = "default-scheduler"
 #: Seconds that a pod with a node waits for its volumes to be bound (upstream's bindTimeoutSeconds).
 _BIND_TIMEOUT = 600.0
-_TIMED_OUT = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+#: Seconds after the first failure to bind volumes, and at most, until a pod is scheduled again (upstream's podInitialBackoffSeconds and
+#: podMaxBackoffSeconds).
+_FIRST_DELAY, _LONGEST_DELAY = 1.0, 10.0
 
 _unbound = Predicate(lambda event: not event.head.value("spec.nodeName"), ("spec.nodeName",))
 #: Pods that stop using a node, and pods on nodes that others may want to be near to, or far from.
@@ -68,12 +71,35 @@ class _Refusal(NamedTuple):
     unbound: bool
 
 
-class _AwaitedVolumes(NamedTuple):
-    """A pod that has a node and waits there for its volumes to be bound; ``deadline`` is by the controller's clock."""
+@dataclass(frozen=True)
+class _AwaitedVolumes:
+    """A pod that has a node and waits there for its volumes to be bound; ``deadline`` is by the controller's clock.
+
+    ``reserved`` and ``annotated``: names of the volumes and claims that carry the reservation, with the version from which on they do.
+    """
 
     key: ObjectKey
     node: str
     deadline: float
+    reserved: dict[str, int] = field(default_factory=dict)
+    annotated: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _BindingFailures:
+    """Failures to bind the volumes of a pod. ``nodes``: the last failure of each node; ``retry_at`` is by the controller's clock."""
+
+    count: int = 0
+    retry_at: float = 0.0
+    nodes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, node: str, now: float) -> float:
+        """Count a failure on a node, and return the seconds until the pod is scheduled again."""
+        delay = min(_FIRST_DELAY * 2 ** min(self.count, 10), _LONGEST_DELAY)
+        self.count += 1
+        self.nodes[node] = self.count
+        self.retry_at = now + delay
+        return delay
 
 
 class Scheduler(
@@ -93,7 +119,8 @@ class Scheduler(
     something changes that may help it.
 
     Volumes that wait for a pod are reserved for the claims of the first pod that gets a node; the pod waits on that node, which counts it
-    already, until its claims are bound.
+    already, until its claims are bound. When a provisioner refuses the node, or the time is over, the pod is scheduled again with back-off,
+    and that node comes last.
 
     One worker: two at once would count the same free place twice. Pods bound lately count although the cache may not show them yet.
     """
@@ -107,6 +134,7 @@ class Scheduler(
     def _forget(self) -> None:
         self._assumed: dict[str, str] = {}
         self._awaiting: dict[str, _AwaitedVolumes] = {}
+        self._failures: dict[str, _BindingFailures] = {}
         self._refused: dict[ObjectKey, _Refusal] = {}
         self._facts = FactsMemory[PodFacts](lambda head: PodFacts(msgspec.json.decode(head.document())))
         self._volumes = FactsMemory[VolumeFacts](lambda head: volume_facts(self.lister(PersistentVolume).decoded(head)))
@@ -126,6 +154,12 @@ class Scheduler(
         if pod is None or not _is_mine(pod) or pod.metadata.uid in self._assumed:
             self._free_room(key)
             return None
+        failures = self._failures.get(pod.metadata.uid, _BindingFailures())
+        if (delay := failures.retry_at - self.clock.now()) > 0:
+            return Result(requeue_after=delay)
+        awaited = self._awaiting.get(pod.metadata.uid)
+        if awaited is not None and (fault := self._find_binding_fault(awaited)):
+            return await self._fail_binding(pod, awaited, fault)
         facts = self._facts_of(pod)
         cluster = self._cluster(facts)
         found = judge(facts, cluster)
@@ -134,9 +168,8 @@ class Scheduler(
             self._refused[key] = _Refusal(frozenset(name for name, _ in facts.claims), UNBOUND_CLAIMS in found.message)
             await self._refuse(pod, "Unschedulable", found.message)
             return None
-        awaited = self._awaiting.get(pod.metadata.uid)
         before = awaited.node if awaited is not None else ""
-        node = min(found.fitting, key=lambda one: (one.name != before, len(one.pods), one.name))
+        node = min(found.fitting, key=lambda one: (one.name != before, failures.nodes.get(one.name, 0), len(one.pods), one.name))
         plan = plan_volumes(facts, node, cluster)
         if plan.bindings or plan.provisions:
             return await self._await_volumes(key, pod, node.name, plan)
@@ -156,13 +189,17 @@ class Scheduler(
             if facts.node:
                 self._assumed.pop(head.uid, None)
                 self._awaiting.pop(head.uid, None)
+                self._failures.pop(head.uid, None)
             awaited = self._awaiting.get(head.uid) if head.uid != wanted.uid else None
             node = nodes.get(facts.node or self._assumed.get(head.uid) or (awaited.node if awaited is not None else ""))
             if node is not None and not facts.ended:
                 node.pods.append(facts)
         self._facts.keep(pods)
-        for uid in self._assumed.keys() - {head.uid for head in pods}:
+        present = {head.uid for head in pods}
+        for uid in self._assumed.keys() - present:
             del self._assumed[uid]
+        for uid in self._failures.keys() - present:
+            del self._failures[uid]
         namespaces = {head.name: head.labels for head in self.lister(Namespace).heads()}
         found = ClusterFacts(list(nodes.values()), namespaces)
         if wanted.claims:
@@ -186,24 +223,58 @@ class Scheduler(
         if awaited is None or awaited.node != node:
             awaited = self._awaiting[pod.metadata.uid] = _AwaitedVolumes(key, node, now + _BIND_TIMEOUT)
         elif now >= awaited.deadline:
-            self._free_room(key)
-            await self._refuse(pod, "SchedulerError", _TIMED_OUT)
-            return None
+            return await self._fail_binding(pod, awaited, "context deadline exceeded")
         # All changes are made before the first write: the versions that the plan was made of protect what others write meanwhile.
-        changed: list[PersistentVolume | PersistentVolumeClaim] = []
+        changed: list[tuple[PersistentVolume | PersistentVolumeClaim, dict[str, int]]] = []
         for needed, chosen in plan.bindings:
             claim = self.lister(PersistentVolumeClaim).get(needed.name, needed.namespace)
             volume = self.lister(PersistentVolume).get(chosen.name)
-            if claim is not None and volume is not None and reserve_volume(volume, claim):
-                changed.append(volume)
+            if claim is None or volume is None or chosen.name in awaited.reserved:
+                continue
+            if reserve_volume(volume, claim):
+                changed.append((volume, awaited.reserved))
+            else:
+                awaited.reserved[chosen.name] = _version_of(volume)
         for needed in plan.provisions:
             claim = self.lister(PersistentVolumeClaim).get(needed.name, needed.namespace)
-            if claim is not None and claim.metadata.annotations.get(SELECTED_NODE) != node:
+            if claim is None or needed.name in awaited.annotated:
+                continue
+            if claim.metadata.annotations.get(SELECTED_NODE) != node:
                 claim.metadata.annotations[SELECTED_NODE] = node
-                changed.append(claim)
-        for one in changed:
-            await self._write(one)
+                changed.append((claim, awaited.annotated))
+            else:
+                awaited.annotated[needed.name] = _version_of(claim)
+        for one, versions in changed:
+            await self._write(one, versions)
         return Result(requeue_after=awaited.deadline - now)
+
+    def _find_binding_fault(self, awaited: _AwaitedVolumes) -> str:
+        """Return why the volumes of a pod are not bound on its node, in upstream's words; "" while they may be.
+
+        An external provisioner removes its node from a claim for which it can make no volume there. A cache that does not show yet what
+        the scheduler wrote is no such removal.
+        """
+        for name, version in awaited.reserved.items():
+            volume = self.lister(PersistentVolume).get(name)
+            if volume is not None and _version_of(volume) >= version and not (volume.spec.claim_ref and volume.spec.claim_ref.uid):
+                return f'ClaimRef got reset for pv "{name}"'
+        for name, version in awaited.annotated.items():
+            claim = self.lister(PersistentVolumeClaim).get(name, awaited.key.namespace)
+            if claim is None or _version_of(claim) < version:
+                continue
+            if not claim.metadata.annotations:
+                return f'selectedNode annotation reset for PVC "{name}"'
+            if claim.metadata.annotations.get(SELECTED_NODE) != awaited.node:
+                return f'provisioning failed for PVC "{name}"'
+        return ""
+
+    async def _fail_binding(self, pod: Pod, awaited: _AwaitedVolumes, fault: str) -> Result:
+        """Refuse a pod whose volumes are not bound on its node, and schedule it again later."""
+        await self._refuse(pod, "SchedulerError", f'running PreBind plugin "VolumeBinding": binding volumes: {fault}')
+        self._refused.pop(awaited.key, None)
+        self._free_room(awaited.key)
+        failures = self._failures.setdefault(pod.metadata.uid, _BindingFailures())
+        return Result(requeue_after=failures.add(awaited.node, self.clock.now()))
 
     def _free_room(self, key: ObjectKey) -> None:
         """Take back the room of a pod that no longer waits for volumes, and try the others again: they may fit now."""
@@ -211,14 +282,14 @@ class Scheduler(
             del self._awaiting[uid]
             self.enqueue(_RETRY)
 
-    async def _write(self, changed: PersistentVolume | PersistentVolumeClaim) -> None:
-        """Write a volume or claim; one that is gone is no error, since its deletion leads to another try.
+    async def _write(self, changed: PersistentVolume | PersistentVolumeClaim, versions: dict[str, int]) -> None:
+        """Write a volume or claim, and note its version; one that is gone is no error, since its deletion leads to another try.
 
         Raises:
-            Conflict: somebody else wrote it meanwhile; the pod is tried again with what that was.
+            Conflict: another client changed the object; the next reconcile schedules the pod by the new state.
         """
         try:
-            await self.client.update(changed)
+            versions[changed.metadata.name] = _version_of(await self.client.update(changed))
         except NotFound:
             return
 
@@ -237,6 +308,7 @@ class Scheduler(
             return  # Deleted, or bound by somebody else: the cache will show it.
         self._assumed[pod.metadata.uid] = node
         self._awaiting.pop(pod.metadata.uid, None)
+        self._failures.pop(pod.metadata.uid, None)
         self.events.normal(pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
     async def _refuse(self, pod: Pod, reason: str, message: str) -> None:
@@ -269,6 +341,10 @@ def _is_mine(pod: Pod) -> bool:
         and not pod.spec.scheduling_gates
         and pod.status.phase not in ("Succeeded", "Failed")
     )
+
+
+def _version_of(obj: PersistentVolume | PersistentVolumeClaim) -> int:
+    return int(obj.metadata.resource_version or 0)
 
 
 def _since(condition: PodCondition | None) -> datetime | None:
