@@ -227,6 +227,26 @@ async def test_an_external_provisioner_finds_its_claim_and_the_volume_that_it_ma
         assert (await binding(cluster), await phase(cluster, "pvc-1")) == (("Bound", "pvc-1"), "Bound")
 
 
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        pytest.param("1Gi", "1Gi", id="the size before the resize while the file system is not resized"),
+        pytest.param("large", "2Gi", id="the size of the volume if the annotation is no size"),
+        pytest.param(None, "2Gi", id="the size of the volume without the annotation"),
+    ],
+)
+async def test_a_claim_of_a_resized_volume_has(annotation: str | None, expected: str) -> None:
+    async with simulation(PersistentVolumeBinder()) as cluster:
+        offered = volume("v", "2Gi")
+        if annotation is not None:
+            offered.metadata.annotations["volume.alpha.kubernetes.io/pre-resize-capacity"] = annotation
+        await create(cluster, offered, claim())
+        await cluster.pass_time(5)
+        assert await binding(cluster) == ("Bound", "v")
+        found = await cluster.client.get(PersistentVolumeClaim, "data")
+        assert {name: str(size) for name, size in found.status.capacity.items()} == {"storage": expected}
+
+
 async def test_a_claim_without_a_class_gets_the_default_class_that_is_created_later() -> None:
     async with simulation(PersistentVolumeBinder()) as cluster:
         await create(cluster, claim(), claim("none", storageClassName=""))

@@ -28,13 +28,14 @@ from kubeloop.controlplane.scheduling_facts import (
 )
 from kubeloop.controlplane.volume_matching import BOUND_BY_CONTROLLER, find_mismatch, find_volume, is_reserved_for, reserve_volume
 from kubeloop.controlplane.volumes import claims_of
-from kubeloop.meta import KubeloopError, NotFound, ObjectKey
+from kubeloop.meta import KubeloopError, NotFound, ObjectKey, Quantity
 
 _ClaimPhase = Literal["Bound", "Lost", "Pending"]
 _VolumePhase = Literal["Available", "Bound", "Failed", "Released"]
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _MIGRATED_TO = "pv.kubernetes.io/migrated-to"
+_BEFORE_RESIZE = "volume.alpha.kubernetes.io/pre-resize-capacity"
 _PROVISIONERS = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
 _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
@@ -378,7 +379,7 @@ class PersistentVolumeBinder(
         else:
             status.access_modes = volume.spec.access_modes
             if status.phase != phase:
-                status.capacity = volume.spec.capacity
+                status.capacity = _capacity_of(volume)
             if status.phase == "Pending":
                 status.current_volume_attributes_class_name = volume.spec.volume_attributes_class_name
         status.phase = phase
@@ -400,6 +401,14 @@ def _key_of(obj: PersistentVolume | PersistentVolumeClaim) -> ObjectKey:
 def _class_of(head: Head) -> str:
     name, beta = (head.value(path) for path in _CLASS)
     return name or "" if beta is None else str(beta)
+
+
+def _capacity_of(volume: PersistentVolume) -> dict[str, Quantity]:
+    """Return the capacity that a claim gets of a volume: that before the resize, while its file system is not resized yet."""
+    try:
+        return volume.spec.capacity | {"storage": Quantity(volume.metadata.annotations[_BEFORE_RESIZE])}
+    except (KeyError, ValueError):
+        return volume.spec.capacity
 
 
 def _find_provisioner_fault(provisioner: str) -> str:
