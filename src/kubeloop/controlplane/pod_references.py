@@ -14,7 +14,7 @@ JSONObject = dict[str, Any]
 _WORDS = {"ConfigMap": "configmap", "Secret": "secret", "PersistentVolumeClaim": "persistentvolumeclaim"}
 
 
-#: The only key of a claim: it has it when it is bound.
+#: Stands for the keys of a PersistentVolumeClaim: present while the claim is bound.
 BOUND = "Bound"
 
 

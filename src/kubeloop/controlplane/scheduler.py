@@ -20,7 +20,7 @@ from kubeloop.controlplane.node_fit import judge
 from kubeloop.controlplane.scheduling_facts import (
     SELECTED_NODE,
     ClusterFacts,
-    FactsMemory,
+    FactsCache,
     PodFacts,
     VolumeFacts,
     claim_facts,
@@ -50,7 +50,7 @@ _claim_changed = (
 _volume_changed = path_changed("spec") | path_changed("status.phase") | path_changed("metadata.annotations") | labels_changed
 
 
-#: Stand for "try every refused pod again", and the same without those that wait for their claims to be bound, whatever the nodes: one
+#: ``_RETRY_ALL`` retries every refused pod; ``_RETRY`` leaves out pods that wait for their claims, which no node can help. Each is one
 #: key, however many pods and changes there are. Keys of pods have a namespace.
 _RETRY_ALL = ObjectKey("", "", "all")
 _RETRY = ObjectKey("", "", "bound")
@@ -136,8 +136,8 @@ class Scheduler(
         self._awaiting: dict[str, _AwaitedVolumes] = {}
         self._failures: dict[str, _BindingFailures] = {}
         self._refused: dict[ObjectKey, _Refusal] = {}
-        self._facts = FactsMemory[PodFacts](lambda head: PodFacts(msgspec.json.decode(head.document())))
-        self._volumes = FactsMemory[VolumeFacts](lambda head: volume_facts(self.lister(PersistentVolume).decoded(head)))
+        self._facts = FactsCache[PodFacts](lambda head: PodFacts(msgspec.json.decode(head.document())))
+        self._volumes = FactsCache[VolumeFacts](lambda head: volume_facts(self.lister(PersistentVolume).decoded(head)))
 
     def users_of_claim(self, claim: Head) -> list[ObjectKey]:
         """Return the keys of the refused pods that use a claim."""
@@ -194,7 +194,7 @@ class Scheduler(
             node = nodes.get(facts.node or self._assumed.get(head.uid) or (awaited.node if awaited is not None else ""))
             if node is not None and not facts.ended:
                 node.pods.append(facts)
-        self._facts.keep(pods)
+        self._facts.retain_only(pods)
         present = {head.uid for head in pods}
         for uid in self._assumed.keys() - present:
             del self._assumed[uid]
@@ -208,13 +208,13 @@ class Scheduler(
             found.claims = {(one.metadata.namespace, one.metadata.name): claim_facts(one) for one in claims if one is not None}
             found.volumes = {head.name: self._volumes.of(head) for head in volumes}
             found.classes = {one.metadata.name: class_facts(one) for one in self.lister(StorageClass).each()}
-            self._volumes.keep(volumes)
+            self._volumes.retain_only(volumes)
         return found
 
     async def _await_volumes(self, key: ObjectKey, pod: Pod, node: str, plan: VolumePlan) -> Result | None:
         """Reserve the volumes of a plan for their claims, and ask for those that have to be made; the binder does the rest.
 
-        What was written before is not written again, so that this goes on after a crash or a conflict where it has ended.
+        Objects that carry the reservation already are not written again, so the next reconcile continues after a crash or a conflict.
         """
         self._refused[key] = _Refusal(
             frozenset(one.name for one in (*plan.provisions, *(claim for claim, _ in plan.bindings))), unbound=False

@@ -295,8 +295,8 @@ class ClusterFacts:
         return found is not None and found.delayed
 
 
-class FactsMemory(Generic[F]):
-    """Facts of objects, read once for each state of an object."""
+class FactsCache(Generic[F]):
+    """Cache of facts; an entry is computed again when the object's uid or resourceVersion changes."""
 
     def __init__(self, read: Callable[[Head], F]) -> None:
         self._read = read
@@ -310,11 +310,11 @@ class FactsMemory(Generic[F]):
         return facts
 
     def forget(self, name: str, namespace: str = "") -> None:
-        """Free what is known of an object that is gone."""
+        """Remove the facts of an object that is gone."""
         self._known.pop((namespace, name), None)
 
-    def keep(self, present: Iterable[Head]) -> None:
-        """Free what is known of all other objects."""
+    def retain_only(self, present: Iterable[Head]) -> None:
+        """Remove the facts of all other objects."""
         for key in self._known.keys() - {(head.namespace, head.name) for head in present}:
             del self._known[key]
 

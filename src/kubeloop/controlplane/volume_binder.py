@@ -20,7 +20,7 @@ from kubeloop.controller.events.writing import Source, Writer
 from kubeloop.controlplane.scheduling_facts import (
     BIND_COMPLETED,
     ClaimFacts,
-    FactsMemory,
+    FactsCache,
     VolumeFacts,
     claim_facts,
     class_facts,
@@ -50,7 +50,7 @@ _MIGRATED = {
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
 }
 _IN_TREE = "kubernetes.io/"
-#: Upstream's test for paths that it dares to delete. It is not anchored there either.
+#: Upstream deletes only paths that match. Like upstream's, the pattern is not anchored.
 _DELETABLE_PATH = re.compile("/tmp/.+")  # noqa: S108  # compared, never opened
 
 _CLAIM, _CLAIM_NAME, _PHASE, _VOLUME, _COMPLETED = "claim", "claim-name", "phase", "volume", "completed"
@@ -90,14 +90,15 @@ class PersistentVolumeBinder(
         Where nothing changes nothing is written: no write repeats what the server has, and an event is recorded when its text changes.
 
     Not guaranteed:
-        That a claim gets the smallest volume of all: it gets the smallest that was available when the claim was looked at.
+        That a claim gets the smallest volume of all. The claim gets the smallest volume that the cache shows as Available during its
+        reconcile.
 
-    One worker: two at once would give one volume to two claims, and be refused by the server.
+    One worker: two could choose one volume for two claims, and the server would refuse the second write.
     """
 
     async def start(self) -> None:
         self._reported: dict[ObjectKey, tuple[str, str, str]] = {}
-        self._facts = FactsMemory[VolumeFacts](lambda head: volume_facts(self.lister(PersistentVolume).decoded(head)))
+        self._facts = FactsCache[VolumeFacts](lambda head: volume_facts(self.lister(PersistentVolume).decoded(head)))
 
     def event_sinks(self) -> Sequence[EventSink]:
         return [_ControllerEvents()]
@@ -173,7 +174,7 @@ class PersistentVolumeBinder(
             self._report(claim, "Normal", *self._describe_delay(claim))
             await self._write_claim_status(claim, "Pending", None)
         elif facts.class_name:
-            await self._ask_provisioner(claim, facts.class_name)
+            await self._request_volume(claim, facts.class_name)
         else:
             text = "no persistent volumes available for this claim and no storage class is set"
             self._report(claim, "Normal", "FailedBinding", text)
@@ -203,7 +204,7 @@ class PersistentVolumeBinder(
             await self._bind(volume, claim)
 
     async def _sync_bound_claim(self, claim: PersistentVolumeClaim) -> None:
-        """Finish the binding of a claim; one whose volume is gone or another claim's is Lost."""
+        """Finish the binding of a claim. Set its phase to Lost if its volume is gone or bound to another claim."""
         if not claim.spec.volume_name:
             await self._lose(claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
             return
@@ -230,7 +231,7 @@ class PersistentVolumeBinder(
             return "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
         return "WaitForPodScheduled", f"waiting for {'pod' if len(waiting) == 1 else 'pods'} {','.join(waiting)} to be scheduled"
 
-    async def _ask_provisioner(self, claim: PersistentVolumeClaim, class_name: str) -> None:
+    async def _request_volume(self, claim: PersistentVolumeClaim, class_name: str) -> None:
         """Name the provisioner of the claim's class in its annotations, where external provisioners look for their work."""
         found = self.lister(StorageClass).get(class_name)
         fault = _find_provisioner_fault(found.provisioner) if found else f'storageclass.storage.k8s.io "{class_name}" not found'
@@ -325,7 +326,10 @@ class PersistentVolumeBinder(
             return None
 
     async def _find_claim(self, volume: PersistentVolume, namespace: str, name: str, uid: str) -> PersistentVolumeClaim | None:
-        """Return the claim that a volume is bound to, None if it is gone. What the cache says of its end is checked with the server."""
+        """Return the claim that a volume is bound to, None if it is gone.
+
+        A claim that the cache lacks is read from the server before its volume is released.
+        """
         found = self.lister(PersistentVolumeClaim).get(name, namespace)
         if found is not None and found.metadata.uid == uid:
             return found
@@ -355,7 +359,7 @@ class PersistentVolumeBinder(
         self._reported.pop(_key_of(claim), None)
 
     async def _unbind(self, volume: PersistentVolume) -> None:
-        """Make a volume available again whose claim has got another one. A volume whose author named the claim still names it."""
+        """Make a volume available again whose claim has got another one. A claimRef that a person wrote stays, without its uid."""
         annotations = volume.metadata.annotations
         if BOUND_BY_CONTROLLER in annotations:
             volume.spec.claim_ref = None
@@ -371,7 +375,10 @@ class PersistentVolumeBinder(
         return await self.client.update_status(volume)
 
     async def _write_claim_status(self, claim: PersistentVolumeClaim, phase: _ClaimPhase, volume: PersistentVolume | None) -> None:
-        """Write a claim's phase and what it has of its volume, unless that is what it says. The size of a bound claim is the resizer's."""
+        """Write phase, access modes, capacity and attributes class of a claim if they differ.
+
+        The resizer owns the capacity of a bound claim.
+        """
         status = claim.status
         before = (status.phase, status.access_modes, status.capacity, status.current_volume_attributes_class_name)
         if volume is None:
