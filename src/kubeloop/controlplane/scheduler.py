@@ -95,7 +95,7 @@ class _BindingFailures:
 
     def add(self, node: str, now: float) -> float:
         """Count a failure on a node, and return the seconds until the pod is scheduled again."""
-        delay = min(_FIRST_DELAY * 2 ** min(self.count, 10), _LONGEST_DELAY)
+        delay = min(_FIRST_DELAY * 2.0 ** min(self.count, 10), _LONGEST_DELAY)
         self.count += 1
         self.nodes[node] = self.count
         self.retry_at = now + delay
