@@ -266,6 +266,22 @@ async def test_a_claim_that_waits_in_a_late_cache_is_not_taken_for_refused() -> 
         assert made.metadata.annotations[SELECTED] == "a"
 
 
+async def test_a_volume_that_is_reserved_in_a_late_cache_is_not_taken_for_reset() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await cluster.add_node("a")
+        await create(cluster, LOCAL, claim(storageClassName="local"))
+        made = await cluster.client.create(volume("v", storageClassName="local"))
+        made.status.phase = "Available"
+        await cluster.client.update_status(made)
+        await cluster.pass_time(5)
+        async with cluster.faults.hidden_changes(matching=on("watch", PersistentVolume)):
+            await create(cluster, user("p", "data"))
+            await cluster.pass_time(120)
+            await cluster.add_node("c")
+            await cluster.pass_time(5)
+            assert await place(cluster) == ""
+
+
 async def test_a_volume_whose_reservation_is_removed_fails_the_pod_until_it_is_reserved_again() -> None:
     async with simulation(Scheduler()) as cluster:
         await cluster.add_node("n")
