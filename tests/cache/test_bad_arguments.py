@@ -27,7 +27,7 @@ def informers(api: Client) -> Informers:
         pytest.param({"indexes": "spec.nodeName"}, "has no names; give a name to each", id="indexes have names"),
         pytest.param({"indexes": ["spec.nodeName"]}, "has no names; give a name to each", id="a list of indexes has no names"),
         pytest.param({"indexes": {"node": 5}}, 'index "node" over 5: give a path', id="an index is over a path or a function"),
-        pytest.param({"indexes": {"node": Sorted[Any](5)}}, 'index "node" over Sorted', id="so is a sorted one"),  # type: ignore[arg-type]  # the fault
+        pytest.param({"indexes": {"node": Sorted[Any](5)}}, 'index "node" over a Sorted', id="so is a sorted one"),  # type: ignore[arg-type]  # the fault
         pytest.param({"paths": "spec.nodeName"}, "give a list: paths=['spec.nodeName']", id="one path is a list too"),
         pytest.param({"paths": 5}, 'paths=5 is no list of paths; give one: paths=["spec.nodeName"]', id="a number is no list of paths"),
         pytest.param({"paths": [5]}, "paths: 5 is no path; give paths as text", id="each path is text"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from kubeloop.codec.frames import FrameCutter
 from kubeloop.codec.list_pages import ListSplitter
 from kubeloop.codec.paths import EACH, parse_path
 from kubeloop.codec.projection import Projection
+from kubeloop.codec.pruning import Pruning
 from kubeloop.meta import DecodeError
 
 POD: dict[str, Any] = {
@@ -217,3 +219,28 @@ def test_what_is_no_list_is_refused(body: bytes) -> None:
 def test_no_items_and_null_items_are_an_empty_list() -> None:
     assert read_all(b'{"kind":"PodList","metadata":{"resourceVersion":"3"},"items":null}', [])[:2] == ([], "3")
     assert read_all(b'{"kind":"PodList","metadata":{"resourceVersion":"3"},"items":[]}', [])[:2] == ([], "3")
+
+
+SECRET = b'"kind":"Secret","data":{"password":"hunter2"}'
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda: Projection().event(b"{" + SECRET), id="half a frame"),
+        pytest.param(lambda: Projection().event(b"[{" + SECRET + b"}]"), id="a frame that is a list"),
+        pytest.param(lambda: Projection().object(b"[{" + SECRET + b"}]"), id="an object that is a list"),
+        pytest.param(lambda: Pruning(["spec"]).apply(b"[{" + SECRET + b"}]"), id="an object to prune that is a list"),
+        pytest.param(lambda: _page(b"{" + SECRET), id="half a list"),
+    ],
+)
+def test_an_error_about_bytes_does_not_show_them(read: Callable[[], object]) -> None:
+    with pytest.raises(DecodeError) as caught:
+        read()
+    assert "hunter2" not in str(caught.value)
+
+
+def _page(body: bytes) -> object:
+    splitter = ListSplitter(bytes)
+    splitter.feed(body)
+    return splitter.finish()

@@ -12,7 +12,7 @@ from pathlib import Path
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.client import Client
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described, described_word
 
 
 def check_kind(kind: object, call: str) -> None:
@@ -26,7 +26,8 @@ def check_kind(kind: object, call: str) -> None:
         raise TypeError(f"{call}() was given a {name} object; give the class: {call}({name})")
     if not isinstance(kind, type) or not issubclass(kind, Resource):
         raise TypeError(
-            f'{call}() was given {described(kind)}, no class of objects; give one, such as Pod, or Unstructured.of("apps/v1", "Deployment")'
+            f"{call}() was given {described_word(kind)}, no class of objects; "
+            'give one, such as Pod, or Unstructured.of("apps/v1", "Deployment")'
         )
 
 
@@ -37,7 +38,9 @@ def paths(argument: str, given: Iterable[str], hint: str = "") -> tuple[str, ...
         TypeError: no list of texts.
     """
     if isinstance(given, str):
-        raise TypeError(f"{argument}={given!r} is text; give a list: {argument}=[{given!r}]{hint}")
+        shown = described_word(given)
+        example = shown if shown.startswith("'") else "'spec.nodeName'"
+        raise TypeError(f"{argument}={shown} is text; give a list: {argument}=[{example}]{hint}")
     if not isinstance(given, Iterable):
         raise TypeError(f'{argument}={described(given)} is no list of paths; give one: {argument}=["spec.nodeName"]')
     found: tuple[object, ...] = tuple(given)
@@ -53,7 +56,7 @@ def check_seconds(argument: str, given: object) -> None:
         TypeError: no number. ValueError: no period.
     """
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"{argument}={described(given)} is no number; give seconds: {argument}=30 (0 is never)")
+        raise TypeError(f"{argument}={described_word(given)} is no number; give seconds: {argument}=30 (0 is never)")
     if not 0 <= given < math.inf:
         raise ValueError(f"{argument}={described(given)} is no period; give seconds: {argument}=30 (0 is never)")
 
@@ -64,7 +67,9 @@ def check_page_size(given: object) -> None:
         TypeError: no whole number. ValueError: a negative one.
     """
     if isinstance(given, bool) or not isinstance(given, int):
-        raise TypeError(f"page_size={described(given)} is no whole number; give the objects of a page: page_size=500 (0 is the usual size)")
+        raise TypeError(
+            f"page_size={described_word(given)} is no whole number; give the objects of a page: page_size=500 (0 is the usual size)"
+        )
     if given < 0:
         raise ValueError(f"page_size={given} is negative; give the objects of a page: page_size=500 (0 is the usual size)")
 
@@ -75,7 +80,7 @@ def check_flag(argument: str, given: object) -> None:
         TypeError: neither True nor False.
     """
     if not isinstance(given, bool):
-        raise TypeError(f"{argument}={described(given)} is neither True nor False; give one of them")
+        raise TypeError(f"{argument}={described_word(given)} is neither True nor False; give one of them")
 
 
 def check_queue(given: object) -> None:
@@ -84,7 +89,7 @@ def check_queue(given: object) -> None:
         TypeError: nothing that makes a queue.
     """
     if not callable(given):
-        raise TypeError(f"queue={described(given)} makes no queue; give a class: queue=DeltaFifo, or leave it out")
+        raise TypeError(f"queue={described_word(given)} makes no queue; give a class: queue=DeltaFifo, or leave it out")
 
 
 def check_transform(given: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -11,6 +11,7 @@ from kubeloop.cache.documents.keeping import LEAN, Keep
 from kubeloop.client import ListOptions
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info, names
+from kubeloop.meta.arguments import described
 
 R = TypeVar("R", bound=Resource)
 
@@ -59,7 +60,7 @@ class Scope(Generic[R]):
                 given = ", ".join(map(repr, namespaces)) or "an empty list"
                 raise ValueError(f"{info.gvk.kind} is cluster-scoped: it has no namespace, {given} was given")
             if not all(namespaces) or not namespaces:
-                raise ValueError(f"namespace={namespace!r} names no namespace; leave it out, or give None, for all of them")
+                raise ValueError(f"namespace={described(namespace)} names no namespace; leave it out, or give None, for all of them")
             for name in namespaces:
                 if faults := names.dns1123_label(name):
                     raise ValueError(f"namespace={name!r} cannot be a namespace: {'; '.join(faults)}")
@@ -99,8 +100,8 @@ class Scope(Generic[R]):
 
 
 def _names(given: object) -> tuple[str, ...]:
-    names: list[object] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    names: list[object] = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
     texts = {name for name in names if isinstance(name, str)}
     if odd := [name for name in names if not isinstance(name, str)]:
-        raise TypeError(f"namespace={given!r}: {odd[0]!r} is no name; give a name, or a list of names")
+        raise TypeError(f"namespace={described(given)}: {described(odd[0])} is no name; give a name, or a list of names")
     return tuple(sorted(texts))

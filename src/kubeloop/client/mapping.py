@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubeloop.meta.arguments import described
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import dns1123_label
 
@@ -49,7 +50,7 @@ class ResourceMapping(msgspec.Struct, frozen=True):
 def namespace_fault(namespace: str) -> str:
     """What keeps a text from being a namespace's name, in Kubernetes' words; "" if nothing does."""
     if not isinstance(namespace, str):
-        raise TypeError(f"namespace={namespace!r}: must be text")
+        raise TypeError(f"namespace={described(namespace)}: must be text")
     if namespace == "*":
         return 'namespace "*": leave namespace out for all namespaces'
     faults = dns1123_label(namespace)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 Match: TypeAlias = Literal["Exact", "NotOlderThan"]
@@ -25,11 +25,11 @@ def _check(options: msgspec.Struct, *numbers: str, **choices: object) -> None:
     for name in numbers:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise ValueError(f"{name}={described(value)}: must be a whole number, 0 or more")
+            raise ValueError(f"{name}={described_word(value)}: must be a whole number, 0 or more")
     for name, alias in choices.items():
         value, known = getattr(options, name), get_args(alias)
         if value is not None and value not in known:
-            raise ValueError(f"{name}={described(value)}: must be one of {', '.join(known)}")
+            raise ValueError(f"{name}={described_word(value)}: must be one of {', '.join(known)}")
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True):

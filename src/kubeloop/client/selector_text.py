@@ -37,7 +37,7 @@ def label_text(labels: Labels | None, argument: str = "labels=") -> str | None:
         if isinstance(labels, LabelSelector):
             labels = selector_from(labels)
     except ValueError as error:
-        raise ValueError(f"{argument}{labels!r}: {error}") from None
+        raise ValueError(f"{argument}{_shown(labels)}: {error}") from None
     if not isinstance(labels, Selector):
         raise TypeError(f'{argument}{described(labels)} is no label selector; give one such as "app=web,tier!=db", or {{"app": "web"}}')
     if labels.nothing:
@@ -57,7 +57,7 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
         try:
             return None if parse_field_selector(fields).everything else fields
         except ValueError as error:
-            raise ValueError(f"{argument}{fields!r}: {error}") from None
+            raise ValueError(f"{argument}{_shown(fields)}: {error}") from None
     if isinstance(fields, Mapping):
         pairs = _pairs(fields, argument, '"spec.nodeName=n1" or {"spec.nodeName": "n1"}')
         return ",".join(f"{path}={escape_field_value(value)}" for path, value in pairs) or None
@@ -66,6 +66,11 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
             f'{argument}{described(fields)} is no field selector; give one such as "spec.nodeName=n1", or {{"spec.nodeName": "n1"}}'
         )
     return str(fields) or None
+
+
+def _shown(given: object) -> str:
+    """A text as it is, since the server's logs have it in the address of the request; everything else without its contents."""
+    return repr(given) if isinstance(given, str) else described(given)
 
 
 def _pairs(given: Mapping[Any, Any], argument: str, wanted: str) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from kubeloop.client.options import Expiry, ListOptions, WatchOptions
 from kubeloop.codec import decode, document_of
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.meta import ApiError, DeadlineError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import Transport, logger_with_context
 
@@ -99,7 +99,7 @@ class Watch(Generic[R]):
                 "or give that of an object or a list"
             )
         if expired not in ("raise", "relist"):
-            raise ValueError(f"expired={described(expired)}: must be one of raise, relist")
+            raise ValueError(f"expired={described_word(expired)}: must be one of raise, relist")
         self._transport = transport
         self._locate = locate
         self._path = ""

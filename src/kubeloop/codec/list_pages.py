@@ -75,7 +75,7 @@ class ListSplitter(Generic[T]):
         try:
             page = _decode_page(body)
         except msgspec.DecodeError as error:
-            raise DecodeError(f"a list answer is not a list: {error}; it begins with {body[:80]!r}") from None
+            raise DecodeError(f"a list answer is not a list: {error} (of {len(body)} bytes)") from None
         rest = [(self._read(memoryview(item)), memoryview(item)) for item in page.items or ()]
         head = self._head or page
         return rest, page.metadata or head.metadata or ListMeta(), page.kind or head.kind

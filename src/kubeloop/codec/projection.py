@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct, defstruct, field
 
 from kubeloop.codec.paths import EACH, Segment, parse_path, walk
+from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DecodeError
 
 Buffer = bytes | memoryview
@@ -97,7 +98,7 @@ class Projection:
         except msgspec.ValidationError:
             return self._event_of_another_shape(frame)
         except msgspec.DecodeError as error:
-            raise DecodeError(f"a watch frame is not JSON: {error}; it begins with {bytes(frame[:80])!r}") from None
+            raise DecodeError(f"a watch frame is not JSON: {error} (of {len(frame)} bytes)") from None
         kind = event.type
         opening = _OPENINGS.get(kind)
         # The struct knows no other keys than type and object, so after this opening the object is all but the last brace.
@@ -109,7 +110,7 @@ class Projection:
         try:
             event = _decode_event(frame)
         except msgspec.DecodeError as error:
-            raise DecodeError(f"not a watch event: {error}; it begins with {bytes(frame[:80])!r}") from None
+            raise DecodeError(f"not a watch event: {error} (of {len(frame)} bytes)") from None
         document = memoryview(event.object)
         return event.type, self.object(document), document
 
@@ -133,7 +134,7 @@ class Projection:
         except msgspec.DecodeError as error:
             raise DecodeError(f"not JSON: {error}") from None
         if not isinstance(tree, dict):
-            raise DecodeError(f"wanted an object, got {bytes(document[:80])!r}")
+            raise DecodeError(f"wanted an object, got {described(tree)}")
         projected: Projected = _fit(tree, self._type)
         return projected
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct, defstruct, field
 
 from kubeloop.codec.paths import EACH, Each, Segment, parse_path
+from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DecodeError
 
 Buffer = bytes | memoryview
@@ -83,7 +84,7 @@ class Pruning:
     def _tolerant(self, document: Buffer) -> bytes:
         tree = msgspec.json.decode(document)
         if not isinstance(tree, dict):
-            raise DecodeError(f"wanted an object, got {bytes(document[:80])!r}")
+            raise DecodeError(f"wanted an object, got {described(tree)}")
         kept = _cut(tree, self._tree) or {}
         if not isinstance(kept.get("metadata"), dict):
             kept = {"metadata": {}} | {name: value for name, value in kept.items() if name != "metadata"}

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from kubeloop.codec.yaml_limits import check_limits
+from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 
 _TAG = "tag:yaml.org,2002:"
@@ -105,7 +106,7 @@ def _key(loader: Any, node: Any) -> str:
     if isinstance(key, str):
         return key
     if key is None or isinstance(key, list | dict):
-        raise yaml.constructor.ConstructorError(None, None, f"a key is {key!r}; keys are text", node.start_mark)
+        raise yaml.constructor.ConstructorError(None, None, f"a key is {described(key)}; keys are text", node.start_mark)
     return msgspec.json.encode(key).decode()
 
 

@@ -1,6 +1,8 @@
-"""What callers hand over by mistake where a kind or an object is meant: text, trees, classes, instances; named with the way out."""
+"""Names arguments for errors and log lines without their contents, and refuses what is passed by mistake for a kind or an object."""
 
 from __future__ import annotations
+
+import re
 
 from kubeloop.meta.resource import Resource
 from kubeloop.meta.unstructured import Unstructured
@@ -25,7 +27,8 @@ def require_kind(given: object) -> None:
         name = type(given).__name__
         text = f"{_article(name)} object was given where a kind is meant; give the class: {name}"
     elif isinstance(given, str):
-        text = f'the text "{given}" was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}'
+        shown = f'the text "{given}"' if _WORD.fullmatch(given) else described(given)
+        text = f"{shown} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
     else:
         text = f"{_article(type(given).__name__)} was given where a kind is meant: a class of kubeloop.api, your own, or {_UNTYPED}"
     raise TypeError(text)
@@ -49,45 +52,84 @@ def require_object(given: object) -> None:
 def described(given: object) -> str:
     """Names an argument for an error or a log line, without its contents: they may be secret.
 
-    Numbers, None and short words are shown as they are; of objects and trees the kind and the name, of everything else the type and size.
+    Numbers and None are shown as they are; of objects and trees the kind and the name; of everything else, texts too, the type and size.
+    It never raises: an error that describes an argument must be able to do so.
 
     Example:
         >>> described({"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "..."}})
         'a dict (Secret shop/login)'
     """
+    try:
+        return _described(given)
+    except Exception:  # noqa: BLE001 - methods of the argument's own class may raise anything
+        return _article(type(given).__name__)
+
+
+def described_word(given: object) -> str:
+    """As ``described``, but a short word is shown: for arguments that take a name or a value of an enumeration, which may be misspelt.
+
+    Example:
+        >>> described_word("merg")
+        "'merg'"
+    """
+    return repr(str(given)) if isinstance(given, str) and _WORD.fullmatch(given) else described(given)
+
+
+def _described(given: object) -> str:
     match given:
-        case None | bool() | int() | float():
+        case None | bool():
             return repr(given)
+        case int():
+            return int.__repr__(given) if given.bit_length() <= _BITS else f"a whole number of {given.bit_length()} bits"
+        case float():
+            return float.__repr__(given)
+        case str() if not given:
+            return "''"
         case str():
-            return repr(given) if len(given) <= _WORD and given.isprintable() else f"a text of {len(given)} characters"
+            return f"a text of {len(given)} characters"
         case bytes() | bytearray() | memoryview():
             return f"{type(given).__name__} of length {len(given)}"
         case type():
             return f"the class {given.__name__}"
         case Resource():
-            return f"the {given.kind or type(given).__name__} {_place(given.metadata.namespace, given.metadata.name)}"
+            metadata = getattr(given, "metadata", None)
+            place = _place(getattr(metadata, "namespace", None), getattr(metadata, "name", None))
+            return f"the {_name(given.kind) or type(given).__name__} {place}"
         case dict() if not given:
             return "{}"
         case dict():
             metadata = given.get("metadata")
             known = metadata if isinstance(metadata, dict) else {}
-            kind, name, namespace = (
-                one if isinstance(one, str) else "" for one in (given.get("kind"), known.get("name"), known.get("namespace"))
-            )
-            return f"a dict ({kind or 'object'} {_place(namespace, name)})" if kind or name else f"a dict of {len(given)} keys"
+            kind, name = _name(given.get("kind")), _name(known.get("name"))
+            if kind or name:
+                return f"a dict ({kind or 'object'} {_place(known.get('namespace'), name)})"
+            return f"a dict of {_counted(len(given), 'key')}"
         case list() | tuple() | set() | frozenset():
-            plain = all(one is None or isinstance(one, int | float) or (isinstance(one, str) and len(one) <= _WORD) for one in given)
-            return repr(given) if plain and len(given) <= _ITEMS else f"{_article(type(given).__name__)} of {len(given)} items"
+            return f"{_article(type(given).__name__)} of {_counted(len(given), 'item')}"
         case _:
-            return f"{_article(type(given).__name__)}"
+            return _article(type(given).__name__)
 
 
-def _place(namespace: str, name: str) -> str:
-    return f"{namespace}/{name or 'unnamed'}" if namespace else name or "unnamed"
+def _place(namespace: object, name: object) -> str:
+    shown = _name(name) or "unnamed"
+    return f"{_name(namespace)}/{shown}" if _name(namespace) else shown
 
 
-#: Characters of a text that is shown whole, items of a list.
-_WORD, _ITEMS = 60, 5
+def _name(given: object) -> str:
+    """A kind or a name as it is; "" for anything else."""
+    return str(given) if isinstance(given, str) and len(given) <= _LONGEST_NAME and given.isprintable() else ""
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+#: A text that may be a name or a value of an enumeration.
+_WORD = re.compile(r"[\w./+:-]{1,63}")
+#: Names of Kubernetes have at most so many characters.
+_LONGEST_NAME = 253
+#: Size of a whole number that is shown.
+_BITS = 128
 _UNTYPED = 'Unstructured.of("v1", "Pod")'
 
 

@@ -113,20 +113,20 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
     ("ask", "text"),
     [
         pytest.param(lambda lister: lister.list(labels=5), "labels=5 is no selector", id="labels are a selector"),
-        pytest.param(lambda lister: lister.each(labels=["app"]), r"labels=\['app'\] is no selector", id="a list of labels is none"),
+        pytest.param(lambda lister: lister.each(labels=["app"]), "labels=a list of 1 item is no selector", id="a list of labels is none"),
         pytest.param(lambda lister: lister.list(where=5), "where=5 says nothing", id="where says what must hold"),
         pytest.param(
-            lambda lister: lister.list(where={"data.x": ["1"]}), r'"data.x" with \[\'1\'\]: give one text', id="a field has one value"
+            lambda lister: lister.list(where={"data.x": ["1"]}), '"data.x" with a list of 1 item: give one text', id="a field has one value"
         ),
-        pytest.param(lambda lister: lister.list(["ns"]), r"namespace=\['ns'\] is no name", id="a list asks for one namespace"),
+        pytest.param(lambda lister: lister.list(["ns"]), "namespace=a list of 1 item is no name", id="a list asks for one namespace"),
         pytest.param(lambda lister: lister.heads(5, labels="app"), "namespace=5 is no name", id="a namespace is text"),
         pytest.param(lambda lister: lister.by_key("default/a"), "key='default/a' is no ObjectKey", id="a key is no text"),
         pytest.param(lambda lister: lister.by_index("data", None), 'value=None of index "data"', id="None is in no index"),
-        pytest.param(lambda lister: lister.by_index("data", ["x"]), r"value=\['x'\] of index", id="an index is asked for one value"),
-        pytest.param(lambda lister: lister.by_index(["data"], "1"), r"name=\['data'\] is no index", id="an index has a name"),
+        pytest.param(lambda lister: lister.by_index("data", ["x"]), "value=a list of 1 item of", id="an index is asked for one value"),
+        pytest.param(lambda lister: lister.by_index(["data"], "1"), "name=a list of 1 item is no index", id="an index has a name"),
         pytest.param(lambda lister: lister.changed_since(0), "version=0 is no text", id="a version is text"),
         pytest.param(lambda lister: lister.range("sorted", limit="1"), "limit='1' is no number", id="a limit is a number"),
-        pytest.param(lambda lister: lister.range("sorted", ["1"]), r"low=\['1'\] is no bound", id="a bound is a scalar"),
+        pytest.param(lambda lister: lister.range("sorted", ["1"]), "low=a list of 1 item is no bound", id="a bound is a scalar"),
         pytest.param(
             lambda lister: lister.range("sorted", high=5), 'index "sorted" has texts: nothing in it compares with 5', id="a bound compares"
         ),

@@ -20,7 +20,7 @@ from kubeloop.cache.store.index_sources import ByLabel
 from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.codec.collecting import held_back
 from kubeloop.meta import KubeloopError, ObjectKey, Resource, Selector, Unstructured, kind_info
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described, described_word
 
 __all__ = ["Labels", "Lister", "OutsideScope"]
 
@@ -93,7 +93,7 @@ class Lister(Generic[R]):
     def by_key(self, key: ObjectKey) -> R | None:
         """The object that a key names; the key's cluster is not looked at."""
         if not isinstance(key, ObjectKey):
-            raise TypeError(f"key={key!r} is no ObjectKey; give one, as event.key is, or use get(name, namespace)")
+            raise TypeError(f"key={described_word(key)} is no ObjectKey; give one, as event.key is, or use get(name, namespace)")
         return self.get(key.name, key.namespace)
 
     def decoded(self, head: Head) -> R:
@@ -167,13 +167,16 @@ class Lister(Generic[R]):
 
         Raises:
             ValueError: the kind is namespaced, the informer watches several namespaces, and none is given.
+            TypeError: the name or the namespace is no text.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"name={described(name)} is no name; give the text that names the object, as head.name is")
         if namespace is None:
             if len(self._scope) != 1 and kind_info(self._view.kind).namespaced:
                 watched = f"this informer watches {', '.join(self._scope) or 'all of them'}"
                 raise ValueError(f'a namespace is needed to name one {self._view.kind.__name__} ("{name}"): {watched}')
             namespace = self._scope[0] if self._scope else ""
-        self._check(namespace)
+        self._check_text(namespace)
         return self._view.get(namespace, name)
 
     def heads(self, namespace: str | None = None, labels: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
@@ -187,7 +190,7 @@ class Lister(Generic[R]):
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
         """As ``by_index``, decoding nothing."""
         if not isinstance(name, str):
-            raise TypeError(f"name={name!r} is no index; give the name that it has in informers.of(..., indexes=...)")
+            raise TypeError(f"name={described(name)} is no index; give the name that it has in informers.of(..., indexes=...)")
         if not isinstance(value, str | int | float):
             raise TypeError(
                 f'value={described(value)} of index "{name}": give one text, number or boolean; "" finds what has nothing at its path'
@@ -202,7 +205,7 @@ class Lister(Generic[R]):
             if given is not None and not isinstance(given, str | int | float | datetime):
                 raise TypeError(f"{bound}={described(given)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
         if limit is not None and not isinstance(limit, int):
-            raise TypeError(f"limit={described(limit)} is no number; give at most how many objects are wanted, or None for all")
+            raise TypeError(f"limit={described_word(limit)} is no number; give at most how many objects are wanted, or None for all")
         return self._view.range(name, low, high, reverse, limit)
 
     def values(
@@ -318,7 +321,7 @@ class Lister(Generic[R]):
 
     def _check_text(self, namespace: str | None) -> None:
         if namespace is not None and not isinstance(namespace, str):
-            raise TypeError(f"namespace={namespace!r} is no name; give one, or None for all that the informer watches")
+            raise TypeError(f"namespace={described(namespace)} is no name; give one, or None for all that the informer watches")
         self._check(namespace)
 
     def _check(self, namespace: str | None) -> None:

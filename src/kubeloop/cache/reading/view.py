@@ -20,6 +20,7 @@ from kubeloop.cache.store.sorted_index import Bound, SortedIndex, sort_of
 from kubeloop.cache.store.store import Store
 from kubeloop.codec import decode
 from kubeloop.meta import DecodeError, PartialObject, Resource, Unstructured, kind_info
+from kubeloop.meta.arguments import described_word
 
 R = TypeVar("R", bound=Resource)
 
@@ -115,7 +116,9 @@ class View(Generic[R]):
                 indexes = [cast("SortedIndex", store.indexes[name]) for store in stores]
                 sorts = {sort for index in indexes for sort in index.sorts()}
                 if sorts and sort_of(bound) not in sorts:
-                    raise TypeError(f'index "{name}" has {" and ".join(sorted(sorts))}: nothing in it compares with {bound!r}')
+                    raise TypeError(
+                        f'index "{name}" has {" and ".join(sorted(sorts))}: nothing in it compares with {described_word(bound)}'
+                    )
             return found
 
     def _range(self, name: str, low: Bound | None, high: Bound | None, reverse: bool, limit: int | None) -> list[Head]:

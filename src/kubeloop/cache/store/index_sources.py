@@ -60,7 +60,7 @@ def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
             Requirement.checked(source.label, Operator.EXISTS, ())
         elif not isinstance(source, str) and not callable(source):
             raise TypeError(
-                f'index "{name}" over {index!r}: give a path such as "spec.nodeName", a function of the object, ByLabel or Sorted'
+                f'index "{name}" over {described(index)}: give a path such as "spec.nodeName", a function of the object, ByLabel or Sorted'
             )
 
 

@@ -100,7 +100,7 @@ class SortedIndex:
         if first is not None or last is not None:
             ranks = {_rank(bound) for bound in (first, last) if bound is not None}
             if len(ranks) > 1:
-                raise TypeError(f'index "{self.name}": no value lies between {low!r} and {high!r}: they do not compare')
+                raise TypeError(f'index "{self.name}": no value lies between {described(low)} and {described(high)}: they do not compare')
             runs = [self._runs[ranks.pop()]]
         found = (head for run in (reversed(runs) if reverse else runs) for head in run.between(first, last, reverse))
         return list(found if limit is None else islice(found, limit))

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kubeloop.client.selector_text import label_text
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.logs import LogCall, LogOptions
 from kubeloop.client.streams.pods import Target, all_containers, container_of, find_pods
@@ -79,7 +80,7 @@ class MergedLogs:
         """
         pods = await find_pods(self._client, self._sources.targets, self._sources.labels, self._sources.namespace)
         if not pods:
-            raise StreamError(f"no pods are selected by labels={self._sources.labels!r} there, so there are no logs")
+            raise StreamError(f"no pods are selected by labels={label_text(self._sources.labels)!r} there, so there are no logs")
         self._calls = [self._call(pod, container) for pod in pods for container in self._containers(pod)]
         if self._options.follow and len(self._calls) > self._sources.max_sources:
             raise StreamError(

@@ -15,7 +15,7 @@ from kubeloop.codec import decode, encode
 from kubeloop.codec.applied import fresh_tree
 from kubeloop.codec.checking import checked, checked_changes
 from kubeloop.meta import IncompleteObject, PartialObject, Resource, kind_info
-from kubeloop.meta.arguments import described, require_kind
+from kubeloop.meta.arguments import described_word, require_kind
 from kubeloop.meta.resource import source_of
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
         ValueError: it is not of the form of its type, or was read from a server. TypeError: a part of another kind.
     """
     if str(type) not in PATCH_TYPES:
-        raise ValueError(f"type={described(type)}: must be one of {', '.join(PATCH_TYPES)}")
+        raise ValueError(f"type={described_word(type)}: must be one of {', '.join(PATCH_TYPES)}")
     if isinstance(patch, bytes):
         return patch
     if isinstance(patch, Resource):

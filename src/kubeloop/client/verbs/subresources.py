@@ -15,7 +15,7 @@ from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode
 from kubeloop.meta import Resource, kind_info
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 
 if TYPE_CHECKING:
     from kubeloop.api.authentication.v1 import TokenRequest
@@ -55,7 +55,7 @@ class Subresources(Verbs):
             NotFound: as ``get_scale``. ValueError: no number, or a negative one. Conflict: it is at another version.
         """
         if type(replicas) is not int or replicas < 0:
-            raise ValueError(f"replicas={described(replicas)}: must be a whole number, 0 or more")
+            raise ValueError(f"replicas={described_word(replicas)}: must be a whole number, 0 or more")
         change: dict[str, Any] = {"spec": {"replicas": replicas}}
         if resource_version:
             change["metadata"] = {"resourceVersion": resource_version}

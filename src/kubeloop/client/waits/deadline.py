@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 from kubeloop.timing import Clock
 
 
@@ -18,7 +18,7 @@ def require_seconds(seconds: object) -> None:
         TypeError: it is no number.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise TypeError(f"timeout={described(seconds)}: must be a number of seconds; each wait has an end")
+        raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds; each wait has an end")
 
 
 @asynccontextmanager

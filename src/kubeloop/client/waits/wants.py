@@ -14,7 +14,7 @@ from kubeloop.client.waits.trees import describe_condition, status_of, tree_of
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.merge.go_text import go_text
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 
 R = TypeVar("R", bound=Resource)
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
@@ -91,7 +91,7 @@ def jsonpath(path: str, value: str | None = None) -> Want[Resource]:
         there = found(obj)
         if there is None:
             return f"nothing at {path}"
-        return f"{path} has another value" if obj.kind == "Secret" else f"{path} is {described(there)}"
+        return f"{path} has another value" if obj.kind == "Secret" else f"{path} is {described_word(there)}"
 
     return Want(f"{path}={value}" if value is not None else f"anything at {path}", met, seen)
 

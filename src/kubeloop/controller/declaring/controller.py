@@ -34,6 +34,7 @@ from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.source import Channel
 from kubeloop.controller.triggers.watch import Owns, Watch
 from kubeloop.meta import ObjectKey, PartialObject, Resource
+from kubeloop.meta.arguments import described
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, Limiter
@@ -247,7 +248,8 @@ class ControllerBase(Generic[R]):
         found: tuple[object, object, object] = (key, after, priority)
         if not (isinstance(found[0], ObjectKey) and isinstance(found[1], int | float) and isinstance(found[2], int)):
             raise TypeError(
-                f"{type(self).__name__}.enqueue({key!r}, {after!r}, priority={priority!r}): give an ObjectKey, such as "
+                f"{type(self).__name__}.enqueue({described(key)}, {described(after)}, priority={described(priority)}): "
+                "give an ObjectKey, such as "
                 'ObjectKey("", namespace, name) or obj.object_key(), seconds, and a whole number'
             )
         self._connected.enqueue(key, after, priority)

@@ -11,7 +11,7 @@ from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.source import Channel
 from kubeloop.controller.triggers.watch import Owns, Watch
 from kubeloop.meta import KubeloopError, Resource, UnknownKind, Unstructured, kind_info
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described, described_word
 
 
 class DeclarationError(KubeloopError, TypeError):
@@ -50,7 +50,7 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
                     return argument
                 if not isinstance(argument, TypeVar):
                     raise DeclarationError(
-                        f"{cls.__name__}: {argument!r} is not a kind; write Controller[Foo] with Foo a Resource subclass"
+                        f"{cls.__name__}: {described_word(argument)} is not a kind; write Controller[Foo] with Foo a Resource subclass"
                     )
     return None
 
@@ -67,7 +67,9 @@ def checked(cls: type[Any], what: str, of: type[Any]) -> tuple[Any, ...]:
     for item in value:
         right = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
         if not right:
-            raise DeclarationError(f"{cls.__name__}: {what} holds {item!r}, which is no {'kind' if of is Resource else of.__name__}")
+            raise DeclarationError(
+                f"{cls.__name__}: {what} holds {described_word(item)}, which is no {'kind' if of is Resource else of.__name__}"
+            )
         if of is Resource:
             _check_kind(cls, what, item)
     return tuple(value)
@@ -92,7 +94,7 @@ def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
             _check_predicates(cls, f"owns {item.kind.__name__}", item.predicates)
             found.append(item)
         else:
-            raise DeclarationError(f"{cls.__name__}: owns holds {item!r}, which is no kind")
+            raise DeclarationError(f"{cls.__name__}: owns holds {described_word(item)}, which is no kind")
     return tuple(found)
 
 
@@ -111,8 +113,8 @@ def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
                 raise DeclarationError(f'{cls.__name__}: {what} maps by "{watch.to}", which is no method of it; def {watch.to}(self, head)')
         elif not isinstance(watch.to, KeyMap) and not callable(watch.to):
             raise DeclarationError(
-                f"{cls.__name__}: {what} maps by {watch.to!r}; give to_owner(...), to_label(...), to_field(...), to_index(...), "
-                "a function of a Head, or the name of a method"
+                f"{cls.__name__}: {what} maps by {described_word(watch.to)}; give to_owner(...), to_label(...), to_field(...), "
+                "to_index(...), a function of a Head, or the name of a method"
             )
 
 
@@ -124,10 +126,12 @@ def check_numbers(cls: type[Any]) -> None:
     """
     workers: object = cls.workers
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise DeclarationError(f"{cls.__name__}: workers must be a number of at least 1, not {workers!r}")
+        raise DeclarationError(f"{cls.__name__}: workers must be a number of at least 1, not {described_word(workers)}")
     timeout: object = cls.timeout
     if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
-        raise DeclarationError(f"{cls.__name__}: timeout must be a number of seconds above 0, or None for no limit, not {timeout!r}")
+        raise DeclarationError(
+            f"{cls.__name__}: timeout must be a number of seconds above 0, or None for no limit, not {described_word(timeout)}"
+        )
 
 
 def check_texts(cls: type[Any]) -> None:
@@ -138,17 +142,19 @@ def check_texts(cls: type[Any]) -> None:
     """
     for what in ("name", "pause_annotation"):
         if not isinstance(getattr(cls, what), str):
-            raise DeclarationError(f"{cls.__name__}: {what} must be text, not {getattr(cls, what)!r}")
+            raise DeclarationError(f"{cls.__name__}: {what} must be text, not {described_word(getattr(cls, what))}")
     for what in ("warm_up", "needs_leader", "metadata_only"):
         if not isinstance(getattr(cls, what), bool):
-            raise DeclarationError(f"{cls.__name__}: {what} must be True or False, not {getattr(cls, what)!r}")
+            raise DeclarationError(f"{cls.__name__}: {what} must be True or False, not {described_word(getattr(cls, what))}")
     indexes: object = cls.indexes
     if not isinstance(indexes, Mapping):
-        raise DeclarationError(f'{cls.__name__}: indexes must be as {{Pod: {{"node": "spec.nodeName"}}}}, not {indexes!r}')
+        raise DeclarationError(f'{cls.__name__}: indexes must be as {{Pod: {{"node": "spec.nodeName"}}}}, not {described_word(indexes)}')
     for kind, named in indexes.items():
         _check_kind(cls, "indexes", kind)
         if not isinstance(named, Mapping):
-            raise DeclarationError(f'{cls.__name__}: indexes of {kind.__name__} must be as {{"node": "spec.nodeName"}}, not {named!r}')
+            raise DeclarationError(
+                f'{cls.__name__}: indexes of {kind.__name__} must be as {{"node": "spec.nodeName"}}, not {described_word(named)}'
+            )
 
 
 def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
@@ -164,7 +170,7 @@ def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
 
 def _check_kind(cls: type[Any], what: str, kind: object) -> None:
     if not (isinstance(kind, type) and issubclass(kind, Resource)):
-        raise DeclarationError(f"{cls.__name__}: {what} holds {kind!r}, which is no kind")
+        raise DeclarationError(f"{cls.__name__}: {what} holds {described_word(kind)}, which is no kind")
     if issubclass(kind, Unstructured) and not kind.kind:
         raise DeclarationError(
             f'{cls.__name__}: {what}: Unstructured alone is no kind; say which: Unstructured.of("example.com/v1", "Foo")'
@@ -177,4 +183,4 @@ def _check_kind(cls: type[Any], what: str, kind: object) -> None:
 
 def _check_predicates(cls: type[Any], what: str, predicates: object) -> None:
     if not isinstance(predicates, Sequence) or any(not isinstance(one, Predicate) for one in predicates):
-        raise DeclarationError(f"{cls.__name__}: predicates of {what} must be a list of Predicate, not {predicates!r}")
+        raise DeclarationError(f"{cls.__name__}: predicates of {what} must be a list of Predicate, not {described_word(predicates)}")

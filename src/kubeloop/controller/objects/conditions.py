@@ -14,7 +14,7 @@ import msgspec
 
 from kubeloop.codec.shape import Form, Shape, fields_of
 from kubeloop.meta import KubeloopError, Resource, Unstructured
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import format_time, parse_time
 
@@ -136,7 +136,7 @@ def remove_condition(obj: Resource, type: str) -> bool:  # noqa: A002 - the fiel
 def _word(status: bool | str | None) -> str:
     word = {True: "True", False: "False", None: "Unknown"}[status] if status is None or isinstance(status, bool) else status
     if word not in ("True", "False", "Unknown"):
-        raise ValueError(f"status={described(status)}: a condition is True, False or Unknown; give True, False, None or that word")
+        raise ValueError(f"status={described_word(status)}: a condition is True, False or Unknown; give True, False, None or that word")
     return word
 
 

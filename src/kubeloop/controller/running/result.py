@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from kubeloop.meta import KubeloopError
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Result:
         after: object = self.requeue_after
         if after is not None and (not isinstance(after, int | float) or isinstance(after, bool)):
             way = "; write requeue_after=....total_seconds()" if isinstance(after, timedelta) else ""
-            raise TypeError(f"requeue_after must be a number of seconds, not {described(after)}{way}")
+            raise TypeError(f"requeue_after must be a number of seconds, not {described_word(after)}{way}")
         if after is not None and not after > 0:
             raise ValueError(f"requeue_after must be above 0 seconds, not {after}; raise an error to be called again with back-off")
         if after == math.inf:
             raise ValueError("requeue_after=inf is never; return None to be called again when something changes")
         for name, value, kind in (("requeue", self.requeue, bool), ("priority", self.priority, int | None)):
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise TypeError(f"{name} must be {'True or False' if kind is bool else 'a whole number'}, not {described(value)}")
+                raise TypeError(f"{name} must be {'True or False' if kind is bool else 'a whole number'}, not {described_word(value)}")
         if self.requeue and self.requeue_after is not None:
             raise ValueError(f"requeue (with back-off) and requeue_after={self.requeue_after} (exactly then): give one of them")
         if self.priority is not None and not self.requeue and self.requeue_after is None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Hashable
 
 from kubeloop.meta import ObjectKey
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, Limiter
 
@@ -31,7 +31,7 @@ class ContainedLimiter:
         try:
             found: object = self._limiter.delay(item)
             if not isinstance(found, int | float) or isinstance(found, bool) or math.isnan(found):
-                raise TypeError(f"it gave {described(found)}, which is no number of seconds")
+                raise TypeError(f"it gave {described_word(found)}, which is no number of seconds")
         except Exception as error:  # noqa: BLE001  # whatever it is, the key must be tried again
             self._tell("delay", item, error, f"it is tried again in {pause:g} s, as without a limiter of its own")
             return pause

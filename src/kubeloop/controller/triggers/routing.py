@@ -12,6 +12,7 @@ from kubeloop.controller.triggers.mapping import MapHead, MappingError
 from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.priority import priority_of
 from kubeloop.meta import ObjectKey
+from kubeloop.meta.arguments import described
 
 #: Takes a key and its priority.
 Add = Callable[[ObjectKey, int], None]
@@ -40,7 +41,7 @@ class Route:
                 return keys
             found = list(keys)
         raise MappingError(
-            f"{self.what}: its mapping gave {repr(found)[:100]}; give a list of ObjectKeys, "
+            f"{self.what}: its mapping gave {described(found)}; give a list of ObjectKeys, "
             'such as [ObjectKey("", head.namespace, name)], or an empty one'
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from kubeloop.cache import Event, Head
 from kubeloop.meta import KubeloopError, ObjectKey, Resource
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described, described_word
 
 T = TypeVar("T")
 
@@ -37,7 +37,8 @@ class Channel(Generic[T]):
         found: object = self.source
         if not isinstance(found, asyncio.Queue | AsyncIterable) and not callable(found):
             raise TypeError(
-                f"Channel({found!r}, name={self.name!r}): give an asyncio.Queue, an async iterator, or a function that opens one"
+                f"Channel({described(found)}, name={described_word(self.name)}): "
+                "give an asyncio.Queue, an async iterator, or a function that opens one"
             )
 
     @property
@@ -63,7 +64,10 @@ class Channel(Generic[T]):
         if self.to is not None:
             found = list(self.to(item))
             if not all(isinstance(key, ObjectKey) for key in found):
-                raise SourceError(f'to= of source {self.name} gave {found!r} for {item!r}; give ObjectKeys: ObjectKey("", namespace, name)')
+                raise SourceError(
+                    f"to= of source {self.name} gave {described(found)} for {described(item)}; "
+                    'give ObjectKeys: ObjectKey("", namespace, name)'
+                )
             return found
         return [_key(item, self.name)]
 

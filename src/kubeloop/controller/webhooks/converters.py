@@ -17,6 +17,7 @@ from kubeloop.codec import decode, encode
 from kubeloop.controller.declaring.declaration import DeclarationError
 from kubeloop.controller.webhooks.containing import Inside
 from kubeloop.meta import DecodeError, KubeloopError, ObjectMeta, Resource, Unstructured
+from kubeloop.meta.arguments import described_word
 from kubeloop.meta.kinds import GroupKind, GroupVersion
 from kubeloop.meta.resource import kind_info
 
@@ -61,7 +62,9 @@ class Converters:
         given: tuple[Any, ...] = (source, target)
         for cls in given:
             if not (isinstance(cls, type) and issubclass(cls, Resource) and cls.kind):
-                raise DeclarationError(f"{step.name}: {cls!r} is no kind; give classes such as FooV1, or Unstructured.of(...)")
+                raise DeclarationError(
+                    f"{step.name}: {described_word(cls)} is no kind; give classes such as FooV1, or Unstructured.of(...)"
+                )
         old, new = kind_info(source).gvk, kind_info(target).gvk
         if (old.group, old.kind) != (new.group, new.kind) or old.version == new.version:
             raise DeclarationError(f"{step.name}: {old} and {new} are not two versions of one kind")

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypedDict
 from kubeloop.controller.declaring.declaration import DeclarationError
 from kubeloop.controller.webhooks.request import OPERATIONS, Operation
 from kubeloop.meta import LabelSelector, Resource, UnknownKind
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described, described_word
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.names import dns1123_subdomain
 from kubeloop.meta.resource import kind_info
@@ -134,7 +134,7 @@ def _calls(what: str, target: Any, options: HookOptions, body: type[Resource], *
         operations: Sequence[str] = ("CREATE", "UPDATE") if wanted is None else wanted
         unknown = [one for one in operations if one not in OPERATIONS]
         if unknown or not operations or isinstance(wanted, str):
-            raise DeclarationError(f"{what}: operations={wanted!r}; it is a list of some of {', '.join(OPERATIONS)}")
+            raise DeclarationError(f"{what}: operations={described_word(wanted)}; it is a list of some of {', '.join(OPERATIONS)}")
         calls = dict.fromkeys(typing.cast("Sequence[Operation]", operations), target)
     else:
         raise DeclarationError(f"{what} is neither a function nor a class")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubeloop.meta import ApiError, KubeloopError
-from kubeloop.meta.arguments import described
+from kubeloop.meta.arguments import described_word
 from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
@@ -38,7 +38,7 @@ class Denied(KubeloopError):
         if not message and not errors:
             raise ValueError("Denied needs a message for whoever is refused, or errors=[...] that name fields")
         if code and code not in range(400, 600):
-            raise ValueError(f"code={described(code)}: a refusal has a code from 400 to 599")
+            raise ValueError(f"code={described_word(code)}: a refusal has a code from 400 to 599")
         super().__init__(message or "; ".join(map(str, errors)))
         self.errors = tuple(errors)
         self.code = code

@@ -19,6 +19,7 @@ from kubeloop.controller.webhooks.denied import Warnings
 from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User
 from kubeloop.controller.webhooks.reviewing import Reviewed, review_of, reviewed
 from kubeloop.meta import Resource
+from kubeloop.meta.arguments import described_word
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks.configurations import Configuration, Place
@@ -157,7 +158,7 @@ class Webhooks:
             if which == hook.name or (not isinstance(which, str) and hook is self._targets.get(id(which))):
                 return hook
         known = ", ".join(hook.name for hook in self._hooks.values()) or "none"
-        raise LookupError(f"{which!r} is no hook here; there are: {known}")
+        raise LookupError(f"{described_word(which)} is no hook here; there are: {known}")
 
     def check(self) -> None:
         """What only shows when all is declared. ``WebhookServer`` calls it.
