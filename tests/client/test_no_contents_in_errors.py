@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from kubeloop.api.core.v1 import Secret
+from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import Client
 from kubeloop.client.waits.wants import jsonpath
-from kubeloop.meta import ObjectMeta
+from kubeloop.meta import ApiError, ObjectMeta, Unstructured
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
 NAMED = "a dict (Secret shop/login)"
+APPLIED = Unstructured.from_dict({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": {"p": ["hunter2"]}})
 
 
 @pytest.mark.embedded
@@ -40,3 +41,34 @@ def test_a_wait_for_a_value_of_a_secret_does_not_show_the_value() -> None:
     secret = Secret(metadata=ObjectMeta(name="login"), data={"password": b"hunter2"})
     want = jsonpath("{.data.password}", "other")
     assert want.seen(secret) == "{.data.password} has another value"
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("kind", [Secret, Unstructured.of("v1", "Secret")], ids=["typed", "a tree"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda client, kind: client.patch(kind, "login", {"data": {"p": "hunter2!!"}}), id="a patch that is not base64"),
+        pytest.param(lambda client, kind: client.patch(kind, "login", {"data": ["hunter2"]}), id="a patch of another type"),
+        pytest.param(lambda client, kind: client.patch(kind, "login", {"data": "hunter2"}, type="strategic"), id="a strategic patch"),
+        pytest.param(lambda client, kind: client.patch(kind, "login", {"type": "hunter2"}), id="a field that cannot be changed"),
+        pytest.param(lambda client, _: client.apply(APPLIED, field_manager="test"), id="an applied object of another type"),
+    ],
+)
+async def test_a_refused_write_of_a_secret_does_not_show_its_values(
+    client: Client, kind: type[Any], call: Callable[[Client, type[Any]], Awaitable[object]]
+) -> None:
+    await client.create(Secret(metadata=ObjectMeta(name="login"), data={"password": b"hunter2"}))
+    with pytest.raises(ApiError) as caught:
+        await call(client, kind)
+    error = caught.value
+    assert "(hidden)" in str(error)
+    assert not [shown for shown in (str(error), error.brief, repr(error)) for value in ("hunter2", "aHVudGVyMg") if value in shown]
+    assert "secrets" in str(error), "what was asked is still shown"
+
+
+@pytest.mark.embedded
+async def test_a_refused_write_of_another_kind_shows_the_value(client: Client) -> None:
+    await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
+    with pytest.raises(ApiError, match=r"Invalid value: .*colour"):
+        await client.patch(ConfigMap, "settings", {"data": ["colour"]})

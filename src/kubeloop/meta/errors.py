@@ -6,9 +6,20 @@ Source of reasons and codes: k8s.io/apimachinery pkg/apis/meta/v1/types.go (Stat
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from kubeloop.meta.status import Status, StatusCause
+
+#: Begin of ``ApiError.request`` for Secrets, as ``kubeloop.transport.describe`` writes it.
+_OF_SECRETS = re.compile(r"(?:delete collection of|[\w-]+) secrets(?![\w.-])")
+# k8s.io/apimachinery pkg/util/validation/field (Error.ErrorBody), structured-merge-diff typed/helpers.go (expected ..., got ...).
+# A value that is not quoted, such as a struct, has no end that can be found: what follows is left out too.
+_VALUE = re.compile(
+    r"(?P<what>\b(?:Invalid|Unsupported|Duplicate) value: |\bexpected [\w ]+, got )"
+    r'(?:"(?:[^"\\]|\\.)*"|[-\w.]+(?=: )|.*)',
+    re.DOTALL,
+)
 
 
 class KubeloopError(Exception):
@@ -58,7 +69,8 @@ class UnknownKind(KubeloopError):
 class ApiError(KubeloopError):
     """An API server refused. ``status`` is its whole answer; ``request`` names what was asked (``get pods "web-0"``).
 
-    The text is one line: the server's reason and message, what was asked, and where there is one the way out.
+    The text is one line: the server's reason and message, what was asked, and where there is one the way out. For requests about
+    Secrets it leaves out the values that the message quotes; ``status`` has them.
     """
 
     reason: ClassVar[str] = ""
@@ -86,7 +98,10 @@ class ApiError(KubeloopError):
     def brief(self) -> str:
         """The text without the way out, for logs that said it before."""
         name = self.status.reason or (f"HTTP {self.status.code}" if self.status.code else "Unknown")
-        text = f"{name}: {self.status.message or 'the server gave no message'}"
+        message = self.status.message
+        if message and self._about_secret:
+            message = _VALUE.sub(r"\g<what>(hidden)", message)
+        text = f"{name}: {message or 'the server gave no message'}"
         return f"{text} ({self.request})" if self.request else text
 
     def __str__(self) -> str:
@@ -96,6 +111,16 @@ class ApiError(KubeloopError):
 
         hint = way_out(self)
         return f"{self.brief}{f'; {hint}' if hint else ''}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.brief!r})" if self._about_secret else super().__repr__()
+
+    @property
+    def _about_secret(self) -> bool:
+        """Whether a Secret was asked for: servers quote values of the object that they refuse, a bad patch even the whole object."""
+        details = self.status.details
+        resource = (details.kind, details.group) if details else ("", "")
+        return resource in (("Secret", ""), ("secrets", "")) or _OF_SECRETS.match(self.request) is not None
 
     @staticmethod
     def of(status: Status, request: str = "") -> ApiError:
