@@ -9,8 +9,8 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import Client
-from kubeloop.client.waits.wants import jsonpath
-from kubeloop.meta import ApiError, ObjectMeta, Unstructured
+from kubeloop.client.waits.wants import jsonpath, wanted
+from kubeloop.meta import ApiError, DeadlineError, ObjectMeta, Unstructured
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
 NAMED = "a dict (Secret shop/login)"
@@ -72,3 +72,19 @@ async def test_a_refused_write_of_another_kind_shows_the_value(client: Client) -
     await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
     with pytest.raises(ApiError, match=r"Invalid value: .*colour"):
         await client.patch(ConfigMap, "settings", {"data": ["colour"]})
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("kind", [Secret, Unstructured.of("v1", "Secret")], ids=["typed", "a tree"])
+async def test_a_wait_for_a_secret_shows_neither_the_value_nor_the_wanted_one(client: Client, kind: type[Any]) -> None:
+    await client.create(Secret(metadata=ObjectMeta(name="login"), data={"password": b"hunter2"}))
+    with pytest.raises(DeadlineError) as caught:
+        await client.wait_for(kind, "login", "jsonpath={.data.password}=b3RoZXI=", timeout=0.05)
+    assert "not {.data.password} with the wanted value within 0.05 s: " in str(caught.value)
+    assert not [value for value in ("hunter2", "aHVudGVyMg", "=b3RoZXI") if value in str(caught.value)]
+
+
+def test_misspelt_words_of_a_wait_do_not_show_the_value() -> None:
+    with pytest.raises(ValueError, match=r'^"jsonpth=\.\.\." cannot be waited for') as caught:
+        wanted("jsonpth={.data.password}=b3RoZXI=")
+    assert "b3RoZXI" not in str(caught.value)

@@ -75,7 +75,7 @@ async def wait_for(client: Client, kind: type[R], name: str, want: Want[R], time
                             return last
     except TimeoutError as error:
         seen = "it was not there" if last is None else want.seen(last)
-        text = f"{named(kind, name, namespace)}: not {want.text} within {timeout:g} s: {seen}{faults.last}"
+        text = f"{named(kind, name, namespace)}: not {want.text_for(kind)} within {timeout:g} s: {seen}{faults.last}"
         raise DeadlineError(text) from error
 
 

@@ -22,11 +22,23 @@ R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 
 @dataclass(frozen=True)
 class Want(Generic[R_contra]):
-    """``text`` completes "not ... within 30 s". ``met`` may raise ``WaitFailed``: it will never be. ``seen``: how an object is instead."""
+    """``text`` completes "not ... within 30 s". ``met`` may raise ``WaitFailed``: it will never be. ``seen``: how an object is instead.
+
+    ``secret_text`` replaces ``text`` for objects whose values no error may show.
+    """
 
     text: str
     met: Callable[[R_contra], object]
     seen: Callable[[R_contra], str]
+    secret_text: str = ""
+
+    def text_for(self, kind: type[Resource]) -> str:
+        return self.secret_text if self.secret_text and holds_secrets(kind) else self.text
+
+
+def holds_secrets(kind: type[Resource]) -> bool:
+    """Whether it is the kind Secret, typed or not."""
+    return (kind.api_version, kind.kind) == ("v1", "Secret")
 
 
 def wanted(want: Callable[[R], object] | str | Want[R]) -> Want[R]:
@@ -48,7 +60,10 @@ def wanted(want: Callable[[R], object] | str | Want[R]) -> Want[R]:
     if form == "jsonpath" and rest:
         path, brace, value = rest.rpartition("}=")
         return jsonpath(f"{path}}}" if brace else rest, value if brace else None)
-    raise ValueError(f'"{want}" cannot be waited for; say condition=NAME[=STATUS], jsonpath={{PATH}}[=VALUE] or create, or give a function')
+    # Not the value: it may be one of a Secret.
+    shown = f"{form}=..." if rest else form
+    ways = "condition=NAME[=STATUS], jsonpath={PATH}[=VALUE] or create"
+    raise ValueError(f'"{shown}" cannot be waited for; say {ways}, or give a function')
 
 
 def condition(name: str, status: str = "True") -> Want[Resource]:
@@ -91,9 +106,11 @@ def jsonpath(path: str, value: str | None = None) -> Want[Resource]:
         there = found(obj)
         if there is None:
             return f"nothing at {path}"
-        return f"{path} has another value" if obj.kind == "Secret" else f"{path} is {described_word(there)}"
+        return f"{path} has another value" if holds_secrets(type(obj)) else f"{path} is {described_word(there)}"
 
-    return Want(f"{path}={value}" if value is not None else f"anything at {path}", met, seen)
+    if value is None:
+        return Want(f"anything at {path}", met, seen)
+    return Want(f"{path}={value}", met, seen, secret_text=f"{path} with the wanted value")
 
 
 def ready() -> Want[Resource]:
