@@ -12,8 +12,10 @@ import pytest
 
 import kubeloop
 from kubeloop.apiserver.kubelet.upgrading import relay
+from kubeloop.client.streams.commands import _collect
 from kubeloop.client.streams.port_stream import PortStream
 from kubeloop.client.streams.port_transport import PortTransport
+from kubeloop.client.streams.session import ExecSession
 from kubeloop.tasks import end_tasks
 from kubeloop.transport.http1 import Wire
 
@@ -21,6 +23,9 @@ _LOG = logging.getLogger("kubeloop.tests")
 SOURCES = Path(kubeloop.__file__).parent
 #: Drops what it catches: the errors of tasks, or all errors.
 _DROPS = re.compile(r"return_exceptions=True|suppress\((Base)?Exception\)")
+
+#: A line that is a comment for people, not for a tool.
+_REASON = re.compile(r"^\s*# *(?!noqa|type:|pragma|fmt:|mypy:|ruff:)\S+")
 
 
 async def _fail(error: Exception) -> None:
@@ -38,6 +43,38 @@ async def test_expected_errors_are_not_raised() -> None:
     task = asyncio.ensure_future(_fail(OSError("gone")))
     await asyncio.wait([task])
     await end_tasks(task, expected=(OSError,))
+
+
+async def test_the_error_that_the_block_ends_with_is_not_logged_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    async def first_of(*tasks: asyncio.Future[None]) -> None:
+        try:
+            await asyncio.wait(tasks)
+            for task in tasks:
+                task.result()
+        finally:
+            await end_tasks(*tasks, logger=_LOG)
+
+    with pytest.raises(KeyError, match="raised"):
+        await first_of(asyncio.ensure_future(_fail(KeyError("raised"))), asyncio.ensure_future(_fail(KeyError("lost"))))
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["'lost'"]
+
+
+class _BrokenSession:
+    """A command whose connection breaks by a fault of the client."""
+
+    where = "exec in a pod"
+
+    def __aiter__(self) -> _BrokenSession:
+        return self
+
+    async def __anext__(self) -> object:
+        raise ValueError("the session is broken")
+
+
+async def test_an_error_of_a_command_is_raised_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="the session is broken"):
+        await _collect(cast("ExecSession", _BrokenSession()), None, 100)
+    assert caplog.records == []
 
 
 class _BrokenClient:
@@ -96,12 +133,12 @@ async def test_a_protocol_that_raises_loses_its_connection_and_the_log_says_why(
 
 
 def _reasonless(lines: list[str]) -> list[tuple[int, str]]:
-    """Lines that drop errors, without a comment that gives a reason and without a name for what is dropped."""
+    """Lines that drop errors, without a comment line above that gives a reason and without a name for what is dropped."""
     found = []
     for at, line in enumerate(lines):
         code = line.partition("#")[0]
         named = re.search(r"^\s*(\w+ = |for \w+ in )await ", code)
-        if _DROPS.search(code) and not named and "#" not in "".join(lines[max(0, at - 2) : at]):
+        if _DROPS.search(code) and not named and not any(_REASON.match(above) for above in lines[max(0, at - 2) : at]):
             found.append((at + 1, line.strip()))
     return found
 
@@ -109,3 +146,18 @@ def _reasonless(lines: list[str]) -> list[tuple[int, str]]:
 def test_no_module_drops_errors_without_a_reason() -> None:
     found = {str(file.relative_to(SOURCES)): _reasonless(file.read_text().splitlines()) for file in sorted(SOURCES.rglob("*.py"))}
     assert {name: lines for name, lines in found.items() if lines} == {}, "use end_tasks, or say in a comment why the error cannot matter"
+
+
+@pytest.mark.parametrize(
+    ("above", "found"),
+    [
+        pytest.param("    # The peer is gone, so nobody reads this.", 0, id="a comment gives the reason"),
+        pytest.param("    # noqa: SIM105", 1, id="noqa is no reason"),
+        pytest.param("    # type: ignore[misc]", 1, id="nor is a remark for a type checker"),
+        pytest.param("    work()  # noqa: BLE001", 1, id="nor is a remark behind code"),
+        pytest.param("    work()  # the next step", 1, id="nor is a comment about other code"),
+        pytest.param('    name = "#1"', 1, id="nor is a text"),
+    ],
+)
+def test_what_counts_as_a_reason(above: str, found: int) -> None:
+    assert len(_reasonless([above, "    with suppress(Exception):"])) == found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ async def end_tasks(
         tasks: None is left out, so that an attribute that was never assigned can be given.
         expected: Errors with which the tasks may end, such as those of a connection that the peer closed. They are dropped.
         logger: Logs the other errors, each with its traceback, instead of raising them: for blocks that already end with an error.
+            The error that the calling block ends with is not logged: whoever called the block gets it.
 
     Raises:
         Exception: What a task failed with; an ``ExceptionGroup`` when several failed. Not with ``logger``.
@@ -37,7 +39,10 @@ async def end_tasks(
     if logger is None:
         raise_errors("background tasks failed", [error for _, error in unexpected])
         return
+    raised = sys.exception()
     for task, error in unexpected:
+        if error is raised:
+            continue
         name = task.get_name() if isinstance(task, asyncio.Task) else type(task).__name__
         logger.error("a background task failed (%s, %s)", type(error).__name__, name, exc_info=error)
 
