@@ -172,6 +172,24 @@ async def test_the_failures_of_a_listener_are_logged_with_one_traceback_and_coun
     assert records[-1].getMessage().endswith("/c (RuntimeError); it has failed 3 times")
 
 
+async def test_another_failure_of_a_listener_is_logged_with_its_traceback(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(write: Write) -> None:
+        match write.name:
+            case "a":
+                raise KeyError(write.name)
+            case "d" | "e":
+                raise ValueError(write.name)
+
+    remove = client.on_write(broken)
+    with caplog.at_level(logging.ERROR, "kubeloop.client"):
+        for name in ("a", "b", "c", "d", "e"):
+            await client.create(config_map(name))
+        remove()
+    records = [record for record in caplog.records if record.getMessage().startswith("a listener failed")]
+    assert [record.exc_info[0] if record.exc_info else None for record in records] == [KeyError, ValueError, None]
+    assert records[1].getMessage().endswith("/d (ValueError); it has failed 2 times")
+
+
 async def test_a_listener_that_was_removed_hears_nothing_and_one_that_raises_fails_no_write(
     client: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from kubeloop.client.mapping import ResourceMapping
 from kubeloop.client.options import WriteOptions
 from kubeloop.meta import GroupVersionKind, Resource, Status
+from kubeloop.meta.failure_log import FailureLog
 from kubeloop.meta.resource import source_of
 
 log = logging.getLogger("kubeloop.client")
@@ -89,11 +90,12 @@ Listener: TypeAlias = Callable[[Write], object]
 class WriteListeners:
     """Who hears of the writes of one client, in the order in which they asked. False while there is nobody."""
 
-    __slots__ = ("_failures", "_listeners")
+    __slots__ = ("_counts", "_failures", "_listeners")
 
     def __init__(self) -> None:
-        #: How often each failed, by its id: a callable may have no hash.
-        self._failures: dict[int, int] = {}
+        #: How often each failed, and with what, by its id: a callable may have no hash.
+        self._counts: dict[int, int] = {}
+        self._failures: FailureLog[int] = FailureLog(log)
         self._listeners: list[Listener] = []
 
     def __bool__(self) -> bool:
@@ -108,7 +110,8 @@ class WriteListeners:
             if listener in listeners:
                 listeners.remove(listener)
                 if listener not in listeners:
-                    self._failures.pop(id(listener), None)
+                    self._counts.pop(id(listener), None)
+                    self._failures.succeeded(id(listener))
 
         return remove
 
@@ -141,13 +144,12 @@ class WriteListeners:
                 self._log_failure(listener, write, error)
 
     def _log_failure(self, listener: Listener, write: Write, error: Exception) -> None:
-        """The first failure of a listener with its traceback; the later ones in a line with their number."""
-        count = self._failures[id(listener)] = self._failures.get(id(listener), 0) + 1
+        """The first failure, and each of another kind, with its traceback; the others in a line with their number."""
+        count = self._counts[id(listener)] = self._counts.get(id(listener), 0) + 1
+        trace = self._failures.failed(id(listener), error)
+        again = f" ({type(error).__name__}); it has failed {count} times" if count > 1 else ""
         place = (write.verb, write.mapping.kind, write.namespace, write.name)
-        if count == 1:
-            log.error("a listener failed on %s of %s %s/%s", *place, exc_info=error)
-        else:
-            log.error("a listener failed on %s of %s %s/%s (%s); it has failed %d times", *place, type(error).__name__, count)
+        log.error("a listener failed on %s of %s %s/%s%s", *place, again, exc_info=trace)
 
 
 def dry(options: WriteOptions | None) -> bool:
