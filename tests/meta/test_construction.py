@@ -67,7 +67,7 @@ def call(cls: Any, *arguments: Any, **fields: Any) -> Any:
         pytest.param(lambda: call(Bare, a=1), "Bare has no field 'a'; it has no fields", id="a class without fields"),
         pytest.param(
             lambda: call(Pod, apiVersion="v1"),
-            "Pod has no field 'apiVersion'; the class itself says it: Pod.api_version, Pod.kind",
+            "Pod has no field 'apiVersion': leave it out, the class sets it (Pod.api_version, Pod.kind)",
             id="kind",
         ),
         pytest.param(lambda: call(Spec, size=1), "Spec needs image, mode: Spec(image=..., mode=...)", id="required fields"),

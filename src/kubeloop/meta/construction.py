@@ -70,7 +70,7 @@ def _unknown(cls: type[msgspec.Struct], name: str) -> str:
     begin = f"{cls.__name__} has no field '{name}'"
     of_class: Any = cls
     if name in ("api_version", "apiVersion", "kind") and hasattr(of_class, "kind"):
-        return f"{begin}; the class itself says it: {cls.__name__}.api_version, {cls.__name__}.kind"
+        return f"{begin}: leave it out, the class sets it ({cls.__name__}.api_version, {cls.__name__}.kind)"
     python = {wire: field for wire, field in zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True) if field[0] != "_"}
     if name in python:
         return f"{begin}; the Python name is {python[name]}"

@@ -82,7 +82,7 @@ async def copy_to(
         reading = asyncio.ensure_future(_complaints(session))
         sending = asyncio.ensure_future(_send(session, packing, progress))
         try:
-            # Who ends before everything was sent has a reason, and says it.
+            # If tar ends before all data is sent, its stderr says why.
             await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and not _ended_early(sending):
                 sending.result()
@@ -134,7 +134,7 @@ async def copy_from(
         finally:
             feed.stop()
             await asyncio.wait((thread,))
-            # Raised above, or the copy was cancelled, and this is how it told the thread. Asked for, so that asyncio does not log it.
+            # The error was raised above, or the thread ended because of the cancellation. Reading it keeps asyncio from logging it.
             if not thread.cancelled():
                 thread.exception()
         if fault is None or feed.ended:

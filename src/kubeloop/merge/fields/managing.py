@@ -107,7 +107,8 @@ def apply(
         if api_version in filters:
             owned = filters[api_version](owned)
         current = {**reconciled, manager: VersionedSet(owned, api_version, True)}
-        # Who says again all that was said last takes nothing back: that is what most applies do. Owners in other versions must see it.
+        # An applier that repeats every field of its last configuration removes nothing, so pruning is skipped, unless a manager owns
+        # fields in another version.
         keeps = (
             last is None or not last.set or (not last.set - owned and all(one.api_version == api_version for one in reconciled.values()))
         )
