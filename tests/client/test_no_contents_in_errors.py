@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.api.core.v1 import ConfigMap, Secret
+from kubeloop.api.core.v1 import ConfigMap, Node, Secret
 from kubeloop.client import Client
 from kubeloop.client.waits.wants import jsonpath, wanted
 from kubeloop.meta import ApiError, DeadlineError, ObjectMeta, Unstructured
@@ -25,6 +25,11 @@ APPLIED = Unstructured.from_dict({"apiVersion": "v1", "kind": "Secret", "metadat
         pytest.param(lambda client: client.patch(Secret, TREE, {}), id="the name of a patch"),
         pytest.param(lambda client: client.get(Secret, TREE), id="the name of a read"),
         pytest.param(lambda client: client.get(Secret, "login", namespace=TREE), id="the namespace of a read"),
+        pytest.param(lambda client: client.get(Node, "login", namespace=TREE), id="the namespace of a read of a cluster-scoped kind"),
+        pytest.param(lambda client: client.get(Secret, "login", resource_version=TREE), id="the version of a read"),
+        pytest.param(lambda client: client.list(Secret, resource_version=TREE), id="the version of a list"),
+        pytest.param(lambda client: client.proxy("web", port=TREE), id="the port of a proxy"),
+        pytest.param(lambda client: client.port_forward("web", TREE).__aenter__(), id="a port to forward"),
         pytest.param(lambda client: client.list(Secret, labels=[TREE]), id="labels"),
         pytest.param(lambda client: client.list(Secret, labels={"a": TREE}), id="the value of a label"),
         pytest.param(lambda client: client.list(Secret, field_selector={"a": TREE}), id="the value of a field"),

@@ -29,6 +29,7 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         """
         parts = [self.gvr.group_version.path]
         if namespace:
+            require_text(namespace, "namespace")
             if not self.namespaced:
                 raise ValueError(f'{self.gvk.kind} is cluster-scoped: it has no namespace, "{namespace}" was given')
             fault = namespace_fault(namespace)
@@ -47,10 +48,15 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         return "/".join(parts)
 
 
+def require_text(given: object, argument: str) -> None:
+    """Raises TypeError: it is no text."""
+    if not isinstance(given, str):
+        raise TypeError(f"{argument}={described(given)}: must be text")
+
+
 def namespace_fault(namespace: str) -> str:
     """What keeps a text from being a namespace's name, in Kubernetes' words; "" if nothing does."""
-    if not isinstance(namespace, str):
-        raise TypeError(f"namespace={described(namespace)}: must be text")
+    require_text(namespace, "namespace")
     if namespace == "*":
         return 'namespace "*": leave namespace out for all namespaces'
     faults = dns1123_label(namespace)
@@ -61,8 +67,9 @@ def segment(value: str, what: str) -> str:
     """A name as one segment of a path, unchanged.
 
     Raises:
-        ValueError: it would not stay one segment (apimachinery pkg/api/validation/path).
+        ValueError: it would not stay one segment (apimachinery pkg/api/validation/path). TypeError: it is no text.
     """
+    require_text(value, what)
     if value in ("", ".", "..") or "/" in value or "%" in value:
         raise ValueError(f'{what} "{value}" cannot be used in a path: it must not be empty, ".", "..", or hold "/" or "%"')
     if not value.isascii() or not value.isprintable() or any(one in value for one in ' ?#"<>\\^`{|}'):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from kubeloop.config import Authenticator, ClusterConfig
+from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DeadlineError, TransportError
 from kubeloop.timing import Clock, SystemClock, TokenBucket
 from kubeloop.transport.answer import Response
@@ -375,12 +376,20 @@ class Transport:
         return Call(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
 
 
+def _query_text(name: str, value: object) -> str | int | float:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"{name}={described(value)}: must be text, a number or a boolean, since it is part of the request's address")
+
+
 def _encode(query: Query | None) -> str:
     if not query:
         return ""
     return urlencode(
         [
-            (name, ("true" if value else "false") if isinstance(value, bool) else value)
+            (name, _query_text(name, value))
             for name, values in query.items()
             for value in (values if isinstance(values, list) else [values])
             if value is not None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.pods import Found
+from kubeloop.meta.arguments import described
 
 if TYPE_CHECKING:
     from kubeloop.api.core.v1 import Pod, Service, ServicePort
@@ -32,7 +33,9 @@ class Wanted:
 
 
 def parse_port(spec: PortSpec) -> Wanted:
-    """Raises ValueError: it is none of those forms, or a number is no port."""
+    """Raises ValueError: it is none of those forms, or a number is no port. TypeError: neither a text nor a number."""
+    if not isinstance(spec, str | int):
+        raise TypeError(f'{described(spec)} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     local, colon, remote = str(spec).partition(":")
     if not colon:
         remote = local

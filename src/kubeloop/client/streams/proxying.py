@@ -98,7 +98,7 @@ def proxy_path(request: ProxyRequest, default_namespace: str) -> str:
     """
     resource, name, namespace = _of(request.target)
     namespace = namespace or request.namespace or default_namespace
-    port = "" if request.port is None else segment(str(request.port), "port")
+    port = "" if request.port is None else segment(str(request.port) if isinstance(request.port, int) else request.port, "port")
     if ":" in name + port:
         raise ValueError(f'"{name}" with port "{port}": give the port by port=, and https=True for TLS')
     # A scheme is understood only together with a port, though that may be empty.

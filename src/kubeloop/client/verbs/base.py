@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from kubeloop.client.mapper import Mapper
-from kubeloop.client.mapping import ResourceMapping
+from kubeloop.client.mapping import ResourceMapping, require_text
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.writes import Verb, WriteListeners, dry
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import described, require_kind
+from kubeloop.meta.arguments import require_kind
 from kubeloop.timing import Clock
 from kubeloop.transport import Query, Transport
 
@@ -39,8 +39,8 @@ class Verbs:
     async def _path(self, kind: type[Resource], name: str, namespace: str | None, subresource: str | None = None) -> str:
         """The path of one object."""
         mapping = await self.mapping(kind)
-        if not isinstance(name, str | None):
-            raise TypeError(f"name={described(name)}: must be text")
+        if name is not None:
+            require_text(name, "name")
         if not name:
             raise ValueError(f"no name was given for the {kind.__name__}; an object has it in metadata.name")
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)
@@ -56,6 +56,8 @@ class Verbs:
         """Where one object is: the namespace given, else the client's own."""
         if not mapping.namespaced:
             return namespace or None
+        if namespace:
+            require_text(namespace, "namespace")
         if namespace and self._confined and namespace != self.namespace:
             raise ValueError(
                 f'namespace "{namespace}" is not that of this client, which is for "{self.namespace}" only (client.in_namespace)'
