@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import Secret
-from kubeloop.controller import Controller, Result
+from kubeloop.controller import Children, Controller, Result, add_finalizer
 from kubeloop.controller.triggers.source import Channel
-from kubeloop.meta import ObjectKey
+from kubeloop.meta import ObjectKey, parse_time
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
 
@@ -19,6 +19,10 @@ TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"
 class Secrets(Controller[Secret]):
     async def reconcile(self, obj: Secret) -> Result | None:
         return None
+
+
+def _any(value: object) -> Any:
+    return value
 
 
 def _source(to: Callable[[Any], list[Any]] | None) -> Channel[Any]:
@@ -37,6 +41,9 @@ def _source(to: Callable[[Any], list[Any]] | None) -> Channel[Any]:
         pytest.param(lambda: type("Broken", (Secrets,), {"workers": TREE}), id="a number of workers"),
         pytest.param(lambda: type("Broken", (Secrets,), {"indexes": {Secret: [TREE]}}), id="indexes"),
         pytest.param(lambda: type("Broken", (Secrets,), {"owns": [TREE]}), id="a kind"),
+        pytest.param(lambda: Children(_any(Secrets), name="a", mode=TREE), id="a mode of children"),
+        pytest.param(lambda: asyncio.run(add_finalizer(_any(None), Secret(), TREE)), id="a finalizer"),
+        pytest.param(lambda: parse_time(TREE), id="a time"),
     ],
 )
 def test_an_error_does_not_show_the_contents(call: Callable[[], object]) -> None:

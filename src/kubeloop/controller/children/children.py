@@ -25,6 +25,7 @@ from kubeloop.controller.children.writing import (
 )
 from kubeloop.controller.declaring.controller import ControllerBase
 from kubeloop.meta import KubeloopError, Resource, kind_info
+from kubeloop.meta.arguments import described_word
 
 
 class Children:
@@ -76,7 +77,7 @@ class Children:
     ) -> None:
         check_set_name(name)
         if mode not in ("apply", "patch"):
-            raise ValueError(f'mode="{mode}": children are brought about by "apply" or by "patch"')
+            raise ValueError(f'mode={described_word(mode)}: children are brought about by "apply" or by "patch"')
         if isinstance(source, ControllerBase):
             declared = type(source).declaration()
             field_manager = field_manager or declared.name

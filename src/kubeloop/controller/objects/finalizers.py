@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kubeloop.client import Client, retry_on_conflict
 from kubeloop.client.options import WriteOptions
 from kubeloop.meta import KubeloopError, NotFound, Resource
+from kubeloop.meta.arguments import described
 from kubeloop.meta.names import qualified_name
 
 R = TypeVar("R", bound=Resource)
@@ -34,7 +35,10 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
     Raises:
         FinalizerError: it is being deleted (the server takes no new finalizers then), or another object has its name now.
         NotFound: it is gone. Conflict: others kept writing. ValueError: ``name`` is not DOMAIN/NAME.
+        TypeError: ``name`` is no text.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name={described(name)} is no finalizer; give a text such as example.com/what-it-waits-for")
     if "/" not in name or (faults := qualified_name(name)):
         why = faults[0] if "/" in name else "a finalizer needs a domain in front"
         raise ValueError(f'finalizer "{name}": {why}; write it as example.com/what-it-waits-for')
