@@ -26,7 +26,8 @@ def parse_time(text: str) -> datetime:
     try:
         moment = msgspec.convert(text, datetime)
     except msgspec.ValidationError:
-        shown = f'"{text}"' if isinstance(text, str) else f"a {type(text).__name__}"
+        given: object = text
+        shown = f'"{given}"' if isinstance(given, str) else f"a {type(given).__name__}"
         raise ValueError(f"{shown} is not an RFC 3339 time such as 2006-01-02T15:04:05Z") from None
     if moment.tzinfo is None:
         raise ValueError(f'"{text}" has no offset; write it as UTC with a "Z" at the end')
