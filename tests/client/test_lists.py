@@ -135,7 +135,7 @@ async def test_pairs_that_are_no_labels_are_not_sent(labels: dict[str, str]) -> 
     [
         pytest.param({"labels": "a=("}, "labels='a=(': unable to parse requirement: ", id="labels"),
         pytest.param({"field_selector": "spec"}, "field_selector='spec': invalid selector: ", id="fields"),
-        pytest.param({"labels": {"app": "we b"}}, "labels={'app': 'we b'}: ", id="a pair that is no label"),
+        pytest.param({"labels": {"app": "we b"}}, "labels=a dict of 1 key: values[0][app]: ", id="a pair that is no label"),
     ],
 )
 async def test_a_selector_that_cannot_be_read_is_named_and_not_sent(options: dict[str, Any], text: str) -> None:
