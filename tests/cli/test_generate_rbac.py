@@ -12,6 +12,7 @@ from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.cli.generate import generate
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.controller import ControllerBase
+from kubeloop.controller.webhooks import Webhooks
 
 HERE = "tests.cli.test_generate_rbac"
 
@@ -38,6 +39,7 @@ def with_argument(what: str) -> None: ...
 
 one = Secrets()
 several = [Secrets, one]
+program = [Secrets, Webhooks()]
 nothing: list[str] = []
 
 
@@ -52,6 +54,7 @@ def run(*arguments: str) -> Result:
         pytest.param("one", id="a controller"),
         pytest.param("Secrets", id="its class"),
         pytest.param("several", id="a list of both"),
+        pytest.param("program", id="a program with webhooks, as kubeloop run takes it"),
     ],
 )
 def test_roles_are_printed_ready_to_apply(target: str) -> None:
@@ -92,7 +95,7 @@ def test_the_rules_alone_are_for_templates() -> None:
         pytest.param(HERE, "say MODULE:NAME", id="a module alone"),
         pytest.param("nowhere_at_all:x", "no module nowhere_at_all here", id="a module that is not there"),
         pytest.param(f"{HERE}:missing", "has no missing", id="a name that is not there"),
-        pytest.param(f"{HERE}:HERE", "is no controller; wanted is a list of controllers", id="something else"),
+        pytest.param(f"{HERE}:HERE", "an object of str is no controller; wanted is a list of controllers", id="something else"),
         pytest.param(f"{HERE}:nothing", "holds no controller", id="an empty list"),
         pytest.param(f"{HERE}:broken", "broken() failed: RuntimeError: no licence", id="a function that fails"),
         pytest.param(f"{HERE}:with_argument", "with_argument takes arguments", id="a function that wants something"),

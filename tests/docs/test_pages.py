@@ -90,7 +90,9 @@ def test_a_page_has_no_code_that_readers_do_not_see(name: str) -> None:
 @pytest.mark.parametrize("name", ["kopf_operator.py", "kubeloop_operator.py"])
 def test_the_operators_beside_each_other_are_those_that_are_measured(name: str) -> None:
     page = (ROOT / "docs" / "coming-from-kopf.md").read_text()
-    assert f"```python\n{(ROOT / 'bench' / 'peers' / 'operators' / name).read_text()}```" in page
+    measured = (ROOT / "bench" / "peers" / "operators" / name).read_text()
+    # The benchmark's group is that of Kubernetes' sample controller, which is protected: a definition in it needs an annotation.
+    assert f"```python\n{measured.replace('samplecontroller.k8s.io', 'example.com')}```" in page
 
 
 CASES = [

@@ -17,7 +17,7 @@ _WANTED = "a list of controllers, a controller, its class, or a function without
 
 
 def controllers_at(target: str) -> list[ControllerBase[Any]]:
-    """The controllers of ``module:attribute``; what is a class there is made, without arguments.
+    """The controllers of ``module:attribute``; classes are called without arguments. ``Webhooks`` beside them are left out.
 
     Raises:
         ConfigError: no such module or attribute, it fails, or it is something else; says what is wanted.
@@ -25,7 +25,9 @@ def controllers_at(target: str) -> list[ControllerBase[Any]]:
     found = named(target, _WANTED)
     if inspect.isfunction(found):
         found = _called(found, target)
-    many = list(found) if isinstance(found, Iterable) else [found]
+    from kubeloop.controller.webhooks import Webhooks
+
+    many = [one for one in (found if isinstance(found, Iterable) else [found]) if not isinstance(one, Webhooks)]
     if not many:
         raise ConfigError(f"{target}: holds no controller")
     return [_controller(one, target) for one in many]
@@ -71,7 +73,7 @@ def _controller(value: Any, target: str) -> ControllerBase[Any]:
     if isinstance(value, type) and issubclass(value, ControllerBase):
         value = _called(value, target)
     if not isinstance(value, ControllerBase):
-        raise ConfigError(f"{target}: {value!r} is no controller; wanted is {_WANTED}")
+        raise ConfigError(f"{target}: an object of {type(value).__qualname__} is no controller; wanted is {_WANTED}")
     return value
 
 
