@@ -86,7 +86,7 @@ def _described(given: object) -> str:
         case str() if not given:
             return "''"
         case str():
-            return f"a text of {len(given)} characters"
+            return f"a text of {len(given)} character{'' if len(given) == 1 else 's'}"
         case bytes() | bytearray() | memoryview():
             return f"{type(given).__name__} of length {len(given)}"
         case type():
