@@ -154,7 +154,16 @@ async def extension_server(group: str, *names: str, clients: bytes = b"", **rest
     try:
         yield made
     finally:
+        await site.stop()
+        await _handshakes_end()
         await runner.cleanup()
+
+
+async def _handshakes_end() -> None:
+    """Wait for connections in their TLS handshake: aiohttp closes a connection only after it, and asyncio keeps no list of them."""
+    shaking = [task for task in asyncio.all_tasks() if "_accept_connection" in getattr(task.get_coro(), "__qualname__", "")]
+    if shaking:
+        await asyncio.wait(shaking, timeout=10)
 
 
 async def streamed(request: web.BaseRequest, parts: asyncio.Queue[bytes | None], gone: asyncio.Event) -> web.StreamResponse:
