@@ -177,7 +177,7 @@ def test_help_shows_a_field_that_a_kind_has_from_its_base() -> None:
 
 
 class Described(Model):
-    """Has words of its own."""
+    """Has a docstring."""
 
     image: str
     """The image
@@ -187,7 +187,7 @@ class Described(Model):
 
 def test_help_shows_the_strings_below_the_fields_of_a_users_class() -> None:
     assert str(Described.__doc__).splitlines() == [
-        "Has words of its own.",
+        "Has a docstring.",
         "",
         "Fields:",
         "    image: str",

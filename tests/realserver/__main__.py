@@ -47,7 +47,7 @@ _HELM = ["tests/foreign/test_helm.py"]
 _EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py"]
 
 
-#: Tests of a file stay together, and each worker has a server of its own: what is in one belongs to it alone.
+#: One worker runs all tests of a file. Each worker has its own server, so tests of two files never share one.
 _WORKERS = min(os.cpu_count() or 1, 4)
 _IN_WORKERS = [f"--numprocesses={_WORKERS}", "--dist=loadfile", "--no-loadscope-reorder"]
 
