@@ -54,7 +54,8 @@ class Helm:
         )
         printed, _ = await process.communicate()
         self.transcript.append(f"$ helm {' '.join(arguments)}")
-        self.transcript += [_steady(line) for line in _BLOCKS.sub(_in_order, printed.decode()).splitlines()]
+        text = _ENDED_WATCH.sub("", printed.decode())
+        self.transcript += [_steady(line) for line in _BLOCKS.sub(_in_order, text).splitlines()]
         self.transcript += [f"(exit status {process.returncode})"] if process.returncode else []
         self.transcript.append("")
 
@@ -74,6 +75,10 @@ _UNSTEADY = [
     (r"\s+$", ""),
 ]
 
+
+#: Helm cancels its own watch when the wait ends. client-go's StreamWatcher then either stops or reports the cancelled read as an
+#: error event, which the reflector logs: a Go ``select`` with both cases ready decides (k8s.io/apimachinery pkg/watch/streamwatcher.go).
+_ENDED_WATCH = re.compile(r"(?m)^[IWE]\d{4} \S+ +\d+ reflector\.go:\d+\] \"Warning: watch ended with error\".*context canceled.*\n?")
 
 #: Of each kind of a release's objects; Helm prints them in the order of a Go map.
 _BLOCKS = re.compile(r"(?:==> .*\n(?:.+\n)*\n)+")
