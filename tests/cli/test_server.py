@@ -136,8 +136,18 @@ def test_with_controllers_it_is_small_says_little_and_takes_bodies_of_any_size(k
     process = start("--kubeconfig", str(kubeconfig), controllers=True)
     url, _ = ready(process)
     assert process.stderr is not None
-    said = itertools.takewhile(lambda line: line and "caches are synced" not in line, process.stderr)
-    assert ["serving at" in line for line in said if SLOW not in line] == [True]
+    started = ""
+
+    def is_before(line: str) -> bool:
+        nonlocal started
+        started = line.rstrip("\n")
+        return bool(line) and "caches are synced" not in line
+
+    said = itertools.takewhile(is_before, process.stderr)
+    lines = [line for line in said if SLOW not in line]
+    assert ["serving at" in line for line in lines] == [True]
+    assert started.endswith(" caches are synced, starting 20 controllers and 1 more")
+    assert len(started) <= 120
     value = "v" * 2_000_000
     large = json.dumps({"kind": "ReplicaSet", "spec": {}, "metadata": {"name": "a", "annotations": {"a": value}}}).encode()
     request = urllib.request.Request(f"{url}/apis/apps/v1/namespaces/default/replicasets", large, {"Content-Type": "application/json"})

@@ -25,6 +25,7 @@ from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import DeadlineError, Resource
+from kubeloop.meta.showing import counted
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -172,7 +173,7 @@ class Informer(Generic[R]):
         self._pipeline.add_indexes(indexes, paths)
 
     def __repr__(self) -> str:
-        return f"<Informer of {self.what}: {len(self._pipeline.store)} objects, {'synced' if self.synced else 'not synced'}>"
+        return f"<Informer of {self.what}: {counted(len(self._pipeline.store), 'object')}, {'synced' if self.synced else 'not synced'}>"
 
     def keep_recent(self, limit: int = 256 << 10) -> None:
         """Keep the documents of the last changes unpacked, up to so many bytes, for who reads each changed object at once."""

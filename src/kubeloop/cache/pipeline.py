@@ -28,6 +28,7 @@ from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
 from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.meta import Resource
+from kubeloop.meta.showing import counted
 from kubeloop.transport import logger_with_context
 
 R = TypeVar("R", bound=Resource)
@@ -185,7 +186,7 @@ class Pipeline(Generic[R]):
         self._initial = self._quiet = False
         if not feed.synced:
             feed.synced = True
-            _log.info("%s: synced, %d objects at version %s", feed.what, len(current), version)
+            _log.debug("%s: synced, %s at version %s", feed.what, counted(len(current), "object"), version)
             if all(each.synced for each in self.feeds):
                 self.synced = True
                 self.fanout.initial_end()

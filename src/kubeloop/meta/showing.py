@@ -25,6 +25,11 @@ _TEXT, _KEYS = 200, 5
 _CONDITIONS = ("Ready", "Available", "Established", "Complete", "Failed", "Approved", "Denied")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 object``, ``2 objects``. ``noun`` is singular and takes an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def line_of(obj: Resource) -> str:
     """``Pod(shop/web-0, Running, node-7)``."""
     facts = [name_of(obj), *facts_of(obj)]

@@ -221,11 +221,14 @@ async def test_an_embedded_server_gets_definitions_first_then_namespaces_and_obj
     folder = manifest(
         tmp_path, f"kind: List\napiVersion: v1\nitems:\n- {PART}\n---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: bank}}}}"
     )
-    for _ in range(2):  # A new start finds what the one before left.
-        done = await install(client, [Part, ConfigMap, Unstructured.of("v1", "Secret")], [folder], "shop")
-        assert done == [
-            "Namespace shop", "CustomResourceDefinition parts.running.kubeloop.example.com", "Namespace bank", "Part a",
-        ]  # fmt: skip
+    created = [
+        "namespace/shop created",
+        "customresourcedefinition.apiextensions.k8s.io/parts.running.kubeloop.example.com created",
+        "namespace/bank created",
+        "part.running.kubeloop.example.com/a created",
+    ]
+    for expected in (created, ["4 objects unchanged"]):  # A new start finds what the one before left.
+        assert await install(client, [Part, ConfigMap, Unstructured.of("v1", "Secret")], [folder], "shop") == expected
     assert (await client.get(Part, "a")).spec.size == 2
     assert (await client.get(Namespace, "shop")).metadata.name == "shop"
 
@@ -234,7 +237,7 @@ async def test_an_object_that_manifests_hold_in_two_versions_is_one_line(cluster
     target = "{apiVersion: apps/v1, kind: Deployment, name: a}"
     rest = f"kind: HorizontalPodAutoscaler, metadata: {{name: a}}, spec: {{scaleTargetRef: {target}, maxReplicas: 2}}"
     folder = manifest(tmp_path, f"{{apiVersion: autoscaling/v1, {rest}}}\n---\n{{apiVersion: autoscaling/v2, {rest}}}")
-    assert await install(cluster.client(), [], [folder], "") == ["HorizontalPodAutoscaler a (v1, v2)"]
+    assert await install(cluster.client(), [], [folder], "") == ["horizontalpodautoscaler.autoscaling/a created"]
 
 
 async def test_a_definition_among_the_manifests_goes_before_that_of_the_class(cluster: OwnServer, tmp_path: Path) -> None:
@@ -245,7 +248,10 @@ async def test_a_definition_among_the_manifests_goes_before_that_of_the_class(cl
     spec = f"{{group: running.kubeloop.example.com, scope: Namespaced, names: {names}, versions: {versions}}}"
     name = "parts.running.kubeloop.example.com"
     text = f"{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {name}}}, spec: {spec}}}"
-    assert await install(client, [Part], [manifest(tmp_path, f"{PART}\n---\n{text}")], "") == [f"CustomResourceDefinition {name}", "Part a"]
+    assert await install(client, [Part], [manifest(tmp_path, f"{PART}\n---\n{text}")], "") == [
+        f"customresourcedefinition.apiextensions.k8s.io/{name} created",
+        "part.running.kubeloop.example.com/a created",
+    ]
     assert (await client.get(CustomResourceDefinition, name)).spec.names.short_names == ["pt"]
 
 

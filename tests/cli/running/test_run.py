@@ -135,18 +135,58 @@ def test_with_a_server_of_its_own_each_change_of_sources_and_manifests_starts_it
     (folder / "samples/a.yaml").write_text(GADGET.replace("SIZE", "2"))
     running = run("gadgets.app:Gadgets", "--embedded", "--apply", "samples")
     assert "embedded server: kubectl --kubeconfig /" in running.until("embedded server")
-    assert running.until("kubeloop: running") == "kubeloop: running gadgets.app:Gadgets; restarts on a change of gadgets, samples"
-    assert running.until("installed") == "installed CustomResourceDefinition gadgets.run.kubeloop.example.com, Gadget a"
+    said = "kubeloop: running gadgets.app:Gadgets; restarts on a change of the modules that it imports, samples"
+    assert running.until("kubeloop: running") == said
+    assert running.until("created") == "customresourcedefinition.apiextensions.k8s.io/gadgets.run.kubeloop.example.com created"
+    assert running.until("created") == "gadget.run.kubeloop.example.com/a created"
     running.until("first a 2")
     (folder / "gadgets/app.py").write_text(PROGRAM.replace("WORD", "other"))
     assert running.until("restarting") == "kubeloop: gadgets/app.py changed, restarting"
+    assert running.until("unchanged") == "2 objects unchanged"
     running.until("other a 2")
     (folder / "samples/a.yaml").write_text(GADGET.replace("SIZE", "33"))
     running.until("samples/a.yaml changed")
+    assert running.until("configured") == "gadget.run.kubeloop.example.com/a configured"
     running.until("other a 33")
     assert running.end(signal.SIGINT) == 0
+    assert max(len(line) for line in running.seen.splitlines() if "embedded server" not in line) <= 120
     assert "stopping; once more to end at once" in running.seen
     assert "Traceback" not in running.seen
+
+
+def test_a_stored_sample_that_lacks_a_field_which_the_kind_now_requires_is_named_with_file_and_field(
+    run: Callable[..., Running], folder: Path
+) -> None:
+    (folder / "samples").mkdir()
+    (folder / "samples/a.yaml").write_text(GADGET.replace("SIZE", "2"))
+    running = run("gadgets.app:Gadgets", "--embedded", "--apply", "samples")
+    running.until("a 2")
+    (folder / "gadgets/app.py").write_text(PROGRAM.replace("    size: int = 1\n", "    size: int = 1\n    color: str\n"))
+    assert running.until("Error: ") == (
+        "Error: samples/a.yaml: Gadget a: spec.color: Required value; the stored object is older than this rule: "
+        "correct the file, or the class"
+    )
+    with pytest.raises(AssertionError, match="waiting for a change in gadgets, samples"):
+        running.until("the end")
+    (folder / "samples/a.yaml").write_text(GADGET.replace("SIZE", "2, color: red"))
+    running.until("gadget.run.kubeloop.example.com/a configured")
+    running.until("running on")
+
+
+def test_a_restart_follows_a_module_that_is_imported_and_no_other(run: Callable[..., Running], folder: Path) -> None:
+    (folder / "gadgets/used.py").write_text("")
+    (folder / "gadgets/unused.py").write_text("")
+    (folder / "common.py").write_text("")
+    (folder / "gadgets/app.py").write_text("import common\nfrom gadgets import used\n" + PROGRAM.replace("WORD", "first"))
+    running = run("gadgets.app:Gadgets", "--embedded")
+    running.until("running on")
+    (folder / "gadgets/unused.py").write_text("x = 1")
+    (folder / "gadgets/test_app.py").write_text("x = 1")
+    (folder / "gadgets/used.py").write_text("x = 1")
+    assert running.until("restarting") == "kubeloop: gadgets/used.py changed, restarting"
+    running.until("running on")
+    (folder / "common.py").write_text("x = 1")
+    assert running.until("restarting") == "kubeloop: common.py changed, restarting"
 
 
 def test_a_fault_in_the_sources_is_shown_and_the_next_change_awaited(

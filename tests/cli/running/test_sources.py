@@ -79,6 +79,18 @@ def test_a_change_is_told_once_when_nothing_moves_any_more(project: Path, change
     assert told == [[], [project / name if name.startswith("shop") else Path(name) for name in names], []]
 
 
+def test_once_the_program_runs_what_it_imports_is_watched_and_after_a_failure_everything(project: Path) -> None:
+    sources = sources_of("shop_operator.app:controllers")
+    app, down, common = project / "shop_operator/app.py", project / "shop_operator/deep/down.py", project / "elsewhere/x.py"
+    sources.narrow([app, common, project / "venv/lib/site-packages/x.py", project / ".venv/x.py", Path("/usr/lib/x.py")])
+    for path in (down, app, common):
+        rewrite(path)
+    assert [sources.changed(), sources.changed()] == [[], [common, app]]
+    sources.widen()
+    rewrite(down)
+    assert [sources.changed(), sources.changed()] == [[], [down]]
+
+
 def test_files_that_are_still_being_written_are_waited_for(project: Path) -> None:
     sources = Sources([project / "shop_operator"])
     rewrite(project / "shop_operator/app.py")

@@ -102,7 +102,7 @@ def configurations(kubectl: Kubectl) -> list[str]:
 def test_they_are_registered_while_it_runs(folder: Path, kubectl: Kubectl, session: list[str]) -> None:
     process = started(folder, "maps:program", *session)
     try:
-        read_until(process, "informers synced")
+        read_until(process, " synced, ")
         assert len(configurations(kubectl)) == 1
         while (refused := kubectl.run("create", "configmap", "wrong", "--dry-run=server")).code == 0:
             pass  # An API server learns of a configuration a moment after it is stored.
@@ -119,7 +119,7 @@ def test_they_are_registered_while_it_runs(folder: Path, kubectl: Kubectl, sessi
 def test_a_run_after_a_crash_removes_them(folder: Path, kubectl: Kubectl, session: list[str]) -> None:
     process = started(folder, "maps:program", *session)
     try:
-        read_until(process, "informers synced")
+        read_until(process, " synced, ")
         os.killpg(process.pid, signal.SIGKILL)
     finally:
         process.communicate()
@@ -128,7 +128,7 @@ def test_a_run_after_a_crash_removes_them(folder: Path, kubectl: Kubectl, sessio
     (folder / "maps.py").write_text(PROGRAM.replace("[Maps(), hooks]", "[Maps()]"))
     process = started(folder, "maps:program", *session[:-2])
     try:
-        seen = read_until(process, "informers synced")
+        seen = read_until(process, " synced, ")
         assert f"removed ValidatingWebhookConfiguration {left}: an earlier run left it behind" in seen
         assert configurations(kubectl) == []
     finally:
@@ -139,7 +139,7 @@ def test_a_run_after_a_crash_removes_them(folder: Path, kubectl: Kubectl, sessio
 def test_without_an_address_that_a_cluster_reaches_they_are_not_registered(folder: Path, kubectl: Kubectl, session: list[str]) -> None:
     process = started(folder, "maps:program", *session[:-2])
     try:
-        seen = read_until(process, "informers synced")
+        seen = read_until(process, " synced, ")
         assert "the webhooks of the program are not served; to serve them: --webhook-url" in seen
         assert configurations(kubectl) == []
     finally:
@@ -152,7 +152,7 @@ def test_with_an_embedded_server_they_are_served_on_loopback(folder: Path, tmp_p
     try:
         first = read_until(process, "kubectl --kubeconfig ")
         kubeconfig = Path(first.rpartition("--kubeconfig ")[2].strip())
-        read_until(process, "informers synced")
+        read_until(process, " synced, ")
         assert len(configurations(Kubectl(kubeconfig, tmp_path))) == 1
     finally:
         process.terminate()

@@ -312,6 +312,21 @@ def test_a_record_as_json_says_what_it_is_about() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param(
+            "pods in all namespaces: forbidden", "pods in all namespaces: forbidden cluster=dev", id="a field that begins it stands once"
+        ),
+        pytest.param("forbidden", "forbidden cluster=dev informer=pods in all namespaces", id="other fields follow the message"),
+    ],
+)
+def test_a_line_of_text_repeats_no_field_that_the_message_begins_with(message: str, expected: str) -> None:
+    record = logging.LogRecord("a", logging.INFO, "", 0, message, (), None)
+    record.kubeloop = {"cluster": "dev", "informer": "pods in all namespaces"}
+    assert TextFormatter().format(record).endswith(f" INFO a: {expected}")
+
+
 def test_an_exception_is_part_of_the_record() -> None:
     logger = logging.getLogger("test.json")
     try:

@@ -23,6 +23,7 @@ from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.client import Client
 from kubeloop.meta import Forbidden, KubeloopError, NotFound, Unauthorized, Unstructured, kind_info
+from kubeloop.meta.showing import counted
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import logger_with_context
 
@@ -122,7 +123,7 @@ class Persistence:
                 if not stale:
                     heads = await self._load(state, informer.reader)
                     self._saved[name] = (state.header.version, state.header.stamp.paths)
-                    _log.info("%s: resuming with %d saved objects at version %s", feed.what, len(heads), state.header.version)
+                    _log.info("%s: resuming with %s at version %s", feed.what, counted(len(heads), "saved object"), state.header.version)
                     return heads, state.header.version
                 reason = f"it was written for {stale}"
         except (Damaged, OSError) as error:

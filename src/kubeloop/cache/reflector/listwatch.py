@@ -50,6 +50,7 @@ from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
 from kubeloop.meta import DecodeError, KubeloopError
+from kubeloop.meta.showing import counted
 from kubeloop.timing import Backoff, Clock, Timer
 from kubeloop.transport import logger_with_context
 from kubeloop.transport.observing.progress import PROGRESS, RequestProgress
@@ -197,7 +198,7 @@ class ListWatch:
             if not complete:
                 await self._close()
         if not complete:
-            self._telling.note(f"the server ended the stream after {len(initial)} objects, before it had shown everything")
+            self._telling.note(f"the server ended the stream after {counted(len(initial), 'object')}, before it had shown everything")
             return StreamEnded(Ending.CLOSED, stream.events, stream.lasted)
         heads[:] = initial.heads()
         if self._policy.check_consistency:
@@ -241,7 +242,8 @@ class ListWatch:
 
         def remind() -> None:
             nonlocal timer
-            waits = f"after {stream.lasted:.0f} s and {len(initial)} objects the server has not said that it has shown everything"
+            objects = counted(len(initial), "object")
+            waits = f"after {stream.lasted:.0f} s and {objects} the server has not said that it has shown everything"
             _log.warning("%s: %s", self._what, waits)
             sink.waiting(waits)
             timer = self._clock.call_later(REMIND, remind)

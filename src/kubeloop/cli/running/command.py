@@ -46,7 +46,7 @@ MODULE:NAME is one of
 @click.option("--apply", "manifests", type=_THERE, multiple=True, help="With --embedded: manifests to apply, a file or folder; repeatable.")
 @click.option("--settings", type=_THERE, help="The manager's settings, YAML or TOML. Variables KUBELOOP_MANAGER_* count, too.")
 @click.option("--leader-election", is_flag=True, help="As the settings say. Default: none, whatever they say.")
-@click.option("--reload/--no-reload", default=True, show_default=True, help="Restart when sources change.")
+@click.option("--reload/--no-reload", default=True, show_default=True, help="Restart when a module that the program imports changes.")
 @click.option("--watch", "more", type=_THERE, multiple=True, help="Further files or folders that lead to a new start; repeatable.")
 @click.option("--live/--no-live", default=None, help="A table of controllers and queues. Default: on a terminal.")
 @click.option(
@@ -123,7 +123,8 @@ def _supervise(options: RunOptions, sources: Sources | None) -> int:
             _say(f"embedded server: kubectl --kubeconfig {cluster.kubeconfig}")
             options = msgspec.structs.replace(options, kubeconfig=str(cluster.kubeconfig))
         if sources is not None:
-            _say(f"running {options.target}; restarts on a change of {sources}")
+            others = "".join(f", {path}" for path in sources.others)
+            _say(f"running {options.target}; restarts on a change of the modules that it imports{others}")
         return Supervisor(options, sources, _say).run()
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
-from kubeloop.client import Client
+from kubeloop.client import Client, WriteOptions
 from kubeloop.codec import read_yaml
 from kubeloop.codegen.crd import check_definition, definitions_of
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
-from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.errors import ApiError, DecodeError, Invalid, NotFound
+from kubeloop.meta.showing import counted
 
 JSONObject = dict[str, Any]
 
@@ -21,18 +22,27 @@ _FIRST = ("CustomResourceDefinition", "Namespace")
 #: Seconds for a definition to be served.
 _SERVED = 120.0
 
+Outcome = Literal["created", "configured", "unchanged"]
+
 
 class InstallError(KubeloopError):
     """The server refuses it, or it cannot be read; names file, kind and object."""
 
 
 async def install(client: Client, kinds: Iterable[type[Resource]], manifests: Iterable[Path], namespace: str) -> list[str]:
-    """Apply it all, over what may be there from an earlier run; returns a line for each object. ``namespace`` is made if it is named.
+    """Apply the definitions of the kinds, the manifests and the namespace, over the objects of an earlier run.
 
-    A definition among the manifests is taken instead of one made from a class.
+    Args:
+        client: Of the embedded server.
+        kinds: The kinds of the program. A definition among the manifests replaces the definition that is made from a class.
+        manifests: Files and folders.
+        namespace: Created if it is not empty.
+
+    Returns:
+        A line for each object that was created or configured, as kubectl apply prints it, and a line with the number of unchanged objects.
 
     Raises:
-        InstallError: see there.
+        InstallError: The server refuses an object, or would refuse it if the object did not exist yet; or a file cannot be read.
     """
     documents = sorted(_documents(manifests), key=lambda one: one[1].get("kind") not in _FIRST)
     given = {_name(document) for _, document in documents if document.get("kind") == "CustomResourceDefinition"}
@@ -43,22 +53,74 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
             documents.insert(0, (f"the definition of {definition.classes[0].kind}", definition.document))
     if namespace:
         documents.insert(0, ("--namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
-    done: dict[tuple[str, str, str, str], list[str]] = {}
+    custom = {kind for _, document in documents if (kind := _defined_kind(document)) is not None}
+    done: dict[tuple[str, str, str], Outcome] = {}
     for where, document in documents:
         try:
-            made = await client.apply(Unstructured.from_dict(document), field_manager=_MANAGER, force=True)
+            made, outcome = await _apply(client, document, custom)
             if document.get("kind") == "CustomResourceDefinition":
                 await client.wait_ready(CustomResourceDefinition, made.metadata.name, timeout=_SERVED)
         except (KubeloopError, ValueError) as error:
             what = f"{document.get('kind', '')} {_name(document)}".strip()
             raise InstallError(f"{where}: {f'{what}: ' if what else ''}{error}") from error
-        group, _, version = made.api_version.rpartition("/")
-        done.setdefault((group, made.kind, made.metadata.namespace, made.metadata.name), []).append(version)
-    # Manifests may hold one object in several versions: it is one line.
-    return [
-        f"{kind} {name}" + (f" ({', '.join(dict.fromkeys(versions))})" if len(versions) > 1 else "")
-        for (_, kind, _, name), versions in done.items()
-    ]
+        group = made.api_version.rpartition("/")[0]
+        kind = ".".join(filter(None, (made.kind.lower(), group)))
+        # Manifests may hold one object in several versions: it is one line, about the first change.
+        key = (kind, made.metadata.namespace, made.metadata.name)
+        if done.get(key, "unchanged") == "unchanged":
+            done[key] = outcome
+    lines = [f"{kind}/{name} {outcome}" for (kind, _, name), outcome in done.items() if outcome != "unchanged"]
+    unchanged = len(done) - len(lines)
+    return [*lines, f"{counted(unchanged, 'object')} unchanged"] if unchanged else lines
+
+
+async def _apply(client: Client, document: JSONObject, custom: Container[tuple[str, str]]) -> tuple[Unstructured, Outcome]:
+    wanted = Unstructured.from_dict(document)
+    try:
+        before = await client.get(type(wanted), wanted.metadata.name, namespace=wanted.metadata.namespace or None)
+    except NotFound:
+        return await client.apply(wanted, field_manager=_MANAGER, force=True), "created"
+    made = await client.apply(wanted, field_manager=_MANAGER, force=True)
+    if (made.api_version.rpartition("/")[0], made.kind) in custom:
+        await _check_as_new(client, document)
+    return made, "unchanged" if _state(before) == _state(made) else "configured"
+
+
+async def _check_as_new(client: Client, document: JSONObject) -> None:
+    """Raise InstallError if a server that does not have the object would refuse it."""
+    # The server lets a stored object keep what a new definition does not allow, as long as that part does not change (validation
+    # ratcheting). The object in the file is for clusters that do not have it yet.
+    copy = Unstructured.from_dict({**document, "metadata": {**_without_name(document), "generateName": f"{_name(document)}-"}})
+    try:
+        await client.create(copy, options=WriteOptions(dry_run=True))
+    except Invalid as error:
+        raise InstallError(f"{_causes(error)}; the stored object is older than this rule: correct the file, or the class") from error
+    except ApiError:
+        pass  # Such as a quota that the object itself uses up.
+
+
+def _defined_kind(document: JSONObject) -> tuple[str, str] | None:
+    """Group and kind that a CustomResourceDefinition defines; None for other objects."""
+    if document.get("kind") != "CustomResourceDefinition":
+        return None
+    spec = document.get("spec", {})
+    return str(spec.get("group", "")), str(spec.get("names", {}).get("kind", ""))
+
+
+def _without_name(document: JSONObject) -> JSONObject:
+    return {name: value for name, value in document["metadata"].items() if name not in ("name", "resourceVersion", "uid")}
+
+
+def _causes(error: Invalid) -> str:
+    causes = [f"{one.field}: {one.message}" for one in error.causes]
+    return "; ".join(causes) or str(error)
+
+
+def _state(obj: Unstructured) -> JSONObject:
+    """What a person writes of an object: without its status, and the server's own notes."""
+    tree = obj.to_dict()
+    metadata = {name: value for name, value in tree["metadata"].items() if name not in ("resourceVersion", "generation", "managedFields")}
+    return {**tree, "metadata": metadata, "status": None}
 
 
 def custom_kinds(kinds: Iterable[type[Resource]]) -> list[type[Resource]]:

@@ -7,7 +7,8 @@ import msgspec
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``embedded``: the cluster is ours, so kinds and ``manifests`` are installed there. ``lifeline``: a pipe that ends when the program is
-    to end, as whoever started it has gone. ``grace``: seconds. ``webhook_url``: where the cluster reaches webhooks of the program."""
+    to end, as whoever started it has gone. ``imports``: a file for the paths of the modules that are imported. ``grace``: seconds.
+    ``webhook_url``: where the cluster reaches webhooks of the program."""
 
     target: str
     kubeconfig: str = ""
@@ -21,6 +22,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     verbose: bool = False
     grace: float = 10.0
     lifeline: int = -1
+    imports: int = -1
     webhook_url: str = ""
 
 

@@ -21,8 +21,14 @@ from kubeloop.cli.running.options import FAILED, MISUSED, RunOptions
 if TYPE_CHECKING:
     from kubeloop.client import Client
     from kubeloop.controller import Manager
+    from kubeloop.timing import Clock
 
 T = TypeVar("T")
+
+#: Seconds between two looks at what was imported.
+_IMPORTS_PERIOD = 1.0
+#: Packages whose modules are never watched.
+_NOT_DEVELOPED = {*sys.stdlib_module_names, "__main__", "kubeloop"}
 
 
 def main(text: str) -> int:
@@ -41,10 +47,12 @@ def main(text: str) -> int:
     except ConfigError as error:
         _tell(error)
         return FAILED if error.__cause__ is not None else MISUSED
-    return asyncio.run(_run(found, options))
+    imports = _Imports(options.imports)
+    imports.write()
+    return asyncio.run(_run(found, options, imports))
 
 
-async def _run(found: Any, options: RunOptions) -> int:
+async def _run(found: Any, options: RunOptions, imports: _Imports) -> int:
     from kubeloop.cli.running.app import manager_of
     from kubeloop.cli.running.webhooks import forget_crash
     from kubeloop.client import Client
@@ -67,7 +75,7 @@ async def _run(found: Any, options: RunOptions) -> int:
             if options.embedded and not await end.unless(_install(client, manager, options)):
                 return 0
             end.then(manager.request_stop)
-            await _managed(manager, options)
+            await _managed(manager, options, imports)
     except ConfigError as error:
         _tell(error)
         return MISUSED
@@ -86,12 +94,12 @@ async def _install(client: Client, manager: Manager, options: RunOptions) -> boo
 
     manifests = [Path(one) for one in options.manifests]
     done = await install(client, kinds_of(controllers_of(manager)), manifests, options.namespace)
-    if done:
-        print(f"installed {', '.join(done)}", flush=True)
+    for line in done:
+        print(line, flush=True)
     return True
 
 
-async def _managed(manager: Manager, options: RunOptions) -> None:
+async def _managed(manager: Manager, options: RunOptions, imports: _Imports) -> None:
     from kubeloop.cli.running.board import Boards
     from kubeloop.cli.running.showing import follow, view_of
     from kubeloop.controller.managing.logs import LogOutput
@@ -99,11 +107,42 @@ async def _managed(manager: Manager, options: RunOptions) -> None:
 
     with view_of(options.live) as view, contextlib.closing(LogOutput("text", "debug" if options.verbose else "info")):
         shown = asyncio.create_task(follow(Boards(options.target, manager), view, SystemClock()), name="view")
+        written = asyncio.create_task(imports.write_later(SystemClock()), name="imports")
         try:
             await manager.run(signals=False)
         finally:
             shown.cancel()
-            await asyncio.wait([shown])
+            written.cancel()
+            await asyncio.wait([shown, written])
+
+
+class _Imports:
+    """Writes the files of the program's modules to where the starter reads which files to watch."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._modules = 0
+        self._written: set[str] = set()
+
+    def write(self) -> None:
+        """Write what was imported since the last call."""
+        if self._file < 0 or len(sys.modules) == self._modules:
+            return
+        self._modules = len(sys.modules)
+        found = set()
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and name.partition(".")[0] not in _NOT_DEVELOPED:
+                found.add(str(Path(file).absolute()))
+        if new := sorted(found - self._written):
+            self._written.update(new)
+            os.write(self._file, b"".join(os.fsencode(path) + b"\n" for path in new))
+
+    async def write_later(self, clock: Clock) -> None:
+        """Write what is imported while the program runs, until cancelled."""
+        while True:
+            await clock.sleep(_IMPORTS_PERIOD)
+            self.write()
 
 
 class _End:

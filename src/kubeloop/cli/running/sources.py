@@ -1,5 +1,7 @@
 """The files that a program is made of, as far as it is developed here, and whether they have changed since the last look.
 
+Once the program runs, these are the modules that it imported; before that, and after a failure, all modules of its package.
+
 Looked at by their modification time and size, a few times a second: that works on every file system, those of containers included.
 """
 
@@ -42,13 +44,16 @@ def sources_of(target: str, others: Iterable[Path] = ()) -> Sources:
 class Sources:
     """Python files in ``folders`` and all below them, and ``others``: files, or folders of files of any kind (such as manifests).
 
-    ``flat``: only those in ``folders`` themselves.
+    ``flat``: only those in ``folders`` themselves. ``narrow`` leaves of the Python files only those that the program imports.
     """
 
     def __init__(self, folders: Iterable[Path], others: Iterable[Path] = (), *, flat: bool = False) -> None:
         self._folders = list(folders)
         self._others = list(others)
         self._flat = flat
+        #: Empty: all Python files of the folders.
+        self._imported: set[Path] = set()
+        self._roots = (Path.cwd(), *((folder if flat else folder.parent).absolute() for folder in self._folders))
         self._seen = self._look()
         self._moving: dict[Path, Stamp] | None = None
 
@@ -57,6 +62,35 @@ class Sources:
 
     def __str__(self) -> str:
         return ", ".join(shown(path) for path in [*self._folders, *self._others])
+
+    @property
+    def others(self) -> list[str]:
+        """Further files and folders, as seen from here."""
+        return [shown(path) for path in self._others]
+
+    def narrow(self, imported: Iterable[Path]) -> None:
+        """Watch, of all Python files, only these and those of earlier calls: what the program imports. Files of installed packages are
+        left out."""
+        if new := {path for path in imported if self._is_own(path)} - self._imported:
+            self._imported |= new
+            self._look_again()
+
+    def widen(self) -> None:
+        """Watch all Python files of the folders again."""
+        if self._imported:
+            self._imported = set()
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Take other files into account. What was seen of a file stays, so that a change since then is still found."""
+        self._seen = {path: self._seen.get(path, stamp) for path, stamp in self._look().items()}
+
+    def _is_own(self, path: Path) -> bool:
+        for root in self._roots:
+            if path.is_relative_to(root):
+                folders = path.relative_to(root).parts[:-1]
+                return not any(name.startswith(".") or name in _LEFT_OUT for name in folders)
+        return False
 
     def changed(self) -> list[Path]:
         """What was written, added or removed since this last returned something; nothing while files are still being written, that is while
@@ -83,7 +117,8 @@ class Sources:
         return found
 
     def _files(self) -> Iterator[Path]:
-        for folder in self._folders:
+        yield from self._imported
+        for folder in () if self._imported else self._folders:
             if self._flat:
                 yield from folder.glob("*.py")
             else:

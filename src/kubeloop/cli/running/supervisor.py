@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,10 +47,14 @@ class Supervisor:
             status, first = 0, True
             try:
                 while not self._signals:
+                    if process is not None and self._sources is not None:
+                        self._sources.narrow(process.imports())
                     if process is not None and (ended := process.poll()) is not None:
                         status, process = ended, None
                         if ended == 0 or self._sources is None or (ended == MISUSED and first):
                             return FAILED if ended else 0
+                        # The file that mends it may be one that was not imported, or not yet written.
+                        self._sources.widen()
                         self._say(f"waiting for a change in {self._sources} (Ctrl-C ends)")
                     if self._sources is not None and (changed := self._sources.changed()):
                         first = False
@@ -102,7 +107,9 @@ class _Process:
 
     def __init__(self, options: RunOptions) -> None:
         theirs, self._lifeline = os.pipe()
-        told = msgspec.json.encode(msgspec.structs.replace(options, lifeline=theirs)).decode()
+        self._imports = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._read = 0
+        told = msgspec.json.encode(msgspec.structs.replace(options, lifeline=theirs, imports=self._imports.fileno())).decode()
         # This very kubeloop, wherever it was imported from.
         package = str(Path(kubeloop.__file__).parent.parent)
         path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), package)))
@@ -111,16 +118,24 @@ class _Process:
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this very Python, and options made above
                 [sys.executable, "-m", "kubeloop.cli.running.program", told],
-                pass_fds=(theirs,),
+                pass_fds=(theirs, self._imports.fileno()),
                 # What the program prints is seen at once, through a pipe too.
                 env={"PYTHONUNBUFFERED": "1", **os.environ, "PYTHONPATH": path},
             )
         except BaseException:
             os.close(self._lifeline)
+            self._imports.close()
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             os.close(theirs)
+
+    def imports(self) -> list[Path]:
+        """Return the files of the modules that the program imported since the last call."""
+        found = os.pread(self._imports.fileno(), 1 << 24, self._read)
+        found = found[: found.rfind(b"\n") + 1]
+        self._read += len(found)
+        return [Path(os.fsdecode(line)) for line in found.splitlines()]
 
     def poll(self) -> int | None:
         """Its status, once it has ended."""
@@ -141,6 +156,7 @@ class _Process:
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
+            self._imports.close()
 
 
 def _names(paths: list[Path]) -> str:

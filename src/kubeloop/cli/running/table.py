@@ -11,6 +11,7 @@ from rich.text import Text
 from kubeloop.cli.running.board import Board, ControllerRow
 from kubeloop.cli.watching.text import visible
 from kubeloop.meta.columns import aligned, folded
+from kubeloop.meta.showing import counted
 
 _CONTROLLER = ("CONTROLLER", "WORKERS", "WAITING", "WORKING", "LATER", "RECONCILES", "PER S", "ERRORS")
 _INFORMER = ("INFORMER", "OBJECTS", "STATE")
@@ -52,14 +53,16 @@ def begun(board: Board) -> str:
     """One line for logs when the program runs."""
     names = ", ".join(row.name for row in board.controllers) or "no controller"
     objects = sum(row.objects for row in board.informers)
-    return f"{board.state} on {visible(board.cluster)}: {names}; {len(board.informers)} informers synced, {objects} objects"
+    caches = f"{counted(len(board.informers), 'informer')} synced, {counted(objects, 'object')}"
+    return f"{board.state} on {visible(board.cluster)}: {names}; {caches}"
 
 
 def figures(row: ControllerRow) -> str:
     """One line for logs about one controller."""
-    errors = f", {row.errors} errors, the last one of {visible(row.failing)}: {_line(row.last_error)}" if row.errors else ", no error"
+    last = f", the last one of {visible(row.failing)}: {_line(row.last_error)}"
+    errors = f", {counted(row.errors, 'error')}{last}" if row.errors else ", no error"
     queue = f"{row.waiting} waiting, {row.working} working, {row.later} later"
-    return f"{row.name}: {row.reconciles} reconciles ({row.per_second:.1f}/s), {queue}{errors}"
+    return f"{row.name}: {counted(row.reconciles, 'reconcile')} ({row.per_second:.1f}/s), {queue}{errors}"
 
 
 def _controllers(board: Board, width: int) -> Iterator[Text]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +12,16 @@ from functools import partial
 from kubeloop.controller.managing.clusters import ManagedCluster
 from kubeloop.controller.managing.errors import ManagerError
 from kubeloop.controller.running.runnable import Runnable
+from kubeloop.controller.running.runner import Runner
+from kubeloop.meta.showing import counted
 from kubeloop.transport import log_context, logger_with_context
 
 log = logger_with_context(__name__)
 
 #: Seconds that something may take to end when it is cancelled, before the log says so.
 PATIENCE = 5.0
+#: Characters of the names of what starts, so that the line of a text log has at most 120.
+_NAMES_WIDTH = 24
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +60,18 @@ async def connect(entries: Iterable[Entry]) -> None:
         with log_context(cluster=entry.cluster.name):
             await entry.runnable.connect(entry.cluster.surroundings)
         entry.connected = True
+
+
+def log_start(log: logging.Logger, entries: Sequence[Entry]) -> None:
+    """Log what starts in one line: a few names, or the number of controllers, with the names at DEBUG."""
+    names = ", ".join(entry.runnable.name for entry in entries)
+    if len(names) <= _NAMES_WIDTH:
+        log.info("caches are synced, starting: %s", names)
+        return
+    controllers = sum(isinstance(entry.runnable, Runner) for entry in entries)
+    more = len(entries) - controllers
+    log.info("caches are synced, starting %s%s", counted(controllers, "controller"), f" and {more} more" if more else "")
+    log.debug("starting: %s", names)
 
 
 class Group:

@@ -36,13 +36,14 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line: time, level, logger, message, and the context's fields as ``name=value``."""
+    """One line: time, level, logger, message, and the context's fields as ``name=value``, without a field that the message begins with."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        about = "".join(f" {name}={value}" for name, value in getattr(record, "kubeloop", {}).items() if value)
+        fields = getattr(record, "kubeloop", {})
+        about = "".join(f" {name}={value}" for name, value in fields.items() if value and not record.message.startswith(f"{value}:"))
         return super().formatMessage(record) + about
 
 

@@ -23,7 +23,7 @@ from kubeloop.controller.managing.background import Background
 from kubeloop.controller.managing.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
 from kubeloop.controller.managing.errors import Failures, GraceExceeded, ManagerError
 from kubeloop.controller.managing.fleet import Fleet
-from kubeloop.controller.managing.group import Entry, Group, append_all, connect
+from kubeloop.controller.managing.group import Entry, Group, append_all, connect, log_start
 from kubeloop.controller.managing.reconcile_figures import ReconcileFigures
 from kubeloop.controller.managing.scope import CacheScope
 from kubeloop.controller.managing.sharing import shard_member
@@ -449,7 +449,7 @@ class Manager:
 
     def _launch(self, group: Group, entries: Sequence[Entry]) -> None:
         if entries:
-            log.log(logging.INFO, "caches are synced, starting: %s", ", ".join(entry.runnable.name for entry in entries))
+            log_start(log, entries)
         group.launch(entries)
 
     def _ended(self, entry: Entry) -> None:

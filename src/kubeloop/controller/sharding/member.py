@@ -21,6 +21,7 @@ from kubeloop.controller.sharding.membership import Membership
 from kubeloop.controller.sharding.ownership import Gained
 from kubeloop.controller.sharding.slots import SLOTS, slot_of
 from kubeloop.meta import KubeloopError, ObjectKey
+from kubeloop.meta.showing import counted
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock, Timer, within
 from kubeloop.transport import logger_with_context
@@ -105,7 +106,8 @@ class ShardMember:
         if self._timer is not None:
             self._timer.cancel()
         if self._core.busy:
-            log.warning("leaving group %s with %d reconciles under way: the lease is left to expire", self.config.group, self._core.busy)
+            busy = counted(self._core.busy, "reconcile")
+            log.warning("leaving group %s with %s under way: the lease is left to expire", self.config.group, busy)
             return
         if not give_back:
             return
@@ -142,7 +144,7 @@ class ShardMember:
         gained = core.listed(started, clock.now(), found)
         self._complaint = ""
         if core.members != before:
-            log.info("group %s: %d members: %s", self.config.group, len(core.members), ", ".join(sorted(core.members)))
+            log.info("group %s: %s: %s", self.config.group, counted(len(core.members), "member"), ", ".join(sorted(core.members)))
         self._watch_over()
         if gained:
             log.log(logging.DEBUG, "group %s: %d slots gained, %d in all", self.config.group, gained.bit_count(), self.slots)
@@ -174,10 +176,10 @@ class ShardMember:
         # What is told to end once is not told again, however long it takes.
         scopes, self._scopes = self._scopes, set()
         log.error(
-            "group %s: not renewed for %g s: no key is ours until it is; %d reconciles cancelled",
+            "group %s: not renewed for %g s: no key is ours until it is; %s cancelled",
             self.config.group,
             self.config.renew_deadline,
-            len(scopes),
+            counted(len(scopes), "reconcile"),
         )
         now = asyncio.get_running_loop().time()
         for scope in scopes:

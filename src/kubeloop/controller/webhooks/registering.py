@@ -168,6 +168,7 @@ class Registrar:
         for target in self._targets:
             if target.wanted is not None:
                 await self._apply(target, target.wanted)
+                log.debug("%s applied", target)
             else:
                 await self._patch(target)
 
@@ -207,6 +208,7 @@ class Registrar:
             if target.wanted is not None:
                 _take(limit)
                 await self._apply(target, target.wanted)
+                log.info("%s was deleted; applied again", target)
             else:
                 log.info("%s is not there yet; it is told of the webhooks when it comes", target)
             return
@@ -218,7 +220,6 @@ class Registrar:
 
     async def _apply(self, target: Target, wanted: Callable[[bytes], JSONObject]) -> None:
         await self._client.apply(target.kind.from_dict(wanted(self._bundle)), field_manager=FIELD_MANAGER, force=True)
-        log.info("%s applied", target)
 
 
 _OF_BUNDLES: Final = (bundle_patch, definition_bundle_patch)

@@ -18,6 +18,7 @@ from kubeloop.controller.webhooks.registering import Inject, Register, Registrar
 from kubeloop.controller.webhooks.session import SESSION, end_session
 from kubeloop.controller.webhooks.tls import change_certificate, server_tls
 from kubeloop.meta import ConfigError, KubeloopError
+from kubeloop.meta.showing import counted
 from kubeloop.serving.listener import Listener
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock, SystemClock
@@ -150,7 +151,8 @@ class WebhookServer:
         await listener.bind()
         self._listener = listener
         await listener.serve()
-        log.info("webhooks are served at %s: %s", listener.url, ", ".join(self._hooks.paths))
+        log.info("serving %s at %s", counted(len(self._hooks.paths), "webhook"), listener.url)
+        log.debug("paths of the webhooks: %s", ", ".join(self._hooks.paths))
         self.tasks.start(lambda: self._certificates.keep(self._changed), name="webhook-certificates")
         if self._client is not None and (self._register or self._inject):
             await self._tell(self._client, listener, self._serving)
