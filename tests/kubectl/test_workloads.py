@@ -23,7 +23,9 @@ def test_a_pod_is_scheduled_and_becomes_ready(kubectl: Kubectl) -> None:
 def test_a_command_says_that_the_node_is_simulated(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=POD)
     kubectl("wait", "pod/solo", "--for=condition=Ready", "--timeout=20s")
-    assert "simulated node kubeloop-node, whose pods have no containers" in kubectl.refused("exec", "solo", "--", "true")
+    refused = kubectl.refused("exec", "solo", "--", "true")
+    assert "simulated node kubeloop-node, whose pods have no containers" in refused
+    assert 'ScriptedKubelet(cluster, node="kubeloop-node") of kubeloop.testing serves them (docs/testing.md)' in refused
 
 
 def test_the_log_of_a_simulated_pod_is_empty_or_what_its_annotation_says(kubectl: Kubectl) -> None:

@@ -50,7 +50,7 @@ class FailureLog(Generic[K]):
             self._failing[origin] += 1
         if known and not self._log.isEnabledFor(logging.DEBUG):
             return None
-        return type(error), error, from_user_code(error.__traceback__)
+        return user_traceback(self._log, error)
 
     def succeeded(self, key: K) -> None:
         """Forgets what ``key`` failed with."""
@@ -67,6 +67,13 @@ class FailureLog(Generic[K]):
                 return error.brief
             self._advised.add(access)
         return str(error)
+
+
+def user_traceback(log: logging.Logger, error: BaseException) -> ExcInfo:
+    """Return what to log as ``exc_info``: the traceback from the first frame of the user's code on; all of it at level DEBUG, and for an
+    error that went through no code of the user."""
+    trace = error.__traceback__
+    return type(error), error, trace if log.isEnabledFor(logging.DEBUG) else from_user_code(trace)
 
 
 def times(failures: int, *, in_a_row: bool = True) -> str:

@@ -47,7 +47,8 @@ async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
     if _is_simulated(status):
         raise refusals.not_implemented(
             f"commands and connections on the simulated node {node}, whose pods have no containers; "
-            "name a kubelet of your own in the node's status.daemonEndpoints"
+            f'ScriptedKubelet(cluster, node="{node}") of kubeloop.testing serves them (docs/testing.md), or name a kubelet of your own '
+            "in the node's status.daemonEndpoints"
         )
     addresses = status.get("addresses") or []
     host = next((one.get("address", "") for kind in _ADDRESS_TYPES for one in addresses if one.get("type") == kind), None)

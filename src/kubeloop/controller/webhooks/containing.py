@@ -10,6 +10,7 @@ from typing import Any
 
 from kubeloop.controller.webhooks.denied import Denied
 from kubeloop.meta import ApiError, DecodeError
+from kubeloop.meta.failure_log import user_traceback
 from kubeloop.meta.status import Status
 from kubeloop.transport import log_context, logger_with_context
 
@@ -75,6 +76,7 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
 
 
 def _panicked(name: str, error: BaseException, trace: str) -> Failed:
-    log.log(logging.ERROR, "webhook %s raised %s (trace %s)", name, type(error).__name__, trace, exc_info=error)
+    shown = user_traceback(log, error)
+    log.log(logging.ERROR, "webhook %s raised %s (trace %s)", name, type(error).__name__, trace, exc_info=shown)
     message = f'webhook "{name}" failed: {type(error).__name__} (trace {trace})'
     return Failed(Status(message=message, reason="InternalError", code=500), panic=True)
