@@ -215,7 +215,7 @@ async def test_while_the_end_is_missing_a_warning_comes_every_10_seconds_and_the
         assert len(warnings()) == 3
         waiting = asyncio.create_task(informers.wait_synced(1))
         await clock.advance(1)
-        with pytest.raises(DeadlineError, match="after 30 s and 1 objects the server has not said that it has shown everything"):
+        with pytest.raises(DeadlineError, match="after 30 s and 1 object the server has not said that it has shown everything"):
             await waiting
         source.send(source.end())
         await until(lambda: maps.synced)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from kubeloop.cache.reflector.steps import Trouble
+from kubeloop.meta import Resource, Unstructured, kind_info
 from kubeloop.meta.errors import (
     ApiError,
     BadRequest,
@@ -65,6 +69,21 @@ def is_too_large(error: ApiError) -> bool:
     if not isinstance(error, Timeout):
         return False
     return any(cause.message == _TOO_LARGE_TEXT for cause in error.causes) or _TOO_LARGE_TEXT in error.status.message
+
+
+def install_advice(kind: type[Resource]) -> str:
+    """Return what a person does when a server does not serve this kind; "" for a class that no definition can be made from."""
+    module = kind.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        module = spec.name if spec is not None else Path(getattr(main, "__file__", None) or "").stem
+    info = kind_info(kind)
+    importable = bool(module) and "<" not in kind.__qualname__
+    if not importable or module.partition(".")[0] == "kubeloop" or issubclass(kind, Unstructured) or info.plural is None:
+        return ""
+    command = f"kubeloop generate crd {module}:{kind.__qualname__} | kubectl apply -f -"
+    return f"the server does not serve {info.gvk.kind} ({kind.api_version}); install its definition: {command}"
 
 
 def diagnosis(error: Exception, verb: str) -> str:

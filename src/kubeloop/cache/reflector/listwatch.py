@@ -95,7 +95,7 @@ class ListWatch:
         self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
         self._intake = Intake(self._what)
         self._stream: WatchStream | None = None
-        self._telling = Telling(self._what, self._policy.on_error)
+        self._telling = Telling(self._what, self._policy.on_error, scope.kind)
         #: How often everything was asked for, by reason (``Why``).
         self.lists: Counter[str] = self._telling.lists
         #: How often a watch was opened again without that, by reason (``Why``).

@@ -6,10 +6,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from kubeloop.cache.reflector.failures import diagnosis, trouble_of
+from kubeloop.cache.reflector.failures import diagnosis, install_advice, trouble_of
 from kubeloop.cache.reflector.sink import Sink
 from kubeloop.cache.reflector.steps import List, Step, Stream, Trouble, Watch, Why
-from kubeloop.meta import ApiError, KubeloopError
+from kubeloop.meta import ApiError, KubeloopError, Resource
+from kubeloop.meta.errors import NotFound
 from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
@@ -25,9 +26,15 @@ class Telling:
     A failure for a reason that was said, with no success in between, is logged in a word.
     """
 
-    def __init__(self, what: str, on_error: Callable[[Exception], object] | None) -> None:
+    def __init__(self, what: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
         self._what = what
         self._on_error = on_error
+        #: What to do when the kind is not served; "": nothing that is known here.
+        self._install = install_advice(kind) if kind is not None else ""
+        #: Tries, since something worked, in which the kind was not served.
+        self._missing = 0
+        #: The last failure is not logged: the list that follows at once fails for the same reason, or succeeds.
+        self._silent = False
         #: Why the last step was no success, and how loudly to say so.
         self._trouble: tuple[int, str] | None = None
         #: The reasons that were said in full since something worked.
@@ -43,7 +50,12 @@ class Telling:
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
         # Not the whole text, which names the request: a list that fails for what a watch failed for just now is no news.
         reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
-        if reason in self._said:
+        if isinstance(error, NotFound) and sink is None:
+            self._silent = True
+        elif isinstance(error, NotFound) and self._install:
+            self._missing += 1
+            self._trouble = (level, self._install if self._missing == 1 else f"still not served (try {self._missing})")
+        elif reason in self._said:
             self._trouble = (level, f"{what}, still {type(error).__name__}")
         else:
             advice = diagnosis(error, verb)
@@ -65,6 +77,9 @@ class Telling:
     def worked(self) -> None:
         """The server answered as it should: a failure from now on is news."""
         self._said.clear()
+        if self._missing:
+            self._missing = 0
+            _log.info("%s: served now", self._what)
 
     def next(self, step: Step, delay: float) -> None:
         """This comes next, after so many seconds."""
@@ -82,7 +97,9 @@ class Telling:
                     self.restarts[step.why] += 1
             case _:
                 then = "going on"
-        if self._trouble is None:
+        if self._silent:
+            self._silent = False
+        elif self._trouble is None:
             self.worked()
         else:
             level, text = self._trouble

@@ -53,7 +53,7 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
             documents.insert(0, (f"the definition of {definition.classes[0].kind}", definition.document))
     if namespace:
         documents.insert(0, ("--namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
-    custom = {kind for _, document in documents if (kind := _defined_kind(document)) is not None}
+    custom = {defined for _, document in documents if (defined := _defined_kind(document)) is not None}
     done: dict[tuple[str, str, str], Outcome] = {}
     for where, document in documents:
         try:
