@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver.encoding import decode, encode, encode_sorted, object_form, stored_form, stored_head, wire_form
+from kubeloop.apiserver.encoding import decode, encode, encode_sorted, int64_numbers, object_form, stored_form, stored_head, wire_form
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
@@ -128,7 +128,9 @@ class Objects:
         """
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
-        written = await self.storage.write(key, await self.encoded(resource, obj), expected=expected, lease=lease)
+        encoded = await self.encoded(resource, obj)
+        value = int64_numbers(encoded) if resource.custom else encoded
+        written = await self.storage.write(key, value, expected=expected, lease=lease)
         if not written.succeeded:
             raise StaleWrite(written.current)
         assert written.current is not None
@@ -138,7 +140,9 @@ class Objects:
             # As the next reader sees it, with the defaults of the stored version: what its way there and back left of it.
             (shown,) = await self.presented(resource, [written.current])
             return StoredObject(shown, self.tree(resource, shown), written.current)
-        metadata["resourceVersion"] = str(written.current.mod_revision)
+        if value is not encoded:
+            obj.update(decode(value))  # The numbers that the next reader sees.
+        obj["metadata"]["resourceVersion"] = str(written.current.mod_revision)
         _default_as_read(resource, obj)
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
