@@ -364,7 +364,7 @@ def _equal_enum(value: Any, one: Any) -> bool:
     numeric = isinstance(value, int | float) and isinstance(one, int | float)
     if numeric and not isinstance(value, bool) and not isinstance(one, bool):
         # Upstream converts the value to the Go type of the member, and to an integer by cutting off its fraction.
-        return (math.trunc(value) if isinstance(one, int) else value) == one
+        return bool((math.trunc(value) if isinstance(one, int) else value) == one)
     return same(value, one)
 
 
