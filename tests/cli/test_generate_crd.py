@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from kubeloop.cli.generate import generate
@@ -52,3 +53,32 @@ def test_a_check_without_a_file_says_what_is_missing() -> None:
     result = run(KINDS, "--check")
     assert result.exit_code == 1
     assert "name it with --out" in result.output
+
+
+def test_a_field_that_another_version_lacks_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+from kubeloop.declare import crd
+from kubeloop.meta import Model, Resource, custom_resource
+
+class OldSpec(Model):
+    size: int = 1
+    color: str = ""
+
+class NewSpec(Model):
+    size: int = 1
+
+@custom_resource("cars.example.com/v1", plural="cars")
+class Car(Resource):
+    spec: OldSpec
+
+@crd(storage=True)
+@custom_resource("cars.example.com/v2", plural="cars", kind="Car")
+class NewCar(Resource):
+    spec: NewSpec
+"""
+    (tmp_path / "two_versions_of_cars.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("two_versions_of_cars")
+    assert result.exit_code == 0, result.output
+    assert "warning: cars.cars.example.com: version v1 declares .spec.color and version v2 does not: " in result.stderr
+    assert len(list(read_yaml(result.stdout))) == 1

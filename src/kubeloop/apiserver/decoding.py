@@ -15,6 +15,7 @@ from kubeloop.apiserver.json_fault import json_fault
 from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.errors import ApiError, DecodeError
+from kubeloop.meta.field_error import fits_int64
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
@@ -215,7 +216,17 @@ def plain(value: Any) -> Any:
         if math.isinf(value):
             raise DecodeError(f"json: cannot unmarshal number {number_text(value)} into Go value of type float64")
         return float(value)
+    if type(value) is int and not fits_int64(value):
+        return _beyond_int64(value)
     return value
+
+
+def _beyond_int64(value: int) -> float:
+    """Go reads an integer that int64 does not hold as a float64."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise DecodeError(f"json: cannot unmarshal number {value} into Go value of type float64") from None
 
 
 def kind_of(tree: JSONObject, wanted: GroupVersionKind) -> GroupVersionKind:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver.encoding import decode, encode, encode_sorted, object_form, stored_form, stored_head, wire_form
+from kubeloop.apiserver import refusals
+from kubeloop.apiserver.encoding import decode, encode, encode_sorted, int64_numbers, object_form, stored_form, stored_head, wire_form
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
@@ -68,9 +69,11 @@ class Objects:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self._decoded: OrderedDict[_DecodedKey, tuple[JSONObject, int]] = OrderedDict()
+        self._decoded: OrderedDict[_DecodedKey, tuple[JSONObject, int, object]] = OrderedDict()
         self._decoded_bytes = 0
         self._followers: dict[str, Callable[[int], Awaitable[None]]] = {}
+        #: By storage prefix, the versions of the definition that all its stored objects have: none is ever stored in another.
+        self._checked: dict[str, object] = {}
 
     def follow(self, resource_prefix: str, reached: Callable[[int], Awaitable[None]]) -> None:
         """From now on a write or removal below ``resource_prefix`` is done when ``reached`` has returned for its revision."""
@@ -120,6 +123,24 @@ class Objects:
             shown[place] = replace(shown[place], value=value)
         return shown
 
+    async def require_defined_versions(self, resource: ServedResource) -> None:
+        """Refuse what upstream reads from its watch cache, which it cannot fill while an object is stored in a version without definition.
+
+        Raises:
+            TooManyRequests: such an object is stored.
+        """
+        if not resource.custom:
+            return
+        versions, prefix = resource.extra["schemas"], resource.storage_prefix
+        if self._checked.get(prefix) is versions:
+            return
+        heads = tuple(stored_head(resource.kind, api_version) for api_version in versions)
+        for kv in (await self.storage.range(prefix, prefix_end(prefix))).items:
+            if not kv.value.startswith(heads):
+                why = refusals.undefined_version(decode(kv.value)["apiVersion"]).status.message
+                raise refusals.storage_initializing(f"failed to list {resource.gvk.api_version}, Kind={resource.kind}: {why}")
+        self._checked[prefix] = versions
+
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
         """Create (``expected`` 0) or replace. ``obj`` is in the resource's version; it becomes shared: do not change it afterwards.
 
@@ -128,7 +149,9 @@ class Objects:
         """
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
-        written = await self.storage.write(key, await self.encoded(resource, obj), expected=expected, lease=lease)
+        encoded = await self.encoded(resource, obj)
+        value = int64_numbers(encoded) if resource.custom else encoded
+        written = await self.storage.write(key, value, expected=expected, lease=lease)
         if not written.succeeded:
             raise StaleWrite(written.current)
         assert written.current is not None
@@ -138,7 +161,9 @@ class Objects:
             # As the next reader sees it, with the defaults of the stored version: what its way there and back left of it.
             (shown,) = await self.presented(resource, [written.current])
             return StoredObject(shown, self.tree(resource, shown), written.current)
-        metadata["resourceVersion"] = str(written.current.mod_revision)
+        if value is not encoded:
+            obj.update(decode(value))  # The numbers that the next reader sees.
+        obj["metadata"]["resourceVersion"] = str(written.current.mod_revision)
         _default_as_read(resource, obj)
         self._keep(resource, written.current, obj)
         return StoredObject(written.current, obj)
@@ -236,7 +261,8 @@ class Objects:
         """The object in the resource's version, shared: do not change it."""
         key = _decoded_key(resource, kv)
         found = self._decoded.get(key)
-        if found is None:
+        # A request that began before a definition changed may decode by the old schemas after the trees were dropped.
+        if found is None or found[2] is not resource.extra.get("schemas"):
             obj = self.fresh(resource, kv)
             self._keep(resource, kv, obj)
             return obj
@@ -278,7 +304,7 @@ class Objects:
     def _keep(self, resource: ServedResource, kv: KeyValue, obj: JSONObject) -> None:
         key, size = _decoded_key(resource, kv), len(kv.value)
         replaced = self._decoded.pop(key, None)
-        self._decoded[key] = obj, size
+        self._decoded[key] = obj, size, resource.extra.get("schemas")
         self._decoded_bytes += size - (replaced[1] if replaced else 0)
         while self._decoded_bytes > _MOST_DECODED_BYTES or len(self._decoded) > _MOST_DECODED:
             self._decoded_bytes -= self._decoded.popitem(last=False)[1][1]

@@ -140,6 +140,15 @@ def internal(message: str) -> ApiError:
     return refusal(500, "", message)
 
 
+def undefined_version(api_version: str) -> ApiError:
+    """A custom object is stored in a version that its definition no longer has."""
+    return internal(f"request to convert CR from an invalid group/version: {api_version}")
+
+
+def storage_initializing(why: str) -> ApiError:
+    return refusal(429, "TooManyRequests", f"storage is (re)initializing: {why}", StatusDetails(retry_after_seconds=1))
+
+
 def internal_error(message: str) -> ApiError:
     return refusal(500, "InternalError", f"Internal error occurred: {message}", StatusDetails(causes=[StatusCause(message=message)]))
 

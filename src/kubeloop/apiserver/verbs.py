@@ -43,6 +43,8 @@ async def get(exchange: Exchange) -> Answer:
 async def list_(exchange: Exchange) -> Answer:
     options = list_options(exchange.request, watch=False)
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
+    if not options.limit and not options.continue_token:
+        await exchange.parts.objects.require_defined_versions(exchange.resource)
     page = await exchange.parts.reader.page(exchange.resource, exchange.namespace, options, selection)
     return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, page)
 
@@ -57,6 +59,7 @@ async def watch(exchange: Exchange) -> Frames:
         raise refusals.internal(invalid_version(options.resource_version))
     check_streams(exchange.accepted)
     form = parts.renderer.watch_form(exchange.resource, exchange.accepted, request)
+    await parts.objects.require_defined_versions(exchange.resource)
     watcher_parts = WatchParts(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
     watcher = Watcher(exchange.resource, exchange.namespace, options, selection, form, watcher_parts)
     media_type = exchange.accepted.media_type

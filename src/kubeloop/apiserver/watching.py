@@ -104,7 +104,12 @@ class Watcher:
                 yield self._bookmark(self._sent, {_INITIAL_EVENTS_END: "true"})
         else:
             self._sent = self._told = start or cache.revision
-            history = self._pass(await self._presented(cache.since(self._prefix, self._sent)))
+            events = await self._presented(cache.since(self._prefix, self._sent))
+            try:
+                history = self._pass(events)
+            except ApiError:
+                # An object was stored in a version that its definition no longer has. Upstream has forgotten all changes before that.
+                raise WindowPassed(start, cache.revision) from None
             if history:
                 yield history
         async for frame in self._live(subscription):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kubeloop.codegen.crd import Definition, check_definition, classes_at, definitions_of, to_yaml
+from kubeloop.codegen.crd import Definition, check_definition, classes_at, definitions_of, to_yaml, version_warnings
 from kubeloop.meta.errors import ConfigError
 
 
@@ -43,6 +43,9 @@ def generate_crd(
     faults = [fault for definition in definitions for fault in check_definition(definition)]
     if faults:
         raise ConfigError("a server would refuse this:\n" + "\n".join(f"  {fault}" for fault in faults))
+    for definition in definitions:
+        for warning in version_warnings(definition):
+            click.echo(f"warning: {warning}", err=True)
     if verbose:
         for definition in definitions:
             versions = ", ".join(version["name"] for version in definition.document["spec"]["versions"])

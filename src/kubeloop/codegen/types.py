@@ -27,6 +27,7 @@ HAND_WRITTEN: dict[str, str] = {
             "MicroTime",
             "ObjectMeta",
             "OwnerReference",
+            "ShardInfo",
             "Status",
             "StatusCause",
             "StatusDetails",

@@ -38,7 +38,7 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVer
 from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.label_selector import LabelSelector, LabelSelectorRequirement
 from kubeloop.meta.model import IntOrString, Model, Source, replace
-from kubeloop.meta.object_meta import ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference
+from kubeloop.meta.object_meta import ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, ShardInfo
 from kubeloop.meta.partial import Bookmark, PartialObject
 from kubeloop.meta.quantity import Quantity, QuantityFormat
 from kubeloop.meta.resource import KindInfo, Resource, custom_resource, kind_info, set_source, source_of
@@ -114,6 +114,7 @@ __all__ = [
     "Selector",
     "ServerTimeout",
     "ServiceUnavailable",
+    "ShardInfo",
     "Source",
     "Status",
     "StatusCause",

@@ -98,6 +98,24 @@ def go_number(number: float) -> str:
     return f"{exact:f}"
 
 
+def fits_int64(number: int) -> bool:
+    return -(2**63) <= number < 2**63
+
+
+def go_float(number: float) -> str:
+    """As Go's encoding/json writes a finite float: no ``.0``, and an exponent only from 1e21 on and below 1e-6 (``1e+21``, ``1e-7``)."""
+    exact = Decimal(repr(number)).normalize()
+    if number and not -6 <= exact.adjusted() < 21:
+        digits, _, exponent = f"{exact:e}".partition("e")
+        return f"{digits}e{int(exponent):+d}"
+    return f"{exact:f}"
+
+
+def go_whole(number: float) -> float:
+    """The integer that Go writes for a float below 1e21 without a fraction, with the digits that Go writes; other floats unchanged."""
+    return int(go_float(number)) if number.is_integer() and abs(number) < 1e21 else number
+
+
 def _show(value: Any) -> str:
     """As Go prints a bad value: strings quoted, null as such, the rest as compact JSON."""
     if value is None:

@@ -111,6 +111,16 @@ class ObjectMeta(Documented, Model):
     """Wire name ``selfLink``, optional; empty if absent. Servers since Kubernetes 1.20 leave it empty."""
 
 
+class ShardInfo(Model):
+    """Which part of the objects a list holds.
+
+    https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#shardinfo-v1-meta
+    """
+
+    selector: str = ""
+    """Wire name ``selector``, required. The shard selector of the request."""
+
+
 class ListMeta(Model):
     """Metadata of a list: the version to watch from, and where to go on reading.
 
@@ -124,5 +134,8 @@ class ListMeta(Model):
     remaining_item_count: int | None = None
     """Wire name ``remainingItemCount``, optional; None if absent. How many items follow this page. None if there is none, or the server
     did not count."""
+    shard_info: ShardInfo | None = None
+    """Wire name ``shardInfo``, optional; None if absent. The part of the objects that the list holds; None for a whole list. Alpha:
+    servers send it if their feature gate ``ShardedListAndWatch`` is on."""
     self_link: str = ""
     """Wire name ``selfLink``, optional; empty if absent. Servers since Kubernetes 1.20 leave it empty."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kubeloop.meta.field_error import FieldError, duplicate, invalid
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.object_metadata import by_name
+
+#: Stands for the key of an item without one; no JSON scalar is equal to it.
+_NO_KEY: Final[list[Any]] = []
 
 
 def check_lists(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:
@@ -43,20 +46,23 @@ def _map(value: list[Any], schema: TypeSchema, path: str) -> Iterator[FieldError
             yield invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")
             return
     keys = [{name: item[name] for name in sorted(schema.list_map_keys) if item and name in item} for item in value]
-    yield from (duplicate(f"{path}[{index}]", _comparable(keys[index])) for index in _repeated(keys))
+    one_key = len(schema.list_map_keys) == 1
+    repeated = _repeated([key.get(schema.list_map_keys[0], _NO_KEY) for key in keys] if one_key else keys)
+    yield from (duplicate(f"{path}[{index}]", _comparable(keys[index])) for index in repeated)
 
 
 def _repeated(values: list[Any]) -> Iterator[int]:
+    """Upstream compares numbers with their Go types, so that 1.0 is not 1, but lists and maps as JSON, where it is."""
     times: dict[str, int] = {}
     for index, one in enumerate(values):
-        text = json.dumps(_comparable(one), sort_keys=True)
+        text = json.dumps(_comparable(one) if isinstance(one, dict | list) else one, sort_keys=True)
         times[text] = times.get(text, 0) + 1
         if times[text] == 2:
             yield index
 
 
 def _comparable(value: Any) -> Any:
-    """Numbers are equal by value: 1.0 is 1."""
+    """As Go writes it: 1.0 is 1."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

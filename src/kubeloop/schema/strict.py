@@ -18,7 +18,7 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
-from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text, plain
+from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
 
 JSONObject = dict[str, Any]
@@ -348,6 +348,8 @@ def _empty(one: WireField) -> Any:
 
 def _raw(kind: WireType) -> Decode:
     """Any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are still read as such but not strictly."""
+    if kind.name == "v1.JSON":
+        return lambda value, _: whole(value)
     if not kind.name.startswith("v1.JSONSchemaPropsOr"):
         return lambda value, _: plain(value)
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.field_error import fits_int64, go_whole
 
 _RFC3339 = "2006-01-02T15:04:05Z07:00"
 _RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
@@ -49,6 +50,16 @@ def plain(value: Any) -> Any:
         items = [plain(one) for one in value]
         return items if any(new is not one for new, one in zip(items, value, strict=True)) else value
     return value
+
+
+def whole(value: Any) -> Any:
+    """JSON that Go decodes and encodes again: ``plain``, with floats that int64 holds as integers and keys in order."""
+    if isinstance(value, float):
+        found = go_whole(float(value))
+        return found if isinstance(found, int) and fits_int64(found) else float(value)
+    if isinstance(value, dict):
+        return {key: whole(value[key]) for key in sorted(value)}
+    return [whole(one) for one in value] if isinstance(value, list) else value
 
 
 def fits(value: Any, kind: str) -> bool:

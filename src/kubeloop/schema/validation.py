@@ -281,7 +281,7 @@ def _number(value: float, schema: TypeSchema, types: tuple[str, ...], format_: s
         outside = _range(float(limit), kind, format_, name, path)
         result.add(*outside)
         # As upstream: a whole number is compared with the limit cut to a whole number, unless the limit does not fit the type.
-        shown: float = _go_int(limit) if isinstance(value, int) and not outside else limit
+        shown: float = _go_int(limit) if isinstance(value, int) and not outside else float(limit)
         if name == "MultipleOf" and shown <= 0:
             factor = go_number(shown)
             detail = f"factor MultipleOf declared for {path} must be positive: {factor}"
@@ -363,7 +363,8 @@ def _equal_enum(value: Any, one: Any) -> bool:
         return False
     numeric = isinstance(value, int | float) and isinstance(one, int | float)
     if numeric and not isinstance(value, bool) and not isinstance(one, bool):
-        return bool(value == one)
+        # Upstream converts the value to the Go type of the member, and to an integer by cutting off its fraction.
+        return bool((math.trunc(value) if isinstance(one, int) else value) == one)
     return same(value, one)
 
 

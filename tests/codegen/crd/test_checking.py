@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-from kubeloop.codegen.crd import check_definition, classes_at, definitions_of
+from kubeloop.codegen.crd import Definition, check_definition, classes_at, definitions_of, version_warnings
 from kubeloop.declare import crd
 from kubeloop.meta import ConfigError, Resource, custom_resource
 from tests.codegen.crd import broken, kinds
@@ -35,6 +36,47 @@ def test_right_definitions_have_no_faults_and_their_documents_stay_as_they_are()
     before = [str(one.document) for one in definitions]
     assert [check_definition(one) for one in definitions] == [[], []]
     assert [str(one.document) for one in definitions] == before
+
+
+def _two_versions(one: dict[str, Any], other: dict[str, Any], *, served: bool = True, **spec: Any) -> Definition:
+    versions = [
+        {"name": name, "served": flag, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}}
+        for name, schema, flag in (("v1", one, True), ("v2", other, served))
+    ]
+    return Definition({"metadata": {"name": "cars.example.com"}, "spec": {"versions": versions, **spec}}, ())
+
+
+_TEXT = {"type": "string"}
+_SIZE = {"type": "object", "properties": {"size": _TEXT}}
+_BOTH = {"type": "object", "properties": {"size": _TEXT, "color": _TEXT}}
+_SIZES, _BOTHS = {"type": "array", "items": _SIZE}, {"type": "array", "items": _BOTH}
+_FREE = {**_SIZE, "x-kubernetes-preserve-unknown-fields": True}
+
+
+@pytest.mark.parametrize(
+    ("definition", "warned"),
+    [
+        pytest.param(_two_versions(_BOTH, _BOTH), [], id="the same fields"),
+        pytest.param(_two_versions(_BOTH, _SIZE), [("v1", ".spec.color", "v2")], id="a field of the first version only"),
+        pytest.param(_two_versions(_SIZE, _BOTH), [("v2", ".spec.color", "v1")], id="a field of the second version only"),
+        pytest.param(_two_versions(_BOTH, _FREE), [], id="a version that preserves unknown fields"),
+        pytest.param(_two_versions(_BOTH, {"type": "object", "additionalProperties": _TEXT}), [], id="a map"),
+        pytest.param(
+            _two_versions(_BOTHS, _SIZES),
+            [("v1", ".spec[].color", "v2")],
+            id="in a list",
+        ),
+        pytest.param(
+            _two_versions({"additionalProperties": _BOTH}, {"additionalProperties": _SIZE}), [("v1", ".spec[*].color", "v2")], id="in a map"
+        ),
+        pytest.param(_two_versions(_BOTH, _SIZE, served=False), [], id="a version that is not served"),
+        pytest.param(_two_versions(_BOTH, _SIZE, conversion={"strategy": "Webhook"}), [], id="a webhook converts"),
+    ],
+)
+def test_a_field_that_another_version_lacks_is_warned_of(definition: Definition, warned: list[tuple[str, str, str]]) -> None:
+    expected = [f"cars.example.com: version {one} declares {path} and version {other} does not: " for one, path, other in warned]
+    found = version_warnings(definition)
+    assert [text.partition("a write in")[0] for text in found] == expected
 
 
 def test_versions_are_ranked_as_discovery_ranks_them_and_one_is_stored() -> None:

@@ -15,6 +15,7 @@ from kubeloop.meta import (
     ObjectMeta as ObjectMeta,
     OwnerReference as OwnerReference,
     Quantity as Quantity,
+    ShardInfo as ShardInfo,
     Status as Status,
     StatusCause as StatusCause,
     StatusDetails as StatusDetails,
@@ -69,10 +70,6 @@ class Preconditions(Model):
 class ServerAddressByClientCIDR(Model):
     client_cidr: str = msgspec.field(default="", name="clientCIDR")
     server_address: str = ""
-
-
-class ShardInfo(Model):
-    selector: str = ""
 
 
 class WatchEvent(Model):

@@ -13,6 +13,7 @@ from kubeloop.meta import (
     ObjectMeta as ObjectMeta,
     OwnerReference as OwnerReference,
     Quantity as Quantity,
+    ShardInfo as ShardInfo,
     Status as Status,
     StatusCause as StatusCause,
     StatusDetails as StatusDetails,
@@ -122,15 +123,6 @@ class ServerAddressByClientCIDR(Model):
     """Wire name ``clientCIDR``, required."""
     server_address: str = ...
     """Wire name ``serverAddress``, required."""
-
-
-class ShardInfo(Model):
-    """ShardInfo of meta v1.
-
-    https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#shardinfo-v1-meta
-    """
-    selector: str = ...
-    """Wire name ``selector``, required."""
 
 
 class WatchEvent(Model):

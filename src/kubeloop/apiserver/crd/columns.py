@@ -12,11 +12,10 @@ from kubeloop.apiserver.crd.definition import JSONObject
 from kubeloop.apiserver.resource import Column
 from kubeloop.apiserver.tables.duration import age
 from kubeloop.merge import JSONPath, JSONPathError
+from kubeloop.meta.field_error import go_whole
 
 #: As Go prints null in a cell.
 _NOTHING = "<no value>"
-#: From here on Go writes a number in JSON with an exponent, and reads it as no integer.
-_EXPONENT_FROM = 1e21
 
 
 def columns_of(version: JSONObject) -> tuple[Column, ...]:
@@ -57,22 +56,9 @@ def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
         value = found[0]
         if type_ != "string":
             return _cell(type_, value, now)
-        return _NOTHING if value is None else compiled.text(_stored(value))
+        return _NOTHING if value is None else compiled.text(value)
 
     return read
-
-
-def _stored(value: Any) -> Any:
-    """A value as a kube-apiserver reads it from its storage, where a number without a fraction is an integer."""
-    match value:
-        case float() if value.is_integer() and abs(value) < _EXPONENT_FROM:
-            return int(value)
-        case dict():
-            return {name: _stored(part) for name, part in value.items()}
-        case list():
-            return [_stored(part) for part in value]
-        case _:
-            return value
 
 
 def _cell(type_: str, value: Any, now: float) -> Any:
@@ -82,7 +68,7 @@ def _cell(type_: str, value: Any, now: float) -> Any:
         case "integer" if number:
             return int(value)
         case "number" if number:
-            return float(value)
+            return go_whole(float(value))
         case "boolean" if isinstance(value, bool):
             return value
         case "date" if isinstance(value, str):

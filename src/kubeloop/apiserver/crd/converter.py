@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from kubeloop.apiserver import refusals
 from kubeloop.apiserver.encoding import decode, encode
 from kubeloop.apiserver.resource import ConversionNeeded
 from kubeloop.apiserver.strategy import Strategy
@@ -72,7 +73,9 @@ class WebhookConverter:
         if obj.get("apiVersion") == to:
             return encode(obj)
         strategy = self._strategies.get(_version(obj))
-        if stored and strategy is not None:
+        if strategy is None:
+            raise refusals.undefined_version(obj.get("apiVersion", ""))
+        if stored:
             strategy.conform(obj)
             strategy.default(obj)
         return encode(obj)

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from kubeloop.apiserver import refusals
 from kubeloop.apiserver.crd import paths
 from kubeloop.apiserver.crd.definition import JSONObject, has_status_subresource, scale_subresource, schema_of
@@ -31,6 +33,7 @@ from kubeloop.schema.validation import validate
 if TYPE_CHECKING:
     from kubeloop.apiserver.crd.rules import Rules
 
+_COMPARABLE: Final = msgspec.json.Encoder(order="sorted")
 _NOTHING: Final = TypeSchema(type="object")
 _MOST_REPLICAS: Final = 2**31 - 1
 _STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
@@ -137,7 +140,9 @@ class CustomStrategy(Strategy):
 
     def counts_for_generation(self, obj: JSONObject) -> object:
         """Everything outside of metadata; the status only where it has no subresource of its own."""
-        return {name: value for name, value in obj.items() if name != "metadata" and not (name == "status" and self.has_status)}
+        counting = {name: value for name, value in obj.items() if name != "metadata" and not (name == "status" and self.has_status)}
+        # As text, in which 1.0 is not 1: to upstream a number that is sent with another Go type has changed.
+        return _COMPARABLE.encode(counting)
 
     def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
         return [text for name in sorted(set(obj["metadata"].get("finalizers") or ())) for text in _finalizer_warnings(name)]

@@ -198,7 +198,8 @@ class DefinitionKeeper:
                 break
             except ApiError as exc:
                 _LOG.warning("instances of %s cannot be deleted: %s", key.rpartition("/")[2], exc)
-                await self._condition(key, "True", "InstanceDeletionFailed", f"could not issue all deletes: {exc.status.message}")
+                step = "list instances" if exc.status.code == 429 else "issue all deletes"
+                await self._condition(key, "True", "InstanceDeletionFailed", f"could not {step}: {exc.status.message}")
                 await self._clock.sleep(backoff.next())
         await self._release(key)
         self._removals.pop(key, None)
@@ -209,6 +210,7 @@ class DefinitionKeeper:
         if stored is None or not is_true(stored.obj, "Established"):
             return
         resource = _stored_version(stored.obj, self._post)
+        await self._objects.require_defined_versions(resource)
         prefix = resource.storage_prefix
         subscription = self._changes.subscribe(prefix)
         try:

@@ -7,6 +7,7 @@ import hashlib
 from functools import partial
 from typing import Final
 
+from kubeloop.apiserver import refusals
 from kubeloop.apiserver.crd.columns import columns_of
 from kubeloop.apiserver.crd.converter import WebhookConverter
 from kubeloop.apiserver.crd.custom import CustomStrategy
@@ -42,9 +43,10 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     def convert(obj: JSONObject, to: str) -> JSONObject:
         """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""
         came_from = strategies.get(str(obj.get("apiVersion", "")).rpartition("/")[2])
-        if came_from is not None:
-            came_from.conform(obj)
-            came_from.default(obj)
+        if came_from is None:
+            raise refusals.undefined_version(obj.get("apiVersion", ""))
+        came_from.conform(obj)
+        came_from.default(obj)
         converted = {**obj, "apiVersion": f"{group}/{to}"}
         target = strategies.get(to)
         if target is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -9,10 +10,12 @@ from typing import Any, Final, Literal
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.client import Client, WriteOptions
 from kubeloop.codec import read_yaml
-from kubeloop.codegen.crd import check_definition, definitions_of
+from kubeloop.codegen.crd import check_definition, definitions_of, version_warnings
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
 from kubeloop.meta.errors import ApiError, DecodeError, Invalid, NotFound
 from kubeloop.meta.showing import counted
+
+_LOG = logging.getLogger(__name__)
 
 JSONObject = dict[str, Any]
 
@@ -50,6 +53,8 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
         if definition.name not in given:
             if faults := check_definition(definition):
                 raise InstallError(f"{definition.name}: " + "; ".join(faults))
+            for warning in version_warnings(definition):
+                _LOG.warning("%s", warning)
             documents.insert(0, (f"the definition of {definition.classes[0].kind}", definition.document))
     if namespace:
         documents.insert(0, ("--namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))

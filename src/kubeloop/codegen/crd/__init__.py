@@ -1,7 +1,7 @@
 """CustomResourceDefinitions from Python classes: found, rendered, checked as a server would, written as YAML."""
 
-from kubeloop.codegen.crd.checking import check_definition
+from kubeloop.codegen.crd.checking import check_definition, version_warnings
 from kubeloop.codegen.crd.classes import classes_at
 from kubeloop.codegen.crd.manifest import Definition, definitions_of, to_yaml
 
-__all__ = ["Definition", "check_definition", "classes_at", "definitions_of", "to_yaml"]
+__all__ = ["Definition", "check_definition", "classes_at", "definitions_of", "to_yaml", "version_warnings"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -27,6 +28,43 @@ def check_definition(definition: Definition) -> list[str]:
     """
     faults = _faults(copy.deepcopy(definition.document))
     return list(dict.fromkeys(f"{_blamed(definition, fault.field)}: {fault.body} ({fault.field})" for fault in faults))
+
+
+def version_warnings(definition: Definition) -> list[str]:
+    """Fields that one served version declares and another does not, one line for each, where no webhook converts.
+
+    A server accepts such a definition. A write in the other version drops the field, and while field managers use both versions, a
+    server-side apply of the field is answered with 500 ``field not declared in schema``.
+    """
+    spec = definition.document["spec"]
+    if (spec.get("conversion") or {}).get("strategy", "None") != "None":
+        return []
+    served = [(version["name"], version["schema"]["openAPIV3Schema"]) for version in spec["versions"] if version.get("served")]
+    return [
+        f"{definition.name}: version {name} declares {path} and version {other} does not: a write in {other} drops it, and "
+        f"server-side apply in both versions fails with 500; declare it in {other} too, or convert with a webhook "
+        "(kubeloop generate crd --webhooks)"
+        for name, schema in served
+        for other, other_schema in served
+        if name != other
+        for path in _undeclared(schema, other_schema, "")
+    ]
+
+
+def _undeclared(schema: JSONObject, other: JSONObject, path: str) -> Iterator[str]:
+    """Paths of the outermost fields of ``schema`` that ``other`` would prune."""
+    if other.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    declared = other.get("properties") or {}
+    for name, below in (schema.get("properties") or {}).items():
+        if name in declared:
+            yield from _undeclared(below, declared[name], f"{path}.{name}")
+        elif not other.get("additionalProperties"):
+            yield f"{path}.{name}"
+    for keyword, step in (("items", "[]"), ("additionalProperties", "[*]")):
+        inner, other_inner = schema.get(keyword), other.get(keyword)
+        if isinstance(inner, dict) and isinstance(other_inner, dict):
+            yield from _undeclared(inner, other_inner, f"{path}{step}")
 
 
 def _faults(document: JSONObject) -> list[FieldError]:
