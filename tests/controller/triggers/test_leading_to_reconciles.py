@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret, ServiceAccount
-from kubeloop.cache import Head
+from kubeloop.cache import Event, Head
 from kubeloop.client import Client
 from kubeloop.controller import (
     Channel,
@@ -337,11 +337,16 @@ async def test_a_plain_reconcile_that_never_returns_keeps_its_key_lets_others_go
         gate.set()
 
 
+def note_version(event: Event[Any]) -> bool:
+    Patient.seen.append(event.head.resource_version or "")
+    return True
+
+
 class Patient(KeyController[ConfigMap], debounce=5, name="patient"):
     """Reconciles an object that has not changed for five seconds."""
 
     seen: ClassVar[list[str]] = []
-    predicates = (Predicate(lambda event: Patient.seen.append(event.head.resource_version or "") or True),)
+    predicates = (Predicate(note_version),)
 
     def __init__(self) -> None:
         self.seen.clear()
