@@ -46,25 +46,25 @@ class Recording(SystemClock):
         self.slept.append(seconds)
 
 
-async def test_177_a_conflict_is_tried_again() -> None:
+async def test_n177_a_conflict_is_tried_again() -> None:
     assert await retry_on_conflict(Tries(conflict(), conflict())) == 3
 
 
-async def test_177_after_five_tries_the_last_conflict_is_the_error() -> None:
+async def test_n177_after_five_tries_the_last_conflict_is_the_error() -> None:
     tries = Tries(*(conflict(f"number {number}") for number in range(1, 7)))
     with pytest.raises(Conflict, match="number 5"):
         await retry_on_conflict(tries)
     assert tries.count == 5
 
 
-async def test_177_anything_else_goes_through_at_once() -> None:
+async def test_n177_anything_else_goes_through_at_once() -> None:
     tries = Tries(NotFound(Status(reason="NotFound", code=404)))
     with pytest.raises(NotFound):
         await retry_on_conflict(tries)
     assert tries.count == 1
 
 
-async def test_177_pauses_are_of_ten_milliseconds_and_up_to_a_tenth_more() -> None:
+async def test_n177_pauses_are_of_ten_milliseconds_and_up_to_a_tenth_more() -> None:
     slept = await paused(Tries(*[conflict()] * 6))
     assert len(slept) == 4
     assert all(0.010 <= one <= 0.011 for one in slept)

@@ -44,7 +44,7 @@ class Pages(FaultServer):
 EXPIRED = status(410, "Expired", "too old")
 
 
-async def test_175_pages_are_of_500_and_the_version_is_said_on_the_first_only() -> None:
+async def test_n175_pages_are_of_500_and_the_version_is_said_on_the_first_only() -> None:
     async with Pages(3) as server, Client(Transport(server.config())) as client:
         found = await client.list(ConfigMap, resource_version="7", match="NotOlderThan")
     assert [one.metadata.name for one in found] == ["m1", "m2", "m3"]
@@ -52,7 +52,7 @@ async def test_175_pages_are_of_500_and_the_version_is_said_on_the_first_only() 
     assert queries(server) == [first, "limit=500&continue=t1", "limit=500&continue=t2"]
 
 
-async def test_175_a_token_that_expired_starts_one_full_list_at_the_version_that_was_asked_for() -> None:
+async def test_n175_a_token_that_expired_starts_one_full_list_at_the_version_that_was_asked_for() -> None:
     async with Pages(3, {1: EXPIRED}) as server, Client(Transport(server.config())) as client:
         found = await client.list(ConfigMap, resource_version="7", match="Exact")
     assert [one.metadata.name for one in found] == ["m0"]
@@ -60,7 +60,7 @@ async def test_175_a_token_that_expired_starts_one_full_list_at_the_version_that
     assert queries(server) == [first, "limit=500&continue=t1", "resourceVersion=7&resourceVersionMatch=Exact"]
 
 
-async def test_175_an_expired_version_on_the_first_page_is_the_error() -> None:
+async def test_n175_an_expired_version_on_the_first_page_is_the_error() -> None:
     async with Pages(3, {0: EXPIRED}) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Expired):
             await client.list(ConfigMap, resource_version="7", match="Exact")
@@ -68,7 +68,7 @@ async def test_175_an_expired_version_on_the_first_page_is_the_error() -> None:
 
 
 @pytest.mark.parametrize("number", [pytest.param(0, id="on the first page"), pytest.param(1, id="on a later one")])
-async def test_175_any_other_error_is_returned(number: int) -> None:
+async def test_n175_any_other_error_is_returned(number: int) -> None:
     async with Pages(3, {number: status(403, "Forbidden", "no")}) as server, Client(Transport(server.config())) as client:
         with pytest.raises(Forbidden):
             await client.list(ConfigMap)
@@ -96,7 +96,7 @@ class Reader:
         return len(self.server.received)
 
 
-async def test_176_at_most_as_many_pages_are_asked_for_ahead_as_the_buffer_holds() -> None:
+async def test_n176_at_most_as_many_pages_are_asked_for_ahead_as_the_buffer_holds() -> None:
     async with Pages(20) as server, Client(Transport(server.config())) as client:
         reader = Reader(client.list(ConfigMap), server, prefetch=3)
         async with aclosing(reader.pages):
@@ -106,7 +106,7 @@ async def test_176_at_most_as_many_pages_are_asked_for_ahead_as_the_buffer_holds
             assert await reader.settled(5) == 5
 
 
-async def test_176_without_a_buffer_a_page_is_asked_for_when_it_is_wanted() -> None:
+async def test_n176_without_a_buffer_a_page_is_asked_for_when_it_is_wanted() -> None:
     async with Pages(20) as server, Client(Transport(server.config())) as client:
         reader = Reader(client.list(ConfigMap), server, prefetch=0)
         async with aclosing(reader.pages):
@@ -115,7 +115,7 @@ async def test_176_without_a_buffer_a_page_is_asked_for_when_it_is_wanted() -> N
 
 
 @pytest.mark.parametrize("prefetch", [0, 10])
-async def test_176_all_pages_come_in_order_and_an_error_after_those_before_it(prefetch: int) -> None:
+async def test_n176_all_pages_come_in_order_and_an_error_after_those_before_it(prefetch: int) -> None:
     async with Pages(15) as server, Client(Transport(server.config())) as client:
         names = [found[0].metadata.name async for found in client.list(ConfigMap).pages(prefetch=prefetch)]
     assert names == [f"m{number}" for number in range(1, 16)]
@@ -127,7 +127,7 @@ async def test_176_all_pages_come_in_order_and_an_error_after_those_before_it(pr
 
 
 @pytest.mark.parametrize("prefetch", [0, 10])
-async def test_176_leaving_early_stops_the_pager(prefetch: int) -> None:
+async def test_n176_leaving_early_stops_the_pager(prefetch: int) -> None:
     before = asyncio.all_tasks()
     async with Pages(1000) as server, Client(Transport(server.config())) as client:
         async with aclosing(client.list(ConfigMap).pages(prefetch=prefetch)) as pages:

@@ -190,7 +190,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
         ),
     ],
 )
-async def test_190_of(ask: Ask, method: str, target: str, body: Any, media: str, accept: str) -> None:
+async def test_o190_of(ask: Ask, method: str, target: str, body: Any, media: str, accept: str) -> None:
     # Of no kind, so of each that is asked for.
     some = {"metadata": TREE["metadata"]}
     answer = frames(("ADDED", some)) if "watch=true" in target else Reply(body=LIST if method == "GET" and "limit=" in target else some)

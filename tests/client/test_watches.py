@@ -172,7 +172,7 @@ async def test_a_watch_ends_with(reply: Reply, raised: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-async def test_178_a_watch_from_no_version_is_refused(version: str) -> None:
+async def test_n178_a_watch_from_no_version_is_refused(version: str) -> None:
     async with FaultServer(LAST) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="names no state to go on from"):
             client.watch(ConfigMap, resource_version=version)
@@ -189,7 +189,7 @@ async def test_178_a_watch_from_no_version_is_refused(version: str) -> None:
         pytest.param(frames(("ADDED", item("a", 5))), id="its end"),
     ],
 )
-async def test_179_a_stream_is_opened_again_from_the_last_version_after(fault: Reply) -> None:
+async def test_n179_a_stream_is_opened_again_from_the_last_version_after(fault: Reply) -> None:
     async with FaultServer(fault, LAST) as server:
         assert await collect(server, 2) == ["a", "z"]
     assert versions(server) == ["1", "5"]
@@ -205,7 +205,7 @@ async def test_179_a_stream_is_opened_again_from_the_last_version_after(fault: R
         pytest.param(status(410, "Expired", "too old"), Expired, id="a 410 at the start"),
     ],
 )
-async def test_180_a_watch_ends_with_its_error_on(reply: Reply, raised: type[Exception]) -> None:
+async def test_n180_a_watch_ends_with_its_error_on(reply: Reply, raised: type[Exception]) -> None:
     async with FaultServer(reply) as server:
         with pytest.raises(raised):
             await collect(server, 1)
@@ -374,7 +374,7 @@ async def relisted(answer: Forgetting, count: int) -> list[tuple[str, str, str]]
 
 
 class TestListingAgain:
-    async def test_183_the_difference_is_told_and_what_vanished_is_deleted_with_its_last_known_state(self) -> None:
+    async def test_n183_the_difference_is_told_and_what_vanished_is_deleted_with_its_last_known_state(self) -> None:
         before = [owned("a", 1), owned("b", 2), owned("c", 3), owned("d", 4, "u1")]
         after = [owned("a", 1), owned("b", 12), owned("d", 14, "u2"), owned("e", 15)]
         assert await relisted(Forgetting(before, after), 10) == [
@@ -398,7 +398,7 @@ class TestListingAgain:
         assert len(await relisted(Forgetting(*states), 5)) == 5
 
 
-async def test_182_what_is_there_already_counts_before_anything_is_watched() -> None:
+async def test_n182_what_is_there_already_counts_before_anything_is_watched() -> None:
     def answer(received: Received) -> Reply:
         assert "watch=true" not in received.query
         metadata = {"resourceVersion": "3"}

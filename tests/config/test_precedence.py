@@ -73,6 +73,20 @@ def test_the_first_file_that_has_an_entry_or_the_current_context_wins_and_entrie
     assert (config.credentials.impersonate.user, config.credentials.token) == ("ann", "")
 
 
+def test_the_first_file_with_a_cluster_a_context_or_a_user_of_a_name_decides_it_M166(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = document({"server": "https://first.example:6443"}, {"token": "first"})
+    first["contexts"][0]["context"]["namespace"] = "first"
+    second = document({"server": "https://second.example:6443", "tls-server-name": "second"}, {"token": "second", "as": "second"})
+    second["contexts"][0]["context"]["namespace"] = "second"
+    listed(monkeypatch, write(tmp_path / "first", first), write(tmp_path / "second", second))
+    config = load_config()
+    assert (config.server, config.tls_server_name) == ("https://first.example:6443", "")
+    assert config.namespace == "first"
+    assert (config.credentials.token, config.credentials.impersonate) == ("first", None)
+
+
 def test_duplicate_names_within_one_file_are_an_error_M167(tmp_path: Path) -> None:
     for section in ("clusters", "users", "contexts"):
         content = document()

@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.config import ClusterConfig, load_config
 from kubeloop.config.tls import CERTIFICATE_PERIOD, TlsSource
-from kubeloop.config.token_file import TOKEN_FILE_PERIOD
+from kubeloop.config.token_file import TOKEN_FILE_PERIOD, TokenFile
 from kubeloop.meta import ApiError, ConfigError, UntrustedCertificate
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
@@ -78,6 +78,57 @@ async def test_a_401_drops_a_token_that_is_older_than_the_request_L158(tmp_path:
         token.write_text("new")
         await ask(transport)
     assert [one.header("authorization") for one in server.asked] == ["Bearer old", "Bearer new"]
+
+
+def token_file(folder: Path, text: str, clock: FakeClock) -> tuple[Path, TokenFile]:
+    path = folder / "token"
+    path.write_text(text)
+    return path, TokenFile(path, "", "kubeconfig", clock)
+
+
+async def test_a_token_file_is_read_again_within_a_minute_and_not_before_50_seconds_have_passed_L158(tmp_path: Path) -> None:
+    clock = FakeClock()
+    path, file = token_file(tmp_path, "first", clock)
+    assert file.token() == "first"
+    path.write_text("second")
+    await clock.advance(49.9)
+    assert file.token() == "first"
+    await clock.advance(0.1)
+    assert file.token() == "second"
+    path.unlink()
+    await clock.advance(3600)
+    assert file.token() == "second"
+
+
+@pytest.mark.parametrize(
+    ("token", "started", "then"),
+    [
+        pytest.param("first", 12, "second", id="the token in use, read before the request: it is dropped"),
+        pytest.param("first", None, "second", id="the token in use, of a request of unknown age: it is dropped"),
+        pytest.param("first", 9, "first", id="the token in use, read after the request started: it stays"),
+        pytest.param("other", 12, "first", id="another token: the one in use stays"),
+    ],
+)
+async def test_a_401_drops_the_token_in_use_only_if_it_is_older_than_the_request_L158(
+    tmp_path: Path, token: str, started: float | None, then: str
+) -> None:
+    clock = FakeClock()
+    zero = clock.now()
+    path, file = token_file(tmp_path, "first", clock)
+    await clock.advance(10)
+    assert file.token() == "first"
+    path.write_text("second")
+    await clock.advance(5)
+    file.refused(token, None if started is None else zero + started)
+    assert file.token() == then
+
+
+async def test_a_401_to_a_token_that_cannot_be_read_again_leaves_it_in_use_L158(tmp_path: Path) -> None:
+    path, file = token_file(tmp_path, "first", FakeClock())
+    assert file.token() == "first"
+    path.unlink()
+    file.refused("first", None)
+    assert file.token() == "first"
 
 
 async def test_an_explicit_authorization_header_is_never_overwritten_L159(tmp_path: Path, server: Recorder) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.api.core.v1 import ConfigMap, Pod
+from kubeloop.api.core.v1 import ConfigMap, Namespace, NamespaceCondition, Pod
 from kubeloop.client import Client, Event
 from kubeloop.meta import (
     ApiError,
@@ -16,6 +16,7 @@ from kubeloop.meta import (
     Expired,
     Forbidden,
     InternalError,
+    Invalid,
     NotFound,
     ObjectMeta,
     Status,
@@ -127,6 +128,33 @@ class TestBehaviours:
         assert forced.data == {"key": "two"}
         shared = await client.apply(config_map("a", key="two", other="mine"), field_manager="second")
         assert "first" not in {one.manager for one in shared.metadata.managed_fields if one.manager}
+
+    async def test_s231_a_stale_version_is_a_conflict_and_status_is_written_through_its_subresource_only(self, client: Client) -> None:
+        first = await client.create(Namespace(metadata=ObjectMeta(name="a")))
+        first.metadata.labels["x"] = "1"
+        first.status.phase = "Terminating"
+        written = await client.update(first)
+        assert (written.metadata.labels["x"], written.status.phase) == ("1", "Active")
+        with pytest.raises(Conflict):
+            await client.patch(Namespace, "a", {"metadata": {"resourceVersion": "1", "labels": {"x": "2"}}})
+        assert (await client.get(Namespace, "a")).metadata.labels["x"] == "1"
+        written.status.conditions = [NamespaceCondition(type="Odd", status="True")]
+        apart = await client.update_status(written)
+        assert [one.type for one in apart.status.conditions] == ["Odd"]
+
+    async def test_s231_a_finalizer_delays_a_deletion_and_no_update_sets_the_time_of_it(self, client: Client) -> None:
+        held = config_map("held")
+        held.metadata.finalizers = ["example.com/hold"]
+        await client.create(held)
+        with pytest.raises(Invalid, match=r"metadata\.deletionTimestamp: .*field is immutable"):
+            await client.patch(ConfigMap, "held", {"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}, namespace="default")
+        assert (await client.get(ConfigMap, "held", namespace="default")).metadata.deletion_timestamp is None
+        await client.delete(ConfigMap, "held", namespace="default")
+        dying = await client.get(ConfigMap, "held", namespace="default")
+        assert dying.metadata.deletion_timestamp is not None
+        await client.patch(ConfigMap, "held", {"metadata": {"finalizers": None}}, namespace="default")
+        with pytest.raises(NotFound):
+            await client.get(ConfigMap, "held", namespace="default")
 
     async def test_p197_versions_rise_and_a_dropped_watch_a_hidden_change_and_a_reset_are_a_line_each(
         self, server: Server, client: Client

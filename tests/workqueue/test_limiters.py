@@ -1,7 +1,11 @@
 """How long failing items wait (behaviours H113-H116)."""
 
+from typing import Any
+
 import pytest
 
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.controller import Controller
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.workqueue import (
     BucketLimiter,
@@ -10,9 +14,14 @@ from kubeloop.workqueue import (
     Limiter,
     MaxOfLimiter,
     MaxWaitLimiter,
+    PriorityQueue,
     WorkQueue,
     default_limiter,
 )
+
+
+class Named(Controller[ConfigMap]):
+    async def reconcile(self, config: ConfigMap) -> None: ...
 
 
 def test_the_per_item_limiter_doubles_counts_and_forgets_and_leaves_other_items_alone() -> None:
@@ -33,6 +42,22 @@ def test_the_cap_of_the_per_item_limiter_holds_without_overflow_after_thousands_
     assert max(delays) == 1000
     assert delays == sorted(delays)
     assert limiter.retries("a") == 3000
+
+
+@pytest.mark.parametrize(
+    "limiter",
+    [
+        pytest.param(ExponentialLimiter(), id="the limiter per item"),
+        pytest.param(PriorityQueue[str]()._limiter, id="the limiter of a priority queue"),
+        pytest.param(Named().retry_limiter(FakeClock()), id="the limiter of a controller"),
+    ],
+)
+def test_by_default_an_item_waits_5_ms_doubling_to_1000_s_and_never_longer_and_no_item_waits_for_another(limiter: Limiter[Any]) -> None:
+    """H113, X12"""
+    doubled = [0.005 * 2**number for number in range(18)]
+    assert doubled[-1] < 1000 < 2 * doubled[-1]
+    assert [limiter.delay("a") for _ in range(1100)] == pytest.approx([*doubled, *[1000] * 1082])
+    assert {limiter.delay(f"item {number}") for number in range(200)} == {0.005}
 
 
 def test_max_of_gives_the_longest_delay_and_the_highest_count() -> None:

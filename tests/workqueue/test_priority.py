@@ -80,7 +80,7 @@ async def test_an_item_raised_taken_and_added_again_has_its_new_place_only(queue
 
 
 async def test_of_two_delays_the_shorter_wins_and_of_two_priorities_the_higher(queue: PriorityQueue[str], clock: FakeClock) -> None:
-    """R212"""
+    """T232, R212"""
     queue.add_after("a", 10, priority=1)
     queue.add_after("a", 20, priority=3)
     queue.add_after("a", 5, priority=2)
@@ -114,7 +114,7 @@ async def test_an_item_is_ordered_by_when_it_became_ready(queue: PriorityQueue[s
 
 
 async def test_an_item_in_processing_is_locked_whatever_its_priority(queue: PriorityQueue[str]) -> None:
-    """R213"""
+    """T232, R213"""
     queue.add("a")
     await queue.get()
     queue.add("a", priority=9)

@@ -164,12 +164,16 @@ def _is_our_deadline(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None
 
 
+#: Seconds, and milliseconds for the user timeout: 30 s without a byte, then probes for 15 s (behaviour K154).
+LIVENESS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
+
+
 def _watch_over(made: socket.socket) -> None:
     """Have the kernel find out within 45 s that the other side is gone, also while a watch is silent.
 
     As long as client-go's HTTP/2 health check takes: 30 s without a byte, 15 s for an answer (behaviour K154).
     """
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 45_000)):
+    for option, value in LIVENESS.items():
         if hasattr(socket, option):  # named differently, or missing, outside Linux
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -93,13 +93,13 @@ class Line:
             ("a@1", "b@2"),
             [Replaced((head("b", 2),), "5")],
             ["deleted a@1 tombstone"],
-            id="a list deletes what the store has and it lacks, with the state of the store [D46a]",
+            id="a list deletes what the store has and it lacks, with the state of the store [D46]",
         ),
         pytest.param(
             (),
             [Changed(head("a", 1)), Changed(head("a", 2)), Replaced((), "5")],
             ["added a@1", "updated a@2", "deleted a@2 tombstone"],
-            id="a list deletes what only waited in the queue, with its newest state [D46b]",
+            id="a list deletes what only waited in the queue, with its newest state [D46]",
         ),
         pytest.param(
             ("a@1", "b@2", "c@3"),
@@ -355,6 +355,27 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
             else:
                 alive[name] = int(at)
         assert alive == model
+
+
+LISTS = st.lists(st.lists(st.tuples(NAMES, st.integers(min_value=1, max_value=3)), max_size=4, unique_by=lambda each: each[0]), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LISTS)
+def test_a_list_gives_the_same_events_and_the_same_store_as_one_delta_and_as_many(lists: list[list[tuple[str, int]]]) -> None:
+    """[E61] Which events: deletions in the store's order, then adds and updates in the order of the list."""
+    lines = [Line(DeltaQueue), Line(DeltaFifo)]
+    stored: dict[str, int] = {}
+    for version, shown in enumerate(lists, start=10):
+        expected = [("deleted", f"{name}@{at}", True) for name, at in stored.items() if name not in dict(shown)]
+        for name, at in shown:
+            if stored.get(name) != at:
+                expected.append(("updated" if name in stored else "added", f"{name}@{at}", False))
+        stored = {name: at for name, at in stored.items() if name in dict(shown)} | dict(shown)
+        for line in lines:
+            assert line.push(Replaced(tuple(head(name, at) for name, at in shown), str(version))).drain() == expected
+            assert line.names == {f"{name}@{at}" for name, at in stored.items()}
+            assert line.store.version == str(version)
 
 
 def test_a_sync_that_was_overtaken_by_a_list_shows_no_object_that_is_gone() -> None:

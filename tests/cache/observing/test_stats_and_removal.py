@@ -32,6 +32,7 @@ async def test_its_numbers_follow_what_it_caches(source: Source, api: Client, cl
 
 
 async def test_a_removed_informer_watches_no_more_and_tells_its_handlers_nothing(source: Source, api: Client, clock: FakeClock) -> None:
+    """S227: and another informer of the kind may take its place."""
     told: list[Event[ConfigMap]] = []
     informers = Informers(api, clock=clock, rng=random.Random(1))
     maps = informers.of(ConfigMap)

@@ -228,7 +228,7 @@ async def test_an_internal_error_on_the_error_channel_is_an_api_error(client: Cl
         await client.exec("web", ["true"])
 
 
-async def test_201_where_websockets_are_refused_spdy_does_all_of_it(client: Client, cluster: Cluster, kubelet: ScriptedKubelet) -> None:
+async def test_q201_where_websockets_are_refused_spdy_does_all_of_it(client: Client, cluster: Cluster, kubelet: ScriptedKubelet) -> None:
     await cluster.pod("web", await cluster.node(kubelet, features=[WEBSOCKETS]))
     kubelet.refuses_websockets = True
     text = b"line\n" * 100_000

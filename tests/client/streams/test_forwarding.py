@@ -176,7 +176,7 @@ async def test_what_the_pods_node_cannot_connect_to_is_told(client: Client, clus
             assert await _echoed(*await forward.connect(port)) == SENT.upper()
 
 
-async def test_202_a_lost_connection_ends_with_an_error_and_a_stop_without(
+async def test_q202_a_lost_connection_ends_with_an_error_and_a_stop_without(
     client: Client, cluster: Cluster, kubelet: ScriptedKubelet
 ) -> None:
     await cluster.pod("web", await cluster.node(kubelet))

@@ -33,7 +33,7 @@ def _failure(code: int) -> bytes:
     return json.dumps({"status": "Failure", "reason": "NonZeroExitCode", "message": "x", "details": {"causes": causes}}).encode()
 
 
-async def test_198_a_channel_byte_leads_each_frame_and_closing_stdin_is_a_close_frame_after_which_output_still_arrives() -> None:
+async def test_q198_a_channel_byte_leads_each_frame_and_closing_stdin_is_a_close_frame_after_which_output_still_arrives() -> None:
     got: list[bytes | None] = []
 
     async def serve(call: Call) -> None:
@@ -57,7 +57,7 @@ async def test_198_a_channel_byte_leads_each_frame_and_closing_stdin_is_a_close_
     assert peer.calls[0].target == ("/api/v1/namespaces/shop/pods/web/exec?container=main&command=cat&stdin=true&stdout=true&stderr=true")
 
 
-async def test_198_the_end_of_input_is_a_close_signal() -> None:
+async def test_q198_the_end_of_input_is_a_close_signal() -> None:
     got: list[bytes | None] = []
 
     async def serve(call: Call) -> None:
@@ -79,7 +79,7 @@ async def test_198_the_end_of_input_is_a_close_signal() -> None:
         pytest.param(_failure(255), 255, id="the largest"),
     ],
 )
-def test_199_an_exit_code_is_read_from_the_status_on_the_error_channel(message: bytes, expected: int) -> None:
+def test_q199_an_exit_code_is_read_from_the_status_on_the_error_channel(message: bytes, expected: int) -> None:
     assert exit_code(message, WHERE) == expected
 
 
@@ -94,7 +94,7 @@ def test_199_an_exit_code_is_read_from_the_status_on_the_error_channel(message: 
         pytest.param(_failure(7).replace(b'"7"', b'"x7"'), StreamError, "tells no exit code", id="a code that is no number"),
     ],
 )
-def test_199_what_is_no_exit_code_is_an_error_that_names_the_place(message: bytes, error: type[Exception], says: str) -> None:
+def test_q199_what_is_no_exit_code_is_an_error_that_names_the_place(message: bytes, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         exit_code(message, WHERE)
 
@@ -105,7 +105,7 @@ async def _pinged(serve: Callable[[Call], Awaitable[None]], then: Callable[[Exec
         await then(session, clock)
 
 
-async def test_200_a_ping_goes_out_each_5_s_and_answers_keep_the_session_alive() -> None:
+async def test_q200_a_ping_goes_out_each_5_s_and_answers_keep_the_session_alive() -> None:
     pings: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def serve(call: Call) -> None:
@@ -128,7 +128,7 @@ async def test_200_a_ping_goes_out_each_5_s_and_answers_keep_the_session_alive()
     await _pinged(serve, then)
 
 
-async def test_200_no_pong_within_61_s_ends_the_session_with_an_error() -> None:
+async def test_q200_no_pong_within_61_s_ends_the_session_with_an_error() -> None:
     async def serve(call: Call) -> None:
         call.accept(V5)
         await asyncio.Event().wait()
@@ -177,7 +177,7 @@ async def _said_by_spdy(streams: dict[str, Stream]) -> None:
     "status",
     ["400 Bad Request", "403 Forbidden", "500 Internal Server Error", "200 OK"],
 )
-async def test_201_an_upgrade_that_is_refused_falls_back_to_spdy_once(status: str) -> None:
+async def test_q201_an_upgrade_that_is_refused_falls_back_to_spdy_once(status: str) -> None:
     async def serve(call: Call) -> None:
         if call.headers["upgrade"] == "websocket":
             call.say(status, b"no")
@@ -213,7 +213,7 @@ async def test_streams_that_a_kubelet_resets_after_the_outcome_have_ended_in_ord
         assert (result.stdout, result.exit_code) == (b"out", 3)
 
 
-async def test_201_what_both_refuse_is_refused_with_the_last_answer() -> None:
+async def test_q201_what_both_refuse_is_refused_with_the_last_answer() -> None:
     async def serve(call: Call) -> None:
         call.say("403 Forbidden", b"first" if call.headers["upgrade"] == "websocket" else b"last")
 
@@ -232,7 +232,7 @@ async def test_201_what_both_refuse_is_refused_with_the_last_answer() -> None:
         pytest.param(lambda call: _answer(call, "302 Found"), TransportError, 1, id="a redirect"),
     ],
 )
-async def test_201_nothing_else_falls_back(serve: Serve, error: type[Exception] | None, asked: int) -> None:
+async def test_q201_nothing_else_falls_back(serve: Serve, error: type[Exception] | None, asked: int) -> None:
     async with Peer(serve) as peer:
         if error is None:
             assert (await peer.client.exec(POD, ["x"])).exit_code == 9
@@ -242,7 +242,7 @@ async def test_201_nothing_else_falls_back(serve: Serve, error: type[Exception] 
         assert len(peer.calls) == asked
 
 
-async def test_201_a_proxy_that_refuses_is_no_reason_to_fall_back() -> None:
+async def test_q201_a_proxy_that_refuses_is_no_reason_to_fall_back() -> None:
     import msgspec
 
     from kubeloop.client import Client
@@ -286,12 +286,12 @@ async def test_v4_is_enough_where_no_input_has_to_end() -> None:
         pytest.param("http", Wanted(-1, "http"), id="a name at both ends"),
     ],
 )
-def test_202_ports_are_named_as_local_remote(ports: str | int, wanted: Wanted) -> None:
+def test_q202_ports_are_named_as_local_remote(ports: str | int, wanted: Wanted) -> None:
     assert parse_port(ports) == wanted
 
 
 @pytest.mark.parametrize("ports", ["", ":", "1:2:3", "70000", ":0", "x:80", "70000:80", "9" * 5000, "80:", -1, "80 :90"])
-def test_202_what_is_no_port_is_refused(ports: str | int) -> None:
+def test_q202_what_is_no_port_is_refused(ports: str | int) -> None:
     with pytest.raises(ValueError, match="port"):
         parse_port(ports)
 

@@ -8,6 +8,7 @@ from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.autoscaling.v2 import HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus
 from kubeloop.api.core.v1 import ConfigMap, Container, EmptyDirVolumeSource, EnvVar, Pod, PodSpec, PodTemplateSpec, Service, Volume
 from kubeloop.client import Client, WriteOptions, extract
+from kubeloop.client.ownership.upgrade import upgrade_patch
 from kubeloop.meta import Conflict, IncompleteObject, LabelSelector, NotFound, ObjectMeta, Resource, Unstructured
 
 pytestmark = pytest.mark.server
@@ -172,7 +173,7 @@ class TestExtract:
             extract(ConfigMap(metadata=ObjectMeta(name="a")), "ops")
 
 
-async def test_184_what_was_owned_by_update_is_owned_by_apply_afterwards_and_given_up_with_it(client: Client, namespace: str) -> None:
+async def test_n184_what_was_owned_by_update_is_owned_by_apply_afterwards_and_given_up_with_it(client: Client, namespace: str) -> None:
     created = ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1", "old": "1"})
     await client.create(created, options=WriteOptions(field_manager="helm"))
     await client.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), field_manager="ops")
@@ -184,8 +185,19 @@ async def test_184_what_was_owned_by_update_is_owned_by_apply_afterwards_and_giv
     assert await client.upgrade_ownership(ConfigMap, "a", updaters=["helm"], field_manager="ops") == applied
 
 
+async def test_n184_the_patch_holds_at_the_version_that_was_read_and_at_no_other(client: Client, namespace: str) -> None:
+    await client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), options=WriteOptions(field_manager="helm"))
+    patch = upgrade_patch(await client.get(ConfigMap, "a"), ["helm"], "ops")
+    written = await client.patch(ConfigMap, "a", {"data": {"x": "2"}}, options=WriteOptions(field_manager="dev"))
+    with pytest.raises(Conflict):
+        await client.patch(ConfigMap, "a", patch, type="json")
+    assert await client.get(ConfigMap, "a") == written
+    moved = await client.patch(ConfigMap, "a", upgrade_patch(written, ["helm"], "ops"), type="json")
+    assert "ops" in {one.manager for one in moved.metadata.managed_fields}
+
+
 class TestRefusedBeforeItIsSent:
-    async def test_190_an_object_with_managed_fields(self, client: Client, namespace: str) -> None:
+    async def test_o190_an_object_with_managed_fields(self, client: Client, namespace: str) -> None:
         read = await client.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}), field_manager="ops")
         with pytest.raises(ValueError, match=r"metadata\.managedFields: ConfigMap .* was read, not made to be applied"):
             await client.apply(read, field_manager="ops")

@@ -40,7 +40,7 @@ def rename(found: ConfigMap) -> None:
 
 @pytest.mark.parametrize("verb", ["create_or_update", "create_or_patch"])
 class TestBoth:
-    async def test_229_it_is_created_then_left_alone_and_updated_only_when_something_changed(
+    async def test_s229_it_is_created_then_left_alone_and_updated_only_when_something_changed(
         self, client: Client, namespace: str, verb: str
     ) -> None:
         bring = getattr(client, verb)
@@ -52,7 +52,7 @@ class TestBoth:
         mended = await bring(config_map(), wanted)
         assert (mended.did, mended.object.data) == ("updated", {"x": "1", "theirs": "1"})
 
-    async def test_229_a_mutation_that_renames_is_refused_whether_or_not_it_exists(self, client: Client, namespace: str, verb: str) -> None:
+    async def test_s229_a_mutation_that_renames_is_refused_existing_or_not(self, client: Client, namespace: str, verb: str) -> None:
         bring = getattr(client, verb)
         for _ in range(2):
             with pytest.raises(ValueError, match=r'ConfigMap .*a" was renamed to .*b" by mutate'):

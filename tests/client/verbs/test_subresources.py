@@ -64,7 +64,7 @@ class TestScale:
         assert (await client.set_scale(ReplicationController, "web", 5, options=WriteOptions(dry_run=True))).spec.replicas == 5
         assert (await client.get_scale(ReplicationController, "web")).spec.replicas == 1
 
-    async def test_192_it_is_read_updated_and_patched_as_what_it_is(self, client: Client, namespace: str) -> None:
+    async def test_o192_it_is_read_updated_and_patched_as_what_it_is(self, client: Client, namespace: str) -> None:
         await client.create(controller())
         scale = client.subresource(ReplicationController, "web", "scale")
         read = await scale.get(Scale)
@@ -77,7 +77,7 @@ class TestScale:
 
 
 @pytest.mark.parametrize("version", ["extensions/v1beta1", "apps/v1beta1", "apps/v1beta2"])
-def test_192_a_scale_of_an_older_group_version_is_read_as_the_newest(version: str) -> None:
+def test_o192_a_scale_of_an_older_group_version_is_read_as_the_newest(version: str) -> None:
     body = b'{"kind":"Scale","apiVersion":"%s","metadata":{"name":"web"},"spec":{"replicas":2},"status":{"replicas":1,%s}}'
     of_map = read_scale(body % (version.encode(), b'"selector":{"b":"2","a":"1"}'))
     assert (of_map.kind, of_map.api_version, of_map.metadata.name) == ("Scale", "autoscaling/v1", "web")

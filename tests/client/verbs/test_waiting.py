@@ -124,7 +124,7 @@ def server_of(names: list[str]) -> FaultServer:
     return FaultServer(frames(*found, end="hang"))
 
 
-async def test_181_the_event_that_met_one_condition_is_the_first_that_the_next_is_asked_about() -> None:
+async def test_n181_the_event_that_met_one_condition_is_the_first_that_the_next_is_asked_about() -> None:
     asked: list[tuple[int, str]] = []
 
     def condition(number: int, name: str) -> Any:
@@ -141,7 +141,7 @@ async def test_181_the_event_that_met_one_condition_is_the_first_that_the_next_i
     assert asked == [(1, "a"), (1, "b"), (2, "b"), (3, "b"), (3, "c")]
 
 
-async def test_181_a_condition_that_raises_ends_the_wait() -> None:
+async def test_n181_a_condition_that_raises_ends_the_wait() -> None:
     def broken(_: Event[ConfigMap]) -> bool:
         raise RuntimeError("no")
 

@@ -39,6 +39,7 @@ def test_declarations_may_be_keywords_of_the_class() -> None:
         predicates=[generation_changed],
         workers=4,
         timeout=3.0,
+        debounce=0.5,
         name="mine",
     ):
         async def reconcile(self, config: ConfigMap) -> Result | None: ...
@@ -52,6 +53,7 @@ def test_declarations_may_be_keywords_of_the_class() -> None:
     )
     assert [watch.kind for watch in declared.watches] == [Pod]
     assert declared.predicates == (generation_changed,)
+    assert declared.debounce == 0.5
 
 
 def test_declarations_may_be_attributes_and_are_inherited() -> None:

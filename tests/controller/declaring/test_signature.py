@@ -81,6 +81,10 @@ def test_refused(base: Any, function: Any, message: str) -> None:
     [
         pytest.param({"timeout": -1}, "timeout must be a number of seconds above 0", id="a negative time limit"),
         pytest.param({"timeout": 0}, "timeout must be a number of seconds above 0", id="no time at all"),
+        pytest.param({"debounce": -1}, "debounce must be a number of seconds, or 0 for none", id="a negative debounce"),
+        pytest.param({"debounce": float("nan")}, "debounce must be a number of seconds", id="a debounce that is no number"),
+        pytest.param({"debounce": float("inf")}, "debounce must be a number of seconds", id="a debounce without end"),
+        pytest.param({"debounce": "5"}, "debounce must be a number of seconds", id="a debounce in text"),
         pytest.param({"timeout": "5"}, "timeout must be a number of seconds above 0", id="a time limit in text"),
         pytest.param({"workers": True}, "workers must be a number of at least 1", id="workers yes"),
         pytest.param({"workers": "2"}, "workers must be a number of at least 1", id="workers in text"),

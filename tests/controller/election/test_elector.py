@@ -115,7 +115,7 @@ async def test_on_stop_the_lease_is_given_back_and_the_next_one_need_not_wait(ca
 
 
 async def test_who_does_not_hold_the_lease_writes_nothing_on_stop(candidates: Candidates, clock: StallingClock) -> None:
-    """Behaviours I125, I127: it is told that it stopped all the same."""
+    """Behaviours I125, I127, X10: it is told that it stopped all the same."""
     await candidates.hold("other")
     one = candidates.start("a")
     await clock.advance(0)

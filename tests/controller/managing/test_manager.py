@@ -10,6 +10,7 @@ from kubeloop.controller import Controller, DeclarationError, Manager, ManagerEr
 from kubeloop.controller.managing.errors import GraceExceeded
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta, Status
 from kubeloop.testing import InLoopServer
+from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
 pytestmark = pytest.mark.embedded
@@ -72,6 +73,39 @@ async def test_nothing_is_reconciled_before_every_informer_of_the_controller_is_
     assert await next_of(controller) == "a"
     await manager.stop()
     assert controller.calls == ["start", "stop"]
+
+
+async def unsynced(server: InLoopServer, manager: Manager) -> asyncio.Task[None]:
+    """A start that waits for a list that does not come."""
+    starting = asyncio.ensure_future(manager.start())
+    async with asyncio.timeout(10):
+        while not any("/secrets" in request for request in server.faults.requests):
+            await asyncio.sleep(0.001)
+    return starting
+
+
+async def test_r208_caches_have_two_minutes_to_sync_and_then_the_start_fails(in_loop_server: InLoopServer, client: Client) -> None:
+    let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/secrets"))
+    clock = FakeClock()
+    starting = await unsynced(in_loop_server, Manager(client, [Recorder()], clock=clock))
+    await clock.advance(119.9)
+    assert not starting.done()
+    await clock.advance(0.1)
+    with pytest.raises(DeadlineError, match=r"not synced: .*secrets in all namespaces"):
+        await asyncio.wait_for(starting, 10)
+    let_go()
+
+
+async def test_r208_a_stop_while_caches_sync_is_no_error(in_loop_server: InLoopServer, client: Client) -> None:
+    let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/secrets"))
+    manager = Manager(client, [Recorder()], clock=FakeClock())
+    running = asyncio.ensure_future(manager.run())
+    async with asyncio.timeout(10):
+        while not any("/secrets" in request for request in in_loop_server.faults.requests):
+            await asyncio.sleep(0.001)
+        manager.request_stop()
+        await running
+    let_go()
 
 
 async def test_a_sync_that_takes_too_long_fails_and_names_what_is_missing(in_loop_server: InLoopServer, client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
@@ -59,6 +60,7 @@ async def test_an_error_of_the_tree_is_logged_in_one_line_without_a_traceback(ca
 
 
 async def test_a_terminal_error_is_counted_and_logged_and_not_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """R204"""
     async with Bench() as bench:
         bench.fails(TerminalError("replicas must not be negative"))
         bench.queue.add(KEY)
@@ -69,6 +71,7 @@ async def test_a_terminal_error_is_counted_and_logged_and_not_tried_again(caplog
 
 
 async def test_after_a_terminal_error_the_next_error_starts_from_the_shortest_delay() -> None:
+    """X6: a deviation."""
     async with Bench() as bench:
         bench.fails(KubeloopError("a"))
         bench.fails(KubeloopError("a"))
@@ -179,6 +182,7 @@ async def test_one_key_is_never_reconciled_twice_at_once_while_others_run_beside
         await gate.wait()
         running.remove(key)
 
+    # T234
     async with Bench(reconcile, count=3) as bench:
         for _ in range(3):
             bench.queue.add(KEY)
@@ -188,6 +192,47 @@ async def test_one_key_is_never_reconciled_twice_at_once_while_others_run_beside
         gate.set()
         await bench.clock.advance(0)
         assert bench.workers.counts.reconciles == 4
+
+
+@pytest.mark.parametrize("count", [pytest.param(1, id="one worker"), pytest.param(3, id="three workers")])
+async def test_as_many_keys_are_reconciled_at_once_as_there_are_workers_and_no_more(count: int) -> None:
+    """T234"""
+    running = together = 0
+    gate = asyncio.Semaphore(0)
+
+    async def reconcile(key: ObjectKey) -> None:
+        nonlocal running, together
+        running += 1
+        together = max(together, running)
+        await gate.acquire()
+        running -= 1
+
+    async with Bench(reconcile, count=count) as bench:
+        for number in range(10):
+            bench.queue.add(KEY._replace(name=f"web-{number}"))
+        await bench.clock.advance(0)
+        assert running == count
+        for ended in range(1, 11):
+            gate.release()
+            await bench.clock.advance(0)
+            assert running == min(count, 10 - ended)
+        assert together == count
+        assert bench.workers.counts.reconciles == 10
+
+
+async def test_more_keys_may_ask_to_be_requeued_at_once_than_any_buffer_holds() -> None:
+    """T236"""
+    seen: Counter[str] = Counter()
+
+    async def reconcile(key: ObjectKey) -> Result | None:
+        seen[key.name] += 1
+        return Result(requeue_after=0.1) if seen[key.name] < 3 else None
+
+    async with Bench(reconcile) as bench:
+        for number in range(500):
+            bench.queue.add(KEY._replace(name=f"web-{number}"))
+        await bench.clock.advance(1)
+        assert {seen[f"web-{number}"] for number in range(500)} == {3}
 
 
 async def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:

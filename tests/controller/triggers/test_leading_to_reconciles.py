@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret, ServiceAccount
-from kubeloop.cache import Head
+from kubeloop.cache import Event, Head
 from kubeloop.client import Client
 from kubeloop.controller import (
     Channel,
@@ -21,6 +21,7 @@ from kubeloop.controller import (
     KeyController,
     Manager,
     Owns,
+    Predicate,
     Result,
     Watch,
     generation_changed,
@@ -32,6 +33,7 @@ from kubeloop.controller import (
 )
 from kubeloop.meta import ApiError, DeadlineError, Forbidden, KubeloopError, NotFound, ObjectKey, ObjectMeta, Status
 from kubeloop.testing import InProcessServer, on
+from kubeloop.timing import FakeClock
 
 pytestmark = pytest.mark.embedded
 
@@ -333,3 +335,49 @@ async def test_a_plain_reconcile_that_never_returns_keeps_its_key_lets_others_go
         assert "Hanging: the reconcile of default/bad goes on" in caplog.text
     finally:
         gate.set()
+
+
+def note_version(event: Event[Any]) -> bool:
+    Patient.seen.append(event.head.resource_version or "")
+    return True
+
+
+class Patient(KeyController[ConfigMap], debounce=5, name="patient"):
+    """Reconciles an object that has not changed for five seconds."""
+
+    seen: ClassVar[list[str]] = []
+    predicates = (Predicate(note_version),)
+
+    def __init__(self) -> None:
+        self.seen.clear()
+        self.times: list[float] = []
+        self.result: Result | None = None
+
+    async def reconcile(self, key: ObjectKey) -> Result | None:
+        if key.name == "c":
+            self.times.append(self.clock.now())
+            return self.result
+        return None
+
+
+async def test_changes_within_the_debounce_are_one_reconcile_after_the_last_of_them(client: Client) -> None:
+    """T233"""
+    clock, patient = FakeClock(), Patient()
+    await client.create(ConfigMap(metadata=meta("c")))
+    async with Manager(client, [patient], clock=clock):
+        started = clock.now()
+        for number in range(3):
+            await clock.advance(3)
+            written = await client.patch(ConfigMap, "c", {"data": {"n": str(number)}})
+            async with asyncio.timeout(10):
+                while written.metadata.resource_version not in patient.seen:
+                    await asyncio.sleep(0)
+        assert patient.times == []
+        await clock.advance(4.9)
+        assert patient.times == []
+        patient.result = Result(requeue_after=1)
+        await clock.advance(0.1)
+        assert [time - started for time in patient.times] == [14]
+        patient.result = None
+        await clock.advance(1)
+        assert [time - started for time in patient.times] == [14, 15], "a requeue comes when it was asked for"

@@ -14,8 +14,9 @@ from kubeloop.cache.documents.compression import Archive
 from kubeloop.cache.documents.head import HeadReader, Shared
 from kubeloop.controller import Predicate, to_field, to_label, to_owner
 from kubeloop.controller.triggers.mapping import KeyMap, MapHead, MappingError, Target
-from kubeloop.controller.triggers.routing import Route, handler_of
+from kubeloop.controller.triggers.routing import Debouncer, Route, handler_of
 from kubeloop.meta import ObjectKey
+from kubeloop.timing import FakeClock
 
 _READER = HeadReader("v1", "Pod", ("spec.node", "spec.in", "spec.names[*]"), Archive(), Shared())
 _NOWHERE = cast("Any", None)
@@ -192,3 +193,39 @@ async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_
     with pytest.raises(MappingError, match=r"Shops, the watch of Pod: its mapping gave .*give a list of ObjectKeys"):
         await handle()
     assert added.names == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "added"),
+    [
+        pytest.param([(0, "a", 0)], [(5, "a", 0)], id="T233: a single change is added after the period"),
+        pytest.param([(0, "a", 0), (1, "a", 0), (2, "a", 0)], [(7, "a", 0)], id="T233: a burst is one addition, after its last change"),
+        pytest.param([(0, "a", 0), (4, "a", 0), (8, "a", 0), (12, "a", 0)], [(17, "a", 0)], id="T233: a burst may outlast the period"),
+        pytest.param([(0, "a", 0), (5, "a", 0)], [(5, "a", 0), (10, "a", 0)], id="T233: a change after the period begins another burst"),
+        pytest.param([(0, "a", 0), (0, "a", 0)], [(5, "a", 0)], id="T233: two changes at the same moment are one addition"),
+        pytest.param([(0, "a", 0), (3, "b", 0), (4, "a", 0)], [(8, "b", 0), (9, "a", 0)], id="T233: each key has its own period"),
+        pytest.param([(0, "a", -100), (1, "a", 0), (2, "a", -100)], [(7, "a", 0)], id="T233: the highest priority of the burst counts"),
+        pytest.param([(0, "a", 0), (6, "a", -100)], [(5, "a", 0), (11, "a", -100)], id="T233: a later burst has its own priority"),
+    ],
+)
+async def test_a_debounce(changes: list[tuple[int, str, int]], added: list[tuple[int, str, int]]) -> None:
+    clock = FakeClock()
+    started, found = clock.now(), list[tuple[float, str, int]]()
+    debouncer = Debouncer(lambda key, priority: found.append((clock.now() - started, key.name, priority)), 5, clock)
+    for at, name, priority in changes:
+        await clock.advance(started + at - clock.now())
+        debouncer.add(ObjectKey("", "ns", name), priority)
+    assert len(debouncer) > 0
+    await clock.advance(100)
+    assert found == added
+    assert len(debouncer) == 0
+
+
+async def test_a_closed_debounce_adds_nothing() -> None:
+    """T233"""
+    clock, found = FakeClock(), list[ObjectKey]()
+    debouncer = Debouncer(lambda key, _: found.append(key), 5, clock)
+    debouncer.add(ObjectKey("", "ns", "a"), 0)
+    debouncer.close()
+    await clock.advance(100)
+    assert (found, len(debouncer), clock.waiting) == ([], 0, 0)

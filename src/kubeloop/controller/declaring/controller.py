@@ -58,6 +58,7 @@ class ControllerBase(Generic[R]):
     ``writes``: other kinds that it writes through ``client``, for the permissions that are derived from this (``permissions_of``).
     ``predicates``: which changes of the main kind are worth a reconcile; all must agree.
     ``workers``: how many keys at once. ``timeout``: seconds after which a reconcile is cancelled.
+    ``debounce``: seconds without a further change after which a changed key is reconciled; 0 reconciles it at once (behaviour T233).
     ``name``: of the controller in logs, events and statistics; default the kind in lower case.
     ``indexes``: of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
     ``warm_up``: fill caches and queue before this replica leads, so that taking over takes no time (behaviour R211).
@@ -74,6 +75,7 @@ class ControllerBase(Generic[R]):
     predicates: ClassVar[Sequence[Predicate]] = ()
     workers: ClassVar[int] = 1
     timeout: ClassVar[float | None] = None
+    debounce: ClassVar[float] = 0.0
     name: ClassVar[str] = ""
     indexes: ClassVar[Mapping[type[Resource], Mapping[str, Any]]] = {}
     warm_up: ClassVar[bool] = False
@@ -97,6 +99,7 @@ class ControllerBase(Generic[R]):
         predicates: Sequence[Predicate] | None = None,
         workers: int | None = None,
         timeout: float | None = None,
+        debounce: float | None = None,
         name: str | None = None,
         indexes: Mapping[type[Resource], Mapping[str, Any]] | None = None,
         warm_up: bool | None = None,
@@ -114,6 +117,7 @@ class ControllerBase(Generic[R]):
             "predicates": predicates,
             "workers": workers,
             "timeout": timeout,
+            "debounce": debounce,
             "name": name,
             "indexes": indexes,
             "warm_up": warm_up,
@@ -170,6 +174,7 @@ class ControllerBase(Generic[R]):
             predicates=tuple(cls.predicates),
             workers=cls.workers,
             timeout=cls.timeout,
+            debounce=cls.debounce,
             indexes={kind: dict(indexes) for kind, indexes in cls.indexes.items()},
             warm_up=cls.warm_up,
             needs_leader=cls.needs_leader,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_origin
@@ -31,6 +32,7 @@ class Declaration:
     predicates: tuple[Predicate, ...] = ()
     workers: int = 1
     timeout: float | None = None
+    debounce: float = 0.0
     indexes: dict[type[Resource], dict[str, Any]] = field(default_factory=dict)
     warm_up: bool = False
     needs_leader: bool = True
@@ -119,7 +121,7 @@ def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
 
 
 def check_numbers(cls: type[Any]) -> None:
-    """Workers and time limit.
+    """Workers, time limit and debounce.
 
     Raises:
         DeclarationError: no such number can be.
@@ -132,6 +134,9 @@ def check_numbers(cls: type[Any]) -> None:
         raise DeclarationError(
             f"{cls.__name__}: timeout must be a number of seconds above 0, or None for no limit, not {described_word(timeout)}"
         )
+    debounce: object = cls.debounce
+    if not isinstance(debounce, int | float) or isinstance(debounce, bool) or not 0 <= debounce < math.inf:
+        raise DeclarationError(f"{cls.__name__}: debounce must be a number of seconds, or 0 for none, not {described_word(debounce)}")
 
 
 def check_texts(cls: type[Any]) -> None:

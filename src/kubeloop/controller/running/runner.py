@@ -23,6 +23,7 @@ from kubeloop.controller.running.sources import Sources
 from kubeloop.controller.running.threads import Threads
 from kubeloop.controller.running.wiring import PAUSED, Wiring
 from kubeloop.controller.running.workers import Workers
+from kubeloop.controller.triggers.routing import Debouncer
 from kubeloop.meta import DecodeError, ObjectKey, Resource
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
@@ -65,6 +66,7 @@ class Runner(Generic[R]):
         self._registrations: list[Registration[Any]] = []
         self._queue: PriorityQueue[ObjectKey] | None = None
         self._workers: Workers[ObjectKey] | None = None
+        self._debouncer: Debouncer | None = None
         self._recorder: EventRecorder | None = None
         self._sources: Sources | None = None
         self._fences: Fences | None = None
@@ -160,10 +162,13 @@ class Runner(Generic[R]):
             if own is None or own.owns(key):
                 queue.add(key, priority=priority)
 
+        # Outside of the test of ownership: a key may go to another replica while it waits.
+        debouncer = self._debouncer = Debouncer(add, declared.debounce, clock) if declared.debounce else None
+        changed = add if debouncer is None else debouncer.add
         enqueue = _enqueue(queue, client.cluster)
         controller.connect(Connection(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
         self._connected = True
-        for informer, handler in self._wiring.handlers(add, client.cluster, self._note).items():
+        for informer, handler in self._wiring.handlers(changed, client.cluster, self._note).items():
             name = f"controller {self._name}"
             self._registrations.append(informer.on_event(added=handler, updated=handler, deleted=handler, name=name))
         self._sources = Sources(self._class, self._channels, enqueue, clock)
@@ -216,6 +221,8 @@ class Runner(Generic[R]):
         self._disown()
         for registration in self._registrations:
             registration.remove()
+        if self._debouncer is not None:
+            self._debouncer.close()
         if self._sources is not None:
             await self._sources.close()
         if self._fences is not None:

@@ -1,4 +1,4 @@
-"""Routing: from one event of a kind to the keys to reconcile, each once, and how urgent they are."""
+"""Routing: from one event of a kind to the keys to reconcile, each once, how urgent they are, and when they are added."""
 
 from __future__ import annotations
 
@@ -13,11 +13,47 @@ from kubeloop.controller.triggers.predicates import Predicate
 from kubeloop.controller.triggers.priority import priority_of
 from kubeloop.meta import ObjectKey
 from kubeloop.meta.arguments import described
+from kubeloop.timing import Clock
+from kubeloop.workqueue.delays import Delays
 
 #: Takes a key and its priority.
 Add = Callable[[ObjectKey, int], None]
 #: Is told of each event that led to a key.
 Noted = Callable[[Event[Any]], None]
+
+
+class Debouncer:
+    """Adds a key when no event has named it for ``seconds``: the events of a burst are one addition, after the last of them.
+
+    Every event of a key starts its wait again (behaviour T233), so a key whose events never pause is not added. The addition has the
+    highest priority of the burst.
+    """
+
+    __slots__ = ("_add", "_delays", "_priorities", "_seconds")
+
+    def __init__(self, add: Add, seconds: float, clock: Clock) -> None:
+        self._add = add
+        self._seconds = seconds
+        self._priorities: dict[ObjectKey, int] = {}
+        self._delays: Delays[ObjectKey] = Delays(clock, self._release)
+
+    def __len__(self) -> int:
+        """The number of keys that wait for their events to pause."""
+        return len(self._priorities)
+
+    def add(self, key: ObjectKey, priority: int) -> None:
+        """Add ``key`` after ``seconds``, counted from now on."""
+        self._priorities[key] = max(priority, self._priorities.get(key, priority))
+        self._delays.discard(key)
+        self._delays.put(key, self._seconds)
+
+    def close(self) -> None:
+        """Drop every key that waits."""
+        self._priorities.clear()
+        self._delays.clear()
+
+    def _release(self, key: ObjectKey) -> None:
+        self._add(key, self._priorities.pop(key))
 
 
 @dataclass(frozen=True, slots=True)
