@@ -35,6 +35,7 @@ async def test_a_broken_connection_is_found_within_45_seconds_whether_it_is_idle
         assert (idle, idle + between * times, unacknowledged) == (30, FOUND_WITHIN, FOUND_WITHIN * 1000)
 
 
+@pytest.mark.network_namespace
 def test_a_connection_that_breaks_silently_is_found_by_the_kernel_and_a_new_one_serves_the_request_K154() -> None:
     """In network namespaces of its own, with the real kernel and figures of 3 s instead of 45: see the module that it runs."""
     command = ["unshare", "--map-root-user", "--net", sys.executable, "-m", "tests.transport.severed", "3"]
