@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 TOKEN = "loader-token"
 #: Where the load client works; it may not make namespaces itself.

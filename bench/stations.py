@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.documents.compression import Archive
-from kubeloop.cache.documents.head import Head, HeadReader, Shared
-from kubeloop.cache.documents.keeping import LEAN
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
+from kubeloop.cache.blobs.keeping import LEAN
 from kubeloop.cache.store.index import Index, by_path
 from kubeloop.cache.store.store import Store
 from kubeloop.codec.decoding import decode
@@ -94,8 +94,8 @@ def stations(data: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     found["HTTP chunks"], chunks = _timed(lambda: asyncio.run(_transport(body)))
     found["cutting frames"], cut = _timed(lambda: _cut(chunks))
-    archive = Archive()
-    reader = HeadReader("v1", "Pod", ("spec.nodeName",), archive, Shared(), LEAN)
+    archive = BlobStore()
+    reader = HeadReader("v1", "Pod", ("spec.nodeName",), archive, StringInterner(), LEAN)
     read = reader.projection.event
     found["one pass: type, head, paths"], events = _timed(lambda: [read(frame) for frame in cut])
     keep = reader.keeper.document

@@ -15,7 +15,7 @@ from hypothesis import settings
 from kubeloop.api.core.v1 import Namespace, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.meta import AlreadyExists, ObjectMeta
-from kubeloop.testing import InLoopServer, LocalCluster
+from kubeloop.testing import LocalCluster, TlsTestServer
 from tests.foreign.building import left_out_programs
 from tests.realserver.controller_manager import upstream_is_wanted
 from tests.servers import ServerUnderTest, server_under_test
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files come first. Tests for upstream's controllers are left out where ours run, tests that break a wire where the system has none."""
+    """Long files come first. Left out: tests for upstream's controllers where ours run, tests that break a wire where none is."""
     order = {name: number for number, name in enumerate(_LONG_FILES)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
     left_out = [item for item in items if item.get_closest_marker("upstream")] if not upstream_is_wanted() else []
@@ -135,7 +135,7 @@ async def client(server: ServerUnderTest, namespace: str) -> AsyncIterator[Clien
 
 
 @pytest.fixture
-async def in_loop_server() -> AsyncIterator[InLoopServer]:
+async def in_loop_server() -> AsyncIterator[TlsTestServer]:
     """A server in the test's own event loop whose faults the test commands. Do not block in such a test."""
-    async with InLoopServer() as found:
+    async with TlsTestServer() as found:
         yield found

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.testing import InLoopServer, LocalCluster
+from kubeloop.testing import LocalCluster, TlsTestServer
 
 VARIABLE = "KUBELOOP_TEST_STORAGE"
 
@@ -31,10 +31,10 @@ def choose_storage(config: pytest.Config) -> None:
 
 def _in_files(patch: pytest.MonkeyPatch, folder: str) -> None:
     """Servers that name no folder get one that is new whenever they begin anew."""
-    make, launch = InLoopServer.__init__, LocalCluster._launch
+    make, launch = TlsTestServer.__init__, LocalCluster._launch
 
     @functools.wraps(make)
-    def made(self: InLoopServer, *, data: Path | None = None, **options: Any) -> None:
+    def made(self: TlsTestServer, *, data: Path | None = None, **options: Any) -> None:
         make(self, data=data or Path(tempfile.mkdtemp(dir=folder)), **options)
 
     @functools.wraps(launch)
@@ -45,5 +45,5 @@ def _in_files(patch: pytest.MonkeyPatch, folder: str) -> None:
             shutil.rmtree(self._path("data"))
         launch(self, port)
 
-    patch.setattr(InLoopServer, "__init__", made)
+    patch.setattr(TlsTestServer, "__init__", made)
     patch.setattr(LocalCluster, "_launch", launched)

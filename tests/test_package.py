@@ -18,6 +18,34 @@ def test_every_name_it_promises_can_be_had(name: str) -> None:
     assert getattr(kubeloop, name).__module__.startswith("kubeloop.")
 
 
+_LOADS = """
+import importlib, pkgutil, sys, types
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.iter_modules(package.__path__):
+    importlib.import_module(f"{package.__name__}.{module.name}")
+print([name for name in package.__all__ if isinstance(getattr(package, name), types.ModuleType)])
+"""
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "kubeloop",
+        "kubeloop.blocking",
+        "kubeloop.client.streams",
+        "kubeloop.codec",
+        "kubeloop.config",
+        "kubeloop.controller",
+        "kubeloop.controller.webhooks",
+        "kubeloop.testing",
+    ],
+)
+def test_a_name_that_a_package_loads_late_is_no_module_of_the_same_name(package: str) -> None:
+    """Python stores a submodule as an attribute of its package, and ``__getattr__`` is not called for an attribute that exists."""
+    done = subprocess.run([sys.executable, "-c", _LOADS, package], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_it_says_the_same_version_as_every_layer_and_the_distribution() -> None:
     assert kubeloop.__version__ == VERSION == importlib.metadata.version("kubeloop")
 
@@ -42,7 +70,7 @@ def test_it_says_the_same_version_as_every_layer_and_the_distribution() -> None:
         pytest.param("kubeloop", "None_", "", id="a class is not proposed for it, nor a function"),
         pytest.param("kubeloop.testing", "Manager", "it is in kubeloop: from kubeloop import Manager", id="of the package above"),
         pytest.param("kubeloop.testing", "LocalClutser", "did you mean LocalCluster?", id="of testing and misspelt"),
-        pytest.param("kubeloop.controller", "InLoopServer", "it is in kubeloop.testing: from kubeloop.testing import InLoopServer",
+        pytest.param("kubeloop.controller", "TlsTestServer", "it is in kubeloop.testing: from kubeloop.testing import TlsTestServer",
                      id="asked of controller, of testing"),
         pytest.param("kubeloop.controller.webhooks", "Managre", "did you mean Manager? It is in kubeloop: from kubeloop import Manager",
                      id="asked of webhooks, of the top and misspelt"),
@@ -76,7 +104,7 @@ def test_a_module_can_be_imported_from_the_package_and_is_named_before() -> None
     assert done.stdout.splitlines() == ["kubeloop has no name 'quota' yet; load the module first: import kubeloop.quota", "kubeloop.quota"]
 
 
-@pytest.mark.parametrize("name", ["InLoopServer", "ApiServer"])
+@pytest.mark.parametrize("name", ["TlsTestServer", "ApiServer"])
 def test_the_hint_names_the_extra_that_is_not_installed(name: str) -> None:
     code = f"import sys; sys.modules['cryptography'] = None; sys.modules['jwt'] = None\nfrom kubeloop import {name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

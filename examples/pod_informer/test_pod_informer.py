@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from tests.kubectl.runner import Kubectl
 
 pytestmark = pytest.mark.embedded
@@ -114,7 +114,7 @@ def test_a_deleted_pod_is_one_line_and_its_replacement_another_and_resyncs_show_
 
 async def test_asked_to_list_it_asks_for_a_page_at_version_0_and_then_watches_from_there(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
-    async with InLoopServer() as server:
+    async with TlsTestServer() as server:
         kubeconfig.write_bytes(server.kubeconfig)
         process = await asyncio.create_subprocess_exec(
             *COMMAND, "--kubeconfig", str(kubeconfig), "--list", cwd=ROOT, stdout=asyncio.subprocess.PIPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from examples.sample_controller.controller import NAME, WRITES, FooController, render
 from examples.sample_controller.types import Foo
 from kubeloop.api.apps.v1 import Deployment
-from kubeloop.controller.objects.finalizers import add_finalizer, remove_finalizer
+from kubeloop.controller.controllerutil.finalizers import add_finalizer, remove_finalizer
 
 FINALIZER = "samplecontroller.k8s.io/deployments"
 

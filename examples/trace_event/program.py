@@ -13,7 +13,7 @@ from examples.trace_event.tracer import Passage, Saying, Station, Tracer
 from kubeloop import Client, Informers
 from kubeloop.api.core.v1 import Pod, ServiceAccount
 from kubeloop.cache import Event, Informer
-from kubeloop.cache.documents.compression import SAMPLES
+from kubeloop.cache.blobs.compression import SAMPLES
 from kubeloop.codec import decode
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import AlreadyExists, ObjectKey, ObjectMeta
@@ -21,7 +21,7 @@ from kubeloop.transport import Transport
 from kubeloop.workqueue import WorkQueue
 
 NAME = "traced"
-#: A dictionary is trained on as many objects, see ``kubeloop.cache.documents.compression``.
+#: A dictionary is trained on as many objects, see ``kubeloop.cache.blobs.compression``.
 NEIGHBOURS = SAMPLES
 ASKED, ANSWERED = "example.com/asked", "example.com/answered"
 

@@ -18,10 +18,9 @@ import pytest
 
 from kubeloop.api import find
 from kubeloop.codec import decode, encode
-from kubeloop.codec.fresh import write_struct
+from kubeloop.codec.encode_new import write_struct
 from kubeloop.meta import GroupVersionKind, Resource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 VERSIONS = ("1.33", "1.34", "1.35", "1.36", "1.37")
 

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 
 from kubeloop.apiserver.authentication import AUTHENTICATED, MASTERS, User
-from kubeloop.apiserver.operation import OperationOptions
-from kubeloop.testing import InLoopServer
+from kubeloop.apiserver.instrumentation import OperationOptions
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import Clock, SystemClock
 
 MERGE = "application/merge-patch+json"
@@ -58,7 +58,7 @@ class Reply:
 class Api:
     """Requests as an administrator, unless a token says otherwise."""
 
-    def __init__(self, server: InLoopServer, session: aiohttp.ClientSession) -> None:
+    def __init__(self, server: TlsTestServer, session: aiohttp.ClientSession) -> None:
         self.server = server
         self.session = session
 
@@ -113,7 +113,7 @@ class Api:
 
 @asynccontextmanager
 async def running_api(clock: Clock | None = None, operation: OperationOptions | None = None) -> AsyncIterator[Api]:
-    async with InLoopServer(tokens=TOKENS, clock=clock or SystemClock(), operation=operation, notices=True) as server:
+    async with TlsTestServer(tokens=TOKENS, clock=clock or SystemClock(), operation=operation, notices=True) as server:
         context = ssl.create_default_context(cadata=server.api.authority.decode())
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
         async with aiohttp.ClientSession(server.url, connector=connector) as session:

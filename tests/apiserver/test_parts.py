@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from kubeloop.apiserver.event_conversion import convert_event
-from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver.go_json_errors import json_fault
 from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
 from kubeloop.apiserver.object_meta import generate_name
 from kubeloop.apiserver.registry import Change, Registry

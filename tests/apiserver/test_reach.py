@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeloop.apiserver.reach import OutOfReach, Reach, is_loopback
+from kubeloop.apiserver.egress_policy import DestinationNotAllowed, EgressPolicy, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ from kubeloop.apiserver.reach import OutOfReach, Reach, is_loopback
 async def test_an_address_is_within_reach_if_it_is_loopback(address: str, near: bool) -> None:
     assert is_loopback(address) is near
     if near:
-        assert await Reach().addresses(address) == [address]
+        assert await EgressPolicy().addresses(address) == [address]
     else:
-        with pytest.raises(OutOfReach, match="--allow-remote-backends"):
-            await Reach().open(address, 1, None, address)
+        with pytest.raises(DestinationNotAllowed, match="--allow-remote-backends"):
+            await EgressPolicy().open(address, 1, None, address)
 
 
 async def test_a_name_counts_for_the_addresses_it_has() -> None:
-    assert "127.0.0.1" in await Reach().addresses("localhost")
+    assert "127.0.0.1" in await EgressPolicy().addresses("localhost")
 
 
 @pytest.mark.parametrize("anywhere", [False, True])
@@ -45,11 +45,11 @@ async def test_what_is_within_reach_is_dialled(anywhere: bool) -> None:
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        wire = await Reach(anywhere=anywhere).open("localhost", port, None, "")
+        wire = await EgressPolicy(anywhere=anywhere).open("localhost", port, None, "")
         wire.abort()
         await wire.wait_closed()
 
 
 async def test_nobody_there_is_an_error_of_the_system() -> None:
     with pytest.raises(ConnectionRefusedError):
-        await Reach().open("127.0.0.1", 1, None, "")
+        await EgressPolicy().open("127.0.0.1", 1, None, "")

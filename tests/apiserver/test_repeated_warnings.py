@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kubeloop.apiserver.repeated_warnings import LONGEST, MOST, PERIOD, RepeatedWarnings
+from kubeloop.apiserver.webhooks.dispatcher import LONGEST, MOST, PERIOD, RepeatedWarnings
 from kubeloop.timing import FakeClock
 
 _LOG = logging.getLogger("tests.repeated")

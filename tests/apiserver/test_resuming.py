@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.apiserver.storage import MemoryStorage
-from kubeloop.apiserver.watch_cache import WatchCache, WindowPassed
+from kubeloop.apiserver.watch_cache import ResourceVersionTooOld, WatchCache
 
 PREFIX = "/registry/core/configmaps/"
 
@@ -34,7 +34,7 @@ async def test_a_window_with_history(compacted: int, since: int, seen: list[int]
     await cache.start(history=True)
     assert cache.revision == 5
     assert [event.revision for event in cache.since(PREFIX, since)] == seen
-    with pytest.raises(WindowPassed):
+    with pytest.raises(ResourceVersionTooOld):
         cache.since(PREFIX, cache.oldest - 1)
     await cache.stop()
 
@@ -43,6 +43,6 @@ async def test_a_window_without_history_begins_at_the_start_as_a_kube_apiserver_
     cache = WatchCache(await filled())
     await cache.start()
     assert cache.since(PREFIX, 5) == []
-    with pytest.raises(WindowPassed):
+    with pytest.raises(ResourceVersionTooOld):
         cache.since(PREFIX, 4)
     await cache.stop()

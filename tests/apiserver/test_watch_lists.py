@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any
 
 import pytest
 
 from kubeloop.timing import FakeClock
 from tests.apiserver.conftest import CONFIGMAPS, PARTIAL, TABLE, Api, running_api
-
-JSONObject = dict[str, Any]
 
 NEEDS_MATCH = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
 NEEDS_SEND = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver import watch_cache, watching
+from kubeloop.apiserver import watch, watch_cache
+from kubeloop.apiserver.get_list import Reader
 from kubeloop.apiserver.options import ListOptions
-from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.selection import Selection
-from kubeloop.apiserver.watching import Form, Watcher, WatchParts
+from kubeloop.apiserver.watch import Form, WatchDependencies, Watcher
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import FakeClock
+from kubeloop.types import JSONObject
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, PARTIAL, TABLE, Api, running_api
-
-JSONObject = dict[str, Any]
 
 
 def seen(events: list[JSONObject]) -> list[tuple[str, str, str]]:
@@ -107,10 +106,10 @@ async def test_metadata_alone_is_watched_by_who_asks(api: Api) -> None:
 
 async def test_many_watchers_see_the_same_bytes(api: Api) -> None:
     start = (await api.create("old")).version
-    watching = [asyncio.create_task(api.events(f"{CONFIGMAPS}?watch=1&resourceVersion={start}", 3)) for _ in range(20)]
+    watch = [asyncio.create_task(api.events(f"{CONFIGMAPS}?watch=1&resourceVersion={start}", 3)) for _ in range(20)]
     for name in "abc":
         await api.create(name)
-    results = await asyncio.gather(*watching)
+    results = await asyncio.gather(*watch)
     assert all(result == results[0] for result in results)
 
 
@@ -142,10 +141,10 @@ async def test_a_watcher_that_does_not_keep_up_is_cut_off_and_the_others_go_on(a
     cache = api.server.api.cache
     slow = cache.subscribe("/registry/core/configmaps/")
     start = (await api.create("old")).version
-    watching = asyncio.create_task(api.events(f"{CONFIGMAPS}?watch=1&resourceVersion={start}", 8))
+    watch = asyncio.create_task(api.events(f"{CONFIGMAPS}?watch=1&resourceVersion={start}", 8))
     for number in range(8):
         await api.create(f"n{number}")
-    assert len(await watching) == 8
+    assert len(await watch) == 8
     assert (slow.cut, await slow.take()) == (True, [])
     slow.close()
 
@@ -175,11 +174,11 @@ async def test_bookmarks_go_on_while_nothing_happens() -> None:
         server, start = api.server.api, (await api.create("start")).version
         resource = server.registry.get(GroupVersionResource("", "v1", "configmaps"))
         assert resource is not None
-        parts = WatchParts(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
+        parts = WatchDependencies(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
         options = ListOptions(resource_version=start, watch=True, allow_bookmarks=True)
         frames = Watcher(resource, "", options, Selection(resource, "", ""), Form(), parts).frames()
         following = asyncio.ensure_future(anext(frames))
-        for _ in range(3 * int(watching.BOOKMARK_EVERY)):
+        for _ in range(3 * int(watch.BOOKMARK_EVERY)):
             await clock.advance(1)
         assert not following.done()
         made = (await api.create("a")).version
@@ -204,14 +203,14 @@ async def test_a_bookmark_does_not_overtake_changes_that_came_while_the_client_t
         server, start = api.server.api, (await api.create("start")).version
         resource = server.registry.get(GroupVersionResource("", "v1", "configmaps"))
         assert resource is not None
-        parts = WatchParts(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
+        parts = WatchDependencies(server.objects, server.cache, Reader(server.objects, server.cache, clock), clock, lambda: 600.0)
         options = ListOptions(resource_version=start, watch=True, allow_bookmarks=True)
         frames = Watcher(resource, "", options, Selection(resource, "", ""), Form(), parts).frames()
         following = asyncio.ensure_future(anext(frames))
         await api.create("a")
         found = [await following]  # and now the client takes its time
         made = (await api.create("b")).version
-        await clock.advance(watching.BOOKMARK_EVERY)
+        await clock.advance(watch.BOOKMARK_EVERY)
         following = asyncio.ensure_future(anext(frames))
         while not following.done():
             await clock.advance(1)

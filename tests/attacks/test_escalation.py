@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -17,11 +16,11 @@ from cryptography.x509.oid import NameOID
 from kubeloop.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
+from kubeloop.types import JSONObject
 from tests.attacks.conftest import Answered, Thief
 
 pytestmark = pytest.mark.server
 
-JSONObject = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 CLUSTER = f"/apis/{RBAC}/v1"

@@ -14,10 +14,10 @@ import pytest
 
 from kubeloop.client import Client
 from kubeloop.meta import ApiError
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Ask = Callable[..., Any]
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -38,7 +38,7 @@ async def refusal(transport: Transport, method: str, path: str, body: JSONObject
 
 
 @pytest.fixture
-async def bare(in_loop_server: InLoopServer) -> AsyncIterator[Transport]:
+async def bare(in_loop_server: TlsTestServer) -> AsyncIterator[Transport]:
     async with in_loop_server.transport() as transport:
         yield transport
 
@@ -103,7 +103,7 @@ async def test_a_url_of_a_webhook_is_plain(client: Client, url: str) -> None:
     ],
 )
 async def test_a_name_counts_for_the_addresses_it_has_when_it_is_dialled(
-    in_loop_server: InLoopServer, bare: Transport, monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], dialled: tuple[str, ...]
+    in_loop_server: TlsTestServer, bare: Transport, monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, ...], dialled: tuple[str, ...]
 ) -> None:
     """It is resolved once for one call, and its addresses are dialled, not its name."""
     loop, real = asyncio.get_running_loop(), asyncio.get_running_loop().getaddrinfo

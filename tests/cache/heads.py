@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.cache.documents.compression import Archive
-from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.store.index_sources import IndexSource, make_index
 from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
 
-READER = HeadReader("v1", "Pod", ("spec.nodeName", "spec.ports[*]", "spec.rank"), Archive(), Shared())
+READER = HeadReader("v1", "Pod", ("spec.nodeName", "spec.ports[*]", "spec.rank"), BlobStore(), StringInterner())
 rank_of = attrgetter(READER.attributes["spec.rank"])
 
 

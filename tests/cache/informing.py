@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informer, Informers, WatchPolicy
-from kubeloop.cache.documents.compression import Archive
-from kubeloop.cache.documents.head import Head, HeadReader, Shared
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
@@ -72,7 +72,7 @@ class Recorder:
     """A sink without an informer: writes down what it is told."""
 
     def __init__(self) -> None:
-        self.reader = HeadReader(ConfigMap.api_version, ConfigMap.kind, (), Archive(), Shared())
+        self.reader = HeadReader(ConfigMap.api_version, ConfigMap.kind, (), BlobStore(), StringInterner())
         self.lines: list[str] = []
         self.failures: list[Exception] = []
 

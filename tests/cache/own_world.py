@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
-from kubeloop.cache.documents.compression import Archive
-from kubeloop.cache.documents.head import Head, HeadReader, Shared
 from kubeloop.cache.handlers.event import EventType
-from kubeloop.cache.handlers.fanout import Around
-from kubeloop.cache.reading.readers import Readers
-from kubeloop.cache.running.progress import Progress
+from kubeloop.cache.handlers.processor import InformerDefaults
+from kubeloop.cache.lister.readers import Readers
+from kubeloop.cache.pipeline import apply
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import ByLabel, IndexSource, Sorted, make_index
 from kubeloop.cache.store.store import Store
+from kubeloop.cache.tasks.progress import Progress
 from kubeloop.client import ResourceMapping, Write
 from kubeloop.meta import kind_info
 from kubeloop.timing import FakeClock
@@ -58,8 +58,8 @@ class World:
     def __post_init__(self) -> None:
         self.scope = Scope.of(ConfigMap, labels=self.labels, field_selector=self.field_selector)
         self.store = Store()
-        self.reader = HeadReader("v1", "ConfigMap", ("data.x",), Archive(), Shared(), self.scope.keep)
-        around = Around("test", self.clock, Progress(self.clock))
+        self.reader = HeadReader("v1", "ConfigMap", ("data.x",), BlobStore(), StringInterner(), self.scope.keep)
+        around = InformerDefaults("test", self.clock, Progress(self.clock))
         self.feed = _Feed()
         self.readers: Readers[ConfigMap] = Readers(
             self.scope, "configmaps", self.store, around, lambda: self.reader, lambda: self.feed.version

@@ -8,7 +8,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Event, Informers
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.cache.source import until
@@ -32,19 +32,19 @@ def config_map(name: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"))
 
 
-def lists(server: InLoopServer) -> list[str]:
+def lists(server: TlsTestServer) -> list[str]:
     """Without the question for one object that asks whether the server still knows its history (deviations, B15)."""
     asked = [request for request in server.faults.requests if request.startswith("GET") and "configmaps" in request]
     return [request for request in asked if "watch=" not in request and "limit=1&" not in request]
 
 
-def streams(server: InLoopServer) -> list[str]:
+def streams(server: TlsTestServer) -> list[str]:
     """The versions at which everything was asked for as a stream."""
     asked = [request for request in server.faults.requests if "configmaps" in request and "sendInitialEvents=true" in request]
     return [request.partition("resourceVersion=")[2].partition("&")[0] for request in asked]
 
 
-async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_a_gap(in_loop_server: InLoopServer) -> None:
+async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_a_gap(in_loop_server: TlsTestServer) -> None:
     seen = Seen()
     async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
         maps = informers.of(ConfigMap, namespace="default")
@@ -61,7 +61,7 @@ async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_
         assert maps.reconnects == 1
 
 
-async def test_a_version_that_expired_is_listed_again_and_what_vanished_is_told(in_loop_server: InLoopServer) -> None:
+async def test_a_version_that_expired_is_listed_again_and_what_vanished_is_told(in_loop_server: TlsTestServer) -> None:
     seen, clock = Seen(), FakeClock()
     async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
         await client.create(config_map("a"))

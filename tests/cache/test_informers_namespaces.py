@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.cache import Event, Informers, OutsideScope
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta
 from kubeloop.serving.request import Request
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.cache.source import until
@@ -47,7 +47,7 @@ async def make(client: Client, *namespaces: str) -> None:
 
 
 @pytest.mark.embedded
-async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_reads_as_one(in_loop_server: InLoopServer) -> None:
+async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_reads_as_one(in_loop_server: TlsTestServer) -> None:
     seen = Seen()
     async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
         await make(client, "a", "b", "c")
@@ -75,7 +75,7 @@ async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_rea
 
 
 @pytest.mark.embedded
-async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_server: InLoopServer) -> None:
+async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_server: TlsTestServer) -> None:
     """[S225]"""
     seen, clock = Seen(), FakeClock()
     async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
@@ -104,7 +104,7 @@ async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_
 
 
 @pytest.mark.embedded
-async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_server: InLoopServer) -> None:
+async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_server: TlsTestServer) -> None:
     """[S224]"""
     clock = FakeClock()
     async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
@@ -133,13 +133,13 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
 
 
 @pytest.mark.embedded
-async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are_served(in_loop_server: InLoopServer) -> None:
+async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are_served(in_loop_server: TlsTestServer) -> None:
     """[S224]"""
     async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
         await make(client, "a", "b")
         await client.create(config_map("one", "a"))
         text = 'configmaps is forbidden: User "x" cannot list resource "configmaps" in API group "" in the namespace "b"'
-        refusal = refusals.refusal(403, "Forbidden", text)
+        refusal = api_errors.refusal(403, "Forbidden", text)
         in_loop_server.faults.refuse(refusal, times=100, matching=lambda request: "/namespaces/b/configmaps" in request.path)
         maps = informers.of(ConfigMap, namespace=["a", "b"])
         with pytest.raises(Forbidden, match='in the namespace "b"'):
@@ -160,7 +160,7 @@ async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are
     ],
 )
 @pytest.mark.embedded
-async def test_what_names_no_namespace_is_refused(in_loop_server: InLoopServer, namespace: str | list[str], text: str) -> None:
+async def test_what_names_no_namespace_is_refused(in_loop_server: TlsTestServer, namespace: str | list[str], text: str) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         with pytest.raises(ValueError, match=text):
             Informers(client).of(ConfigMap, namespace=namespace)

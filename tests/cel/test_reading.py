@@ -8,10 +8,10 @@ import pytest
 
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.faults import render
-from kubeloop.cel.parsing import parse
+from kubeloop.cel.parser import parse
 from kubeloop.cel.reading import read
 from kubeloop.cel.syntax import Call, Comprehension, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
-from kubeloop.cel.unexpected import NotCel
+from kubeloop.cel.syntax_errors import SyntaxErrorReport
 
 
 def shown(node: Node) -> str:
@@ -167,7 +167,7 @@ OPERAND = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NU
 def test_usual_mistakes_read_as_kubernetes_tells_them(text: str, faults: list[str]) -> None:
     try:
         issues = read(text)[1]
-    except NotCel as fault:
+    except SyntaxErrorReport as fault:
         issues = fault.issues
     told = [line.removeprefix("ERROR: <input>:") for line in render(text, issues).split("\n") if line.startswith("ERROR")]
     assert len(told) == len(faults)

@@ -9,8 +9,8 @@ import pytest
 from kubeloop.cel import CompileError, compile_expression
 from kubeloop.cel.converting import converter
 from kubeloop.cel.declared import MOST_BYTES, Declared, declare, environment
-from kubeloop.cel.escaping import escape, unescape
 from kubeloop.cel.estimate import Range
+from kubeloop.cel.identifier_escaping import escape, unescape
 from kubeloop.schema.structural import parse
 
 STRING = {"type": "string"}

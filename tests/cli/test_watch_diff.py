@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubeloop.cli.watching.diff import Change, changes, without_noise
 from kubeloop.cli.watching.text import lines
-from kubeloop.codec.masking import masked, plain
+from kubeloop.codec.redact_secrets import masked, plain
 
 JSON = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Secret
 from kubeloop.client import Client
-from kubeloop.client.waits.wants import jsonpath, wanted
+from kubeloop.client.waits.conditions import jsonpath, wanted
 from kubeloop.meta import ApiError, DeadlineError, ObjectMeta, Unstructured
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}

@@ -10,7 +10,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
 from kubeloop.meta import DeadlineError, DecodeError, Expired, Forbidden, ObjectMeta, PartialObject, Unauthorized, UntrustedCertificate
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.faults import DROP, FaultServer, Received, Reply, frames, status
@@ -441,7 +441,7 @@ async def test_a_watch_with_a_timeout_ends_by_itself(answer: Reply) -> None:
 
 @pytest.mark.embedded
 class TestAgainstAServerThatForgets:
-    async def test_a_watch_lists_again_and_tells_what_it_missed(self, in_loop_server: InLoopServer) -> None:
+    async def test_a_watch_lists_again_and_tells_what_it_missed(self, in_loop_server: TlsTestServer) -> None:
         faults = in_loop_server.faults
         async with Client(Transport(in_loop_server.config)) as client:
             await client.create(config_map("a"))
@@ -463,7 +463,7 @@ class TestAgainstAServerThatForgets:
                         break
         assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("MODIFIED", "b"), ("DELETED", "a")]
 
-    async def test_a_list_whose_snapshot_is_gone_is_asked_for_once_more_as_a_whole(self, in_loop_server: InLoopServer) -> None:
+    async def test_a_list_whose_snapshot_is_gone_is_asked_for_once_more_as_a_whole(self, in_loop_server: TlsTestServer) -> None:
         async with Client(Transport(in_loop_server.config)) as client:
             for name in ("a", "b", "c"):
                 await client.create(config_map(name))

@@ -214,7 +214,7 @@ class Edit:
 
 
 def to_plain(made: Any) -> Tree:
-    from kubeloop.codec.fresh import write_struct
+    from kubeloop.codec.encode_new import write_struct
 
     tree: Tree = json.loads(write_struct(made))
     return tree

@@ -16,7 +16,7 @@ from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, ContainerPort, EmptyDirVolumeSource, Pod, PodSpec, PodTemplateSpec, Volume
 from kubeloop.api.meta.v1 import Condition
 from kubeloop.codec import encode
-from kubeloop.codec.applied import encode_applied, read_owned, set_fields
+from kubeloop.codec.apply_configuration import encode_applied, read_owned, set_fields
 from kubeloop.meta import Model, ObjectMeta, Resource, Unstructured, custom_resource
 from kubeloop.schema import builtin
 

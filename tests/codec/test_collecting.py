@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeloop.codec import decode_list
-from kubeloop.codec.collecting import held_back
+from kubeloop.codec.gc_pause import held_back
 from kubeloop.meta import DecodeError, Unstructured
 
 

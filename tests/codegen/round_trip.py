@@ -13,8 +13,7 @@ from kubeloop.codegen.crd import classes_at, definitions_of
 from kubeloop.codegen.typed import Docs, ModelSource, render_package, source_of_crd
 from kubeloop.codegen.write import write_modules
 from kubeloop.schema.classes.docs import paragraphs
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _NUMBERS = itertools.count(1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _WORDS = st.sampled_from(
     ["a", "size", "podIPs", "from", "class", "fooBar", "foo_bar", "x-y", "3d", "int", "items", "metadata", "Kind", "type"]

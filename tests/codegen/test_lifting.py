@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.codegen.typed.lifting import lift
-from kubeloop.codegen.typed.source import known_struct, without
+from kubeloop.codegen.typed.source import known_struct, lift, without
 from kubeloop.schema.classes.known import definition_schema
 
 STRUCT: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}

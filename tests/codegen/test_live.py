@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.codegen.sources import read_builtins, read_cluster
 from kubeloop.codegen.typed import render_package
 from kubeloop.meta import Forbidden, GroupVersionKind, Unstructured
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from tests.faults import FaultServer, Received, Reply
 
 pytestmark = pytest.mark.embedded
@@ -24,7 +24,7 @@ ROUTE = GroupVersionKind("corpus-c.example.com", "v1", "Route")
 
 
 @pytest.fixture
-async def kubeconfig(in_loop_server: InLoopServer, tmp_path: Path) -> Path:
+async def kubeconfig(in_loop_server: TlsTestServer, tmp_path: Path) -> Path:
     """Of a server that holds a custom kind, published."""
     path = tmp_path / "kubeconfig"
     path.write_bytes(in_loop_server.kubeconfig)
@@ -37,9 +37,9 @@ async def kubeconfig(in_loop_server: InLoopServer, tmp_path: Path) -> Path:
     return path
 
 
-async def test_definitions_are_taken_from_openapi_where_they_may_not_be_listed(in_loop_server: InLoopServer, kubeconfig: Path) -> None:
+async def test_definitions_are_taken_from_openapi_where_they_may_not_be_listed(in_loop_server: TlsTestServer, kubeconfig: Path) -> None:
     told: list[str] = []
-    in_loop_server.faults.refuse(refusals.forbidden_path("no"), matching=lambda request: "customresourcedefinitions" in request.path)
+    in_loop_server.faults.refuse(api_errors.forbidden_path("no"), matching=lambda request: "customresourcedefinitions" in request.path)
     source = await read_cluster(kubeconfig, None, told.append)
     assert any("cannot be listed" in line for line in told)
     assert source.resources[ROUTE].namespaced
@@ -50,21 +50,21 @@ async def test_definitions_are_taken_from_openapi_where_they_may_not_be_listed(i
     assert "class Route(Resource):" in files["corpus_c/v1.py"]
 
 
-async def test_a_cluster_without_custom_kinds_gives_nothing(in_loop_server: InLoopServer, tmp_path: Path) -> None:
+async def test_a_cluster_without_custom_kinds_gives_nothing(in_loop_server: TlsTestServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_bytes(in_loop_server.kubeconfig)
     assert (await read_cluster(tmp_path / "kubeconfig", None)).ours() == []
 
 
-async def test_a_refusal_of_discovery_is_the_servers_own_error(in_loop_server: InLoopServer, tmp_path: Path) -> None:
+async def test_a_refusal_of_discovery_is_the_servers_own_error(in_loop_server: TlsTestServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_bytes(in_loop_server.kubeconfig)
-    in_loop_server.faults.refuse(refusals.forbidden_path("no"), times=9, matching=lambda request: request.path.startswith("/openapi"))
+    in_loop_server.faults.refuse(api_errors.forbidden_path("no"), times=9, matching=lambda request: request.path.startswith("/openapi"))
     with pytest.raises(Forbidden):
         await read_cluster(tmp_path / "kubeconfig", None)
 
 
-async def test_definitions_that_go_while_they_are_read_are_left_out(in_loop_server: InLoopServer, kubeconfig: Path) -> None:
+async def test_definitions_that_go_while_they_are_read_are_left_out(in_loop_server: TlsTestServer, kubeconfig: Path) -> None:
     told: list[str] = []
-    in_loop_server.faults.refuse(refusals.no_such_resource(), matching=lambda request: request.path.endswith("corpus-c.example.com/v1"))
+    in_loop_server.faults.refuse(api_errors.no_such_resource(), matching=lambda request: request.path.endswith("corpus-c.example.com/v1"))
     await read_builtins(kubeconfig, None, told.append)
     assert any("corpus-c.example.com/v1: left out" in line for line in told)
 

@@ -16,7 +16,7 @@ from kubeloop.api.core.v1 import ServiceAccount
 from kubeloop.client import Client
 from kubeloop.codec import write_yaml
 from kubeloop.config import ClusterConfig, Kubeconfig, Overrides, in_cluster_config, load_config
-from kubeloop.config.token_file import TOKEN_FILE_PERIOD
+from kubeloop.config.authenticator import TOKEN_FILE_PERIOD
 from kubeloop.meta import ObjectMeta, Unauthorized
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubeloop.codec import write_yaml
 from kubeloop.codec.yaml import Loader
-from kubeloop.config.kubeconfig.plain_yaml import read_plain
+from kubeloop.config.kubeconfig.file import read_plain
 
 KUBECONFIG = """\
 # written by a tool

@@ -13,8 +13,7 @@ import pytest
 
 from kubeloop.config import Authenticator, ClusterConfig, Credentials, ExecPlugin, PluginPolicy
 from kubeloop.config.plugins import source
-from kubeloop.config.plugins.process import MOST_OUTPUT
-from kubeloop.config.plugins.source import printable
+from kubeloop.config.plugins.source import MOST_OUTPUT, printable
 from kubeloop.meta import ConfigError
 from kubeloop.timing import FakeClock
 from tests.config.documents import V1, script

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kubeloop.config import ClusterConfig, load_config
+from kubeloop.config.authenticator import TOKEN_FILE_PERIOD, TokenFile
 from kubeloop.config.tls import CERTIFICATE_PERIOD, TlsSource
-from kubeloop.config.token_file import TOKEN_FILE_PERIOD, TokenFile
 from kubeloop.meta import ApiError, ConfigError, UntrustedCertificate
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock

@@ -11,7 +11,7 @@ from kubeloop.api.core.v1 import Node, NodeCondition, NodeSpec, Taint
 from kubeloop.client import Client
 from kubeloop.controller import ControllerBase, Runnable
 from kubeloop.meta import ObjectMeta, Quantity
-from kubeloop.testing.driving import driven
+from kubeloop.testing.fake_time import driven
 from kubeloop.testing.faults import Faults
 from kubeloop.testing.kube_cluster import OwnServer, own_server
 from kubeloop.timing import FakeClock

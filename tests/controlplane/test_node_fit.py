@@ -13,12 +13,12 @@ from kubeloop.controlplane.scheduling_facts import (
     SELECTED_NODE,
     ClassFacts,
     ClusterFacts,
-    JSONObject,
     NodeFacts,
     PodFacts,
     claim_facts,
     volume_facts,
 )
+from kubeloop.types import JSONObject
 from tests.controlplane.workloads import read
 
 NONE = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."

@@ -10,7 +10,7 @@ from kubeloop.client import Client
 from kubeloop.controller import Manager, controller_of
 from kubeloop.controlplane.replicaset import ReplicaSetController
 from kubeloop.meta import Forbidden, Status
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
 from tests.controlplane.workloads import pod, replica_set
 
@@ -91,7 +91,7 @@ async def test_a_ready_pod_is_available_only_after_min_ready_seconds(client: Cli
 
 
 @pytest.mark.embedded
-async def test_it_says_so_while_pods_are_refused_and_goes_on_trying(in_loop_server: InLoopServer) -> None:
+async def test_it_says_so_while_pods_are_refused_and_goes_on_trying(in_loop_server: TlsTestServer) -> None:
     quota = Forbidden(Status(reason="Forbidden", code=403, message="exceeded quota: pods"))
     in_loop_server.faults.refuse(quota, times=2, matching=lambda request: request.method == "POST" and request.path.endswith("/pods"))
     async with Client(Transport(in_loop_server.config)) as client, Manager(client, [ReplicaSetController()]):

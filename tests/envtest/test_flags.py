@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.envtest.apiserver import check_runtime_config, server_arguments
+from kubeloop.envtest.apiserver import check_feature_gates, check_runtime_config, server_arguments
 from kubeloop.envtest.apiserver_flags import APISERVER
 from kubeloop.envtest.etcd_flags import ETCD
-from kubeloop.envtest.feature_gates import check_feature_gates
 from kubeloop.envtest.flags import Flag, FlagError, FlagSet, Treatment, key_values, parse_bool
 
 ORIGINAL = Path(__file__).parent / "original"

@@ -19,7 +19,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -27,8 +27,7 @@ from kubeloop.client import Client
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.meta import AlreadyExists, DecodeError, NotFound
 from kubeloop.meta.errors import ApiError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 HERE: Final = Path(__file__).parent
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from kubeloop.merge import PatchError, strategic_merge
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import builtin
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def pod(**spec: Any) -> JSONObject:

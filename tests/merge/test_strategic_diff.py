@@ -13,8 +13,7 @@ from kubeloop.merge import PatchError, strategic_merge
 from kubeloop.merge.strategic_diff import StrategicDiff, create_strategic_patch
 from kubeloop.meta import GroupVersionKind
 from kubeloop.schema import builtin
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def diff(old: JSONObject, new: JSONObject, kind: str = "Pod") -> StrategicDiff:

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Pod, Secret
 from kubeloop.meta import ObjectMeta
-from kubeloop.meta.arguments import described, described_word, require_kind
+from kubeloop.meta.type_checks import described, described_word, require_kind
 
 TREE: dict[str, Any] = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
 SECRET = Secret(metadata=ObjectMeta(namespace="shop", name="login"), string_data={"password": "hunter2"})

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from kubeloop.meta.errors import ConfigError
-from kubeloop.serving.answer import Answer, Frames
+from kubeloop.serving.answer import Answer, StreamingResponse
 from kubeloop.serving.listener import Handler, Listener
 from kubeloop.serving.request import BodyTooLarge, Request
 
@@ -101,8 +101,8 @@ class Source:
 async def test_a_stream_whose_client_goes_is_closed() -> None:
     source = Source()
 
-    async def handle(_: Request) -> Frames:
-        return Frames(source.frames())
+    async def handle(_: Request) -> StreamingResponse:
+        return StreamingResponse(source.frames())
 
     async with Running(handle) as url, aiohttp.ClientSession() as session:
         async with session.get(url) as answer:
@@ -113,8 +113,8 @@ async def test_a_stream_whose_client_goes_is_closed() -> None:
 async def test_a_stream_of_an_ending_listener_ends_properly() -> None:
     source = Source()
 
-    async def handle(_: Request) -> Frames:
-        return Frames(source.frames())
+    async def handle(_: Request) -> StreamingResponse:
+        return StreamingResponse(source.frames())
 
     running = Running(handle)
     async with running as url, aiohttp.ClientSession() as session, session.get(url) as answer:

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from kubeloop.pki import CertificateAuthority
-from kubeloop.serving.answer import BrokenOff, Duplex, Frames, Reply, Socket, SocketTakeover, Takeover
+from kubeloop.serving.answer import Aborted, Duplex, Hijack, Reply, Socket, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Handler, Listener, server_context
 from kubeloop.serving.request import Request
 
@@ -54,7 +54,7 @@ class Shouting:
         self.closed = 0
 
     async def handle(self, request: Request) -> Reply:
-        return Takeover(self.serve, [("Connection", "Upgrade"), ("Upgrade", "shout")], close=self.close)
+        return Hijack(self.serve, [("Connection", "Upgrade"), ("Upgrade", "shout")], close=self.close)
 
     async def serve(self, duplex: Duplex) -> None:
         self.begun.set()
@@ -173,10 +173,10 @@ async def test_what_is_no_websocket_handshake_is_a_bad_request_and_everything_is
 async def test_an_answer_whose_source_breaks_off_is_cut() -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"some"
-        raise BrokenOff("as commanded")
+        raise Aborted("as commanded")
 
     async def handle(request: Request) -> Reply:
-        return Frames(chunks())
+        return StreamingResponse(chunks())
 
     async with Running(handle, tls=False) as running, aiohttp.ClientSession() as session:
         with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
@@ -190,7 +190,7 @@ async def test_a_stream_with_a_known_length_says_so() -> None:
         yield b"345"
 
     async def handle(request: Request) -> Reply:
-        return Frames(chunks(), "text/plain", [("Content-Length", "5")], 203)
+        return StreamingResponse(chunks(), "text/plain", [("Content-Length", "5")], 203)
 
     async with Running(handle, tls=False) as running, aiohttp.ClientSession() as session, session.get(running.listener.url) as answer:
         assert (answer.status, answer.headers["Content-Length"], await answer.text()) == (203, "5", "12345")

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from tests.cache.model.hurried import HurriedClock
 from tests.cache.model.programs import ALWAYS, HANDLERS, NETWORK, SERVER, endless
 from tests.cache.model.world import EmbeddedSide, ServerSide, World, leaks
@@ -53,7 +53,7 @@ async def server(settings: Settings, clock: HurriedClock) -> AsyncIterator[tuple
         async with real_side(settings.real) as found:
             yield found
     else:
-        async with InLoopServer(clock=clock, history_revisions=2000) as embedded:
+        async with TlsTestServer(clock=clock, history_revisions=2000) as embedded:
             yield EmbeddedSide(embedded, clock), ("a", "b", "c")
 
 

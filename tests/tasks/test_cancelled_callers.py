@@ -19,15 +19,15 @@ from kubeloop.apiserver.aggregation.probe import Probe
 from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.compaction import Compactor
-from kubeloop.apiserver.crd.keeper import DefinitionKeeper
+from kubeloop.apiserver.crd.controller import DefinitionKeeper
+from kubeloop.apiserver.egress_policy import EgressPolicy
+from kubeloop.apiserver.get_list import Reader
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.ownership import Owners
-from kubeloop.apiserver.reach import Reach
-from kubeloop.apiserver.reading import Reader
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache
-from kubeloop.controller.managing.address import Address
-from kubeloop.controller.managing.site import Site
+from kubeloop.controller.manager.address import Address
+from kubeloop.controller.manager.observed import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer
 from kubeloop.controller.webhooks.certificates.source import Serving
 from kubeloop.pki import CertificateAuthority
@@ -123,7 +123,7 @@ async def end_definitions(work: Stubborn) -> End:
 async def end_aggregator(work: Stubborn) -> End:
     store = Store()
     parts = store.registry, store.objects, store.owners, store.cache, store.clock
-    aggregator = Aggregator(*parts, ProxyIdentity(), Reach())
+    aggregator = Aggregator(*parts, ProxyIdentity(), EgressPolicy())
     await aggregator.start(StubbornSupervisor(work))
     return aggregator.stop
 
@@ -158,7 +158,7 @@ async def end_webhook_server(work: Stubborn) -> End:
 
 
 async def end_site(work: Stubborn) -> End:
-    site = Site("health", Address("127.0.0.1", 0), (), SystemClock(), certificate=StubbornCertificates(work))
+    site = HttpEndpoint("health", Address("127.0.0.1", 0), (), SystemClock(), certificate=StubbornCertificates(work))
     await site.__aenter__()
     return lambda: site.__aexit__(None, None, None)
 

@@ -10,24 +10,24 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import Client
 from kubeloop.meta import Conflict, ObjectMeta
-from kubeloop.testing import Actions, InProcessServer, eventually, on
+from kubeloop.testing import Actions, HandlerServer, eventually, on
 
 pytestmark = pytest.mark.embedded
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[InProcessServer]:
-    async with InProcessServer() as found:
+async def server() -> AsyncIterator[HandlerServer]:
+    async with HandlerServer() as found:
         yield found
 
 
 @pytest.fixture
-def client(server: InProcessServer) -> Client:
+def client(server: HandlerServer) -> Client:
     return server.client(user="under-test")
 
 
 @pytest.fixture
-async def actions(server: InProcessServer, client: Client) -> Actions:
+async def actions(server: HandlerServer, client: Client) -> Actions:
     found = Actions(server.faults, server.clock).select(user="under-test")
     await server.client().create(ConfigMap(metadata=ObjectMeta(name="not-its-own")))
     await client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "1"}))
@@ -73,7 +73,7 @@ async def test_they_are_narrowed_by_verb_kind_name_and_outcome(actions: Actions)
     assert actions.select("patch").table("data.k") == "patch   ConfigMap         default/a  data.k='two words'  =>409\n"
 
 
-async def test_more_of_them_are_awaited(server: InProcessServer, client: Client, actions: Actions) -> None:
+async def test_more_of_them_are_awaited(server: HandlerServer, client: Client, actions: Actions) -> None:
     actions.clear()
     assert len(actions) == 0
     await client.create(Secret(metadata=ObjectMeta(name="s")))
@@ -90,6 +90,6 @@ async def test_more_of_them_are_awaited(server: InProcessServer, client: Client,
     ],
 )
 def test_a_line_that_is_none_is_refused(line: str, words: str) -> None:
-    server = InProcessServer()
+    server = HandlerServer()
     with pytest.raises(ValueError, match=words):
         Actions(server.faults, server.clock).expect(line)

@@ -12,26 +12,26 @@ from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.meta import Forbidden, ObjectMeta, ServiceUnavailable
-from kubeloop.testing import InProcessServer, all_cached, cached, consistently, driven, eventually, expecting, many, on, one
+from kubeloop.testing import HandlerServer, all_cached, assertions, cached, consistently, driven, eventually, many, on, one
 from kubeloop.timing import FakeClock
 
 pytestmark = pytest.mark.embedded
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[InProcessServer]:
-    async with InProcessServer(clock=FakeClock()) as found:
+async def server() -> AsyncIterator[HandlerServer]:
+    async with HandlerServer(clock=FakeClock()) as found:
         yield found
 
 
 @pytest.fixture
-def clock(server: InProcessServer) -> FakeClock:
+def clock(server: HandlerServer) -> FakeClock:
     assert isinstance(server.clock, FakeClock)
     return server.clock
 
 
 @pytest.fixture
-def client(server: InProcessServer) -> Client:
+def client(server: HandlerServer) -> Client:
     return server.client()
 
 
@@ -86,7 +86,7 @@ async def test_the_cache_of_an_informer_is_looked_at_as_its_lister_shows_it(clie
         await coming
 
 
-async def test_cut_watches_forgotten_versions_and_busy_servers_are_waited_out(server: InProcessServer, client: Client) -> None:
+async def test_cut_watches_forgotten_versions_and_busy_servers_are_waited_out(server: HandlerServer, client: Client) -> None:
     waiting = asyncio.create_task(eventually(one(client, ConfigMap, "a"), {"data": {"k": "2"}}, within=100_000))
     await eventually(many(client, ConfigMap), None)
     await client.create(config("a", k="1"))
@@ -100,15 +100,15 @@ async def test_cut_watches_forgotten_versions_and_busy_servers_are_waited_out(se
 
 @pytest.mark.parametrize("expectation", [eventually, consistently])
 async def test_a_server_that_never_answers_is_given_up_and_told_of(
-    server: InProcessServer, client: Client, expectation: Any, monkeypatch: pytest.MonkeyPatch
+    server: HandlerServer, client: Client, expectation: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expecting, "_FIRST", 0.01)  # real seconds, as the server's trouble is not one of the clock
+    monkeypatch.setattr(assertions, "_FIRST", 0.01)  # real seconds, as the server's trouble is not one of the clock
     server.faults.refuse(ServiceUnavailable, times=100_000, matching=on("list", ConfigMap))
     with pytest.raises(AssertionError, match=r"ConfigMap.*: could not be looked at within 0\.01 s; ServiceUnavailable: refused by a test"):
         await expectation(one(client, ConfigMap, "a"), None)
 
 
-async def test_a_client_that_waits_by_the_clock_for_its_first_answer_is_waited_for(server: InProcessServer, client: Client) -> None:
+async def test_a_client_that_waits_by_the_clock_for_its_first_answer_is_waited_for(server: HandlerServer, client: Client) -> None:
     server.faults.refuse_too_many(retry_after=7)
     await eventually(one(client, ConfigMap, "a"), None)
 
@@ -124,7 +124,7 @@ async def test_an_async_function_says_nothing_and_is_refused(client: Client) -> 
         await eventually(one(client, ConfigMap, "a"), ready)
 
 
-async def test_a_refusal_ends_it_at_once(server: InProcessServer, client: Client) -> None:
+async def test_a_refusal_ends_it_at_once(server: HandlerServer, client: Client) -> None:
     server.faults.refuse(Forbidden, matching=on("list", ConfigMap))
     with pytest.raises(Forbidden):
         await eventually(one(client, ConfigMap, "a"), None)
@@ -208,7 +208,7 @@ async def test_whatever_waits_for_the_clock_can_be_driven(client: Client, clock:
 
 
 async def test_real_time_is_real(client: Client) -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         real = server.client()
         await real.create(config("a"))
         await consistently(one(real, ConfigMap, "a"), lambda found: True, seconds=0.01)

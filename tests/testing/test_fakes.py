@@ -24,17 +24,17 @@ from kubeloop.meta import (
     TransportError,
     Unstructured,
 )
-from kubeloop.testing import Call, InLoopServer, InProcessServer, on
+from kubeloop.testing import Call, HandlerServer, TlsTestServer, on
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
 pytestmark = pytest.mark.embedded
 
 
-Server = InProcessServer | InLoopServer
+Server = HandlerServer | TlsTestServer
 
 
-@pytest.fixture(params=[InProcessServer, InLoopServer], ids=["without a socket", "over TLS"])
+@pytest.fixture(params=[HandlerServer, TlsTestServer], ids=["without a socket", "over TLS"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
     """The same words for the same things, whatever is between client and server."""
     async with request.param() as found:
@@ -222,7 +222,7 @@ class TestFaults:
 
     async def test_429_is_waited_out_as_long_as_it_says(self) -> None:
         clock = FakeClock()
-        async with InProcessServer(clock=clock) as server:
+        async with HandlerServer(clock=clock) as server:
             server.faults.refuse_too_many(7, matching=on("list", ConfigMap))
             listing = asyncio.ensure_future(server.client().list(ConfigMap))
             while clock.next_due != 7:
@@ -241,7 +241,7 @@ class TestFaults:
 
     async def test_a_delay_passes_by_the_servers_clock(self) -> None:
         clock = FakeClock()
-        async with InProcessServer(clock=clock) as server:
+        async with HandlerServer(clock=clock) as server:
             server.faults.delay(30, matching=on("list", ConfigMap))
             listing = asyncio.ensure_future(server.client().list(ConfigMap))
             while clock.next_due != 30:

@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.meta import ObjectMeta, OwnerReference
-from kubeloop.testing import InProcessServer, assert_golden
+from kubeloop.testing import HandlerServer, assert_golden
 
 pytestmark = pytest.mark.embedded
 
@@ -19,7 +19,7 @@ def owned(name: str, **data: str) -> ConfigMap:
 
 
 async def test_what_the_server_sets_is_left_out(tmp_path: Path) -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         client = server.client()
         made = await client.create(owned("a", since="2026-01-01T00:00:00Z", where="in default"))
     assert_golden(made, tmp_path / "a.yaml", replace={"default": "<namespace>"}, update=True)

@@ -15,20 +15,20 @@ from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.meta import Conflict, Expired, Forbidden, Invalid, NotFound, ObjectMeta, TransportError
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from kubeloop.timing import FakeClock
 
 pytestmark = pytest.mark.embedded
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[InProcessServer]:
-    async with InProcessServer() as found:
+async def server() -> AsyncIterator[HandlerServer]:
+    async with HandlerServer() as found:
         yield found
 
 
 @pytest.fixture
-def client(server: InProcessServer) -> Client:
+def client(server: HandlerServer) -> Client:
     return server.client()
 
 
@@ -48,7 +48,7 @@ async def test_it_validates_and_defaults_as_the_server_does(client: Client) -> N
         await client.create(Pod(metadata=ObjectMeta(name="empty"), spec=PodSpec()))
 
 
-async def test_a_watch_streams_and_its_end_is_the_servers_too(server: InProcessServer, client: Client) -> None:
+async def test_a_watch_streams_and_its_end_is_the_servers_too(server: HandlerServer, client: Client) -> None:
     async with client.watch(ConfigMap) as events:
         await client.create(config_map("a"))
         first = await anext(aiter(events))
@@ -57,7 +57,7 @@ async def test_a_watch_streams_and_its_end_is_the_servers_too(server: InProcessS
     assert server.faults.cut_streams() == 0
 
 
-async def test_a_watch_that_was_closed_before_anything_came_leaves_nothing(server: InProcessServer) -> None:
+async def test_a_watch_that_was_closed_before_anything_came_leaves_nothing(server: HandlerServer) -> None:
     async with server.transport() as transport:
         async with transport.stream("GET", "/api/v1/configmaps", query={"watch": True}) as stream:
             assert stream.status == 200
@@ -68,7 +68,7 @@ async def test_a_watch_that_was_closed_before_anything_came_leaves_nothing(serve
             await asyncio.gather(reading, return_exceptions=True)
 
 
-async def test_a_closed_client_ends_its_streams_with_an_error_that_says_so(server: InProcessServer) -> None:
+async def test_a_closed_client_ends_its_streams_with_an_error_that_says_so(server: HandlerServer) -> None:
     transport = server.transport()
     async with transport.stream("GET", "/api/v1/configmaps", query={"watch": True}) as stream:
         reading = asyncio.ensure_future(anext(aiter(stream.chunks())))
@@ -78,7 +78,7 @@ async def test_a_closed_client_ends_its_streams_with_an_error_that_says_so(serve
             await reading
 
 
-async def test_a_request_under_way_ends_with_its_client(server: InProcessServer) -> None:
+async def test_a_request_under_way_ends_with_its_client(server: HandlerServer) -> None:
     server.faults.hold()
     transport = server.transport()
     asking = asyncio.ensure_future(transport.request("GET", "/api/v1/pods"))
@@ -89,7 +89,7 @@ async def test_a_request_under_way_ends_with_its_client(server: InProcessServer)
         await asking
 
 
-async def test_a_cancelled_request_is_cancelled_in_the_server(server: InProcessServer, client: Client) -> None:
+async def test_a_cancelled_request_is_cancelled_in_the_server(server: HandlerServer, client: Client) -> None:
     server.faults.hold()
     asking = asyncio.ensure_future(client.get(Pod, "a"))
     while not server.faults.requests:
@@ -112,7 +112,7 @@ async def test_informers_run_on_it(client: Client) -> None:
 
 
 async def test_two_servers_share_nothing() -> None:
-    async with InProcessServer() as one, InProcessServer() as other:
+    async with HandlerServer() as one, HandlerServer() as other:
         await one.client().create(config_map("a"))
         assert one.config.name != other.config.name
         with pytest.raises(NotFound):
@@ -122,23 +122,23 @@ async def test_two_servers_share_nothing() -> None:
 async def test_it_has_the_namespaces_of_a_cluster_and_all_else_on_request(client: Client) -> None:
     assert {one.metadata.name async for one in client.list(Namespace)} == {"default", "kube-system", "kube-public", "kube-node-lease"}
     assert [one async for one in client.list(ClusterRole)] == []
-    async with InProcessServer(provision=True) as whole:
+    async with HandlerServer(provision=True) as whole:
         assert (await whole.client().get(ClusterRole, "cluster-admin")).metadata.name == "cluster-admin"
 
 
-async def test_who_is_no_administrator_is_refused_as_by_the_server(server: InProcessServer) -> None:
+async def test_who_is_no_administrator_is_refused_as_by_the_server(server: HandlerServer) -> None:
     with pytest.raises(Forbidden, match='User "alice" cannot list resource "pods"'):
         await server.client(user="alice", groups=()).list(Pod)
 
 
 async def test_its_time_is_the_tests() -> None:
     clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
-    async with InProcessServer(clock=clock) as server:
+    async with HandlerServer(clock=clock) as server:
         made = await server.client().create(config_map("a"))
         assert made.metadata.creation_timestamp == datetime(2030, 1, 1, tzinfo=UTC)
 
 
-async def test_after_a_restart_objects_are_there_and_watches_begin_anew(server: InProcessServer, client: Client) -> None:
+async def test_after_a_restart_objects_are_there_and_watches_begin_anew(server: HandlerServer, client: Client) -> None:
     made = await client.create(config_map("a"))
     await client.create(config_map("b"))
     async with server.transport() as transport, transport.stream("GET", "/api/v1/configmaps", query={"watch": True}) as stream:
@@ -155,13 +155,13 @@ async def test_after_a_restart_objects_are_there_and_watches_begin_anew(server: 
         await client.get(ConfigMap, "a")
 
 
-async def test_what_needs_a_connection_says_what_to_use(server: InProcessServer, client: Client) -> None:
-    from kubeloop.serving.answer import Takeover
+async def test_what_needs_a_connection_says_what_to_use(server: HandlerServer, client: Client) -> None:
+    from kubeloop.serving.answer import Hijack
 
     async def nothing(_: object) -> None:
         return
 
-    server.faults.react(lambda _: Takeover(nothing))
+    server.faults.react(lambda _: Hijack(nothing))
     with pytest.raises(TransportError, match="use LocalCluster"):
         async with client.transport.upgrade("POST", "/api/v1/namespaces/default/pods/a/exec", protocol="websocket"):
             pass

@@ -1,4 +1,4 @@
-"""``LocalCluster`` and the faults of ``InLoopServer``, as their users use them."""
+"""``LocalCluster`` and the faults of ``TlsTestServer``, as their users use them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.client import Client
 from kubeloop.meta import ConfigError, ConnectionRefused, Expired, Forbidden, ObjectMeta
-from kubeloop.testing import InLoopServer, LocalCluster
+from kubeloop.testing import LocalCluster, TlsTestServer
 from kubeloop.transport import Transport
 
 pytestmark = pytest.mark.embedded
@@ -60,10 +60,10 @@ async def test_closing_stops_a_cluster_that_was_started_later_or_never() -> None
         pass
 
 
-async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: InLoopServer) -> None:
+async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: TlsTestServer) -> None:
     faults = in_loop_server.faults
     async with Client(Transport(in_loop_server.config)) as client:
-        faults.refuse(refusals.refusal(403, "Forbidden", "not today"), matching=lambda request: request.method == "GET")
+        faults.refuse(api_errors.refusal(403, "Forbidden", "not today"), matching=lambda request: request.method == "GET")
         with pytest.raises(Forbidden, match="not today"):
             await client.get(ConfigMap, "a")
         faults.expire_next()
@@ -77,7 +77,7 @@ async def test_a_test_commands_refusals_cuts_and_expiries(in_loop_server: InLoop
     assert any(line.startswith("GET /api/v1/configmaps?") and "watch=" in line for line in faults.requests)
 
 
-async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: InLoopServer) -> None:
+async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/configmaps"))
         listing = asyncio.ensure_future(client.list(ConfigMap))
@@ -113,7 +113,7 @@ async def test_a_cluster_keeps_no_more_history_than_it_was_told() -> None:
 
 
 @pytest.mark.parametrize("forget", [False, True], ids=["with its store", "without it"])
-async def test_a_server_in_the_loop_comes_back_after_a_crash(in_loop_server: InLoopServer, forget: bool) -> None:
+async def test_a_server_in_the_loop_comes_back_after_a_crash(in_loop_server: TlsTestServer, forget: bool) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         made = await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
         await in_loop_server.restart(forget=forget)

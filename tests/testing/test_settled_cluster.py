@@ -11,9 +11,9 @@ from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.client import Client
 from kubeloop.controller import Manager
 from kubeloop.controlplane import controllers
-from kubeloop.controlplane.settled import wait_settled
+from kubeloop.controlplane.run import wait_settled
 from kubeloop.meta import DeadlineError, ObjectMeta
-from kubeloop.testing import InLoopServer, LocalCluster
+from kubeloop.testing import LocalCluster, TlsTestServer
 from kubeloop.testing.kube_cluster import shared_server
 from kubeloop.transport import Transport
 
@@ -47,7 +47,7 @@ async def test_a_namespace_of_a_cluster_without_controllers_needs_no_account() -
 
 
 async def test_a_cluster_has_not_settled_while_an_account_a_node_or_the_rules_of_a_role_are_missing() -> None:
-    async with InLoopServer() as server, Client(Transport(server.config)) as client:
+    async with TlsTestServer() as server, Client(Transport(server.config)) as client:
         with pytest.raises(ExceptionGroup) as caught:
             await wait_settled(client, ["node-1"], timeout=0.2)
         assert all(isinstance(error, DeadlineError) for error in caught.value.exceptions)

@@ -8,8 +8,8 @@ from kubeloop.config import ClusterConfig, Credentials
 from kubeloop.meta import NotFound, TransportError
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Hook, Outcome, SentRequest, Transport
-from kubeloop.transport.exchange import Answer, Outgoing
 from kubeloop.transport.headers import Headers
+from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
 
 class Ready:
@@ -41,10 +41,10 @@ class Ready:
 class Script:
     def __init__(self, *answers: Ready) -> None:
         self.answers = list(answers)
-        self.sent: list[Outgoing] = []
+        self.sent: list[OutgoingRequest] = []
         self.closed = False
 
-    async def send(self, request: Outgoing) -> Answer:
+    async def send(self, request: OutgoingRequest) -> Answer:
         self.sent.append(request)
         return self.answers[len(self.sent) - 1]
 
@@ -70,7 +70,7 @@ async def test_a_sender_is_asked_with_credentials_tried_again_and_closed() -> No
         assert dict(transport.figures.requests) == {("429", "GET"): 1, ("200", "GET"): 1, ("404", "GET"): 1}
     assert [one.target for one in script.sent] == ["/api/v1/pods?limit=1"] * 2 + ["/api/v1/pods"]
     assert ("Authorization", "Bearer t") in script.sent[0].headers
-    assert repr(script.sent[0]) == "Outgoing(list pods)"
+    assert repr(script.sent[0]) == "OutgoingRequest(list pods)"
     assert outcomes == [429, 200, 404]
     assert script.closed
     assert all(answer.closed for answer in script.answers)

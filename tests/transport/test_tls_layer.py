@@ -6,7 +6,7 @@ import asyncio
 import tracemalloc
 
 from kubeloop.transport import Transport
-from kubeloop.transport.tls_layer import BUFFER
+from kubeloop.transport.dial import BUFFER
 from tests.faults import FaultServer, Received, Reply, loopback_certificate
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.transport.unpacking import TooLargeError, UnpackError, Unpacking
+from kubeloop.transport.connection import TooLargeError, UnpackError, Unpacking
 
 
 def unpacked(body: bytes, cuts: list[int], limit: int) -> bytes:

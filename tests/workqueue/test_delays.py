@@ -6,7 +6,7 @@ import pytest
 
 from kubeloop.timing import FakeClock
 from kubeloop.workqueue import PriorityQueue, WorkQueue
-from kubeloop.workqueue.delays import Delays
+from kubeloop.workqueue.base import Delays
 
 
 def make() -> tuple[FakeClock, WorkQueue[str]]:

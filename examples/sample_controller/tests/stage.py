@@ -15,11 +15,11 @@ from kubeloop import Client, Informers, ObjectMeta
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Event
-from kubeloop.controller import Surroundings
-from kubeloop.controller.running.runner import Runner
+from kubeloop.controller import RunnableContext
+from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import Unstructured
-from kubeloop.testing import Actions, InProcessServer, eventually, many
-from kubeloop.testing.driving import driven
+from kubeloop.testing import Actions, HandlerServer, eventually, many
+from kubeloop.testing.fake_time import driven
 from kubeloop.timing import FakeClock
 
 
@@ -31,7 +31,7 @@ def foo(name: str = "test", *, replicas: int | None = 1, deployment: str = "test
 class Stage:
     """``client`` is the test's; ``actions``: what the controller wrote, events aside."""
 
-    server: InProcessServer
+    server: HandlerServer
     client: Client
     clock: FakeClock
     actions: Actions
@@ -58,7 +58,7 @@ class Stage:
         runner = Runner(controller)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runner.close)
-            await runner.connect(Surroundings(client, informers, self.clock))
+            await runner.connect(RunnableContext(client, informers, self.clock))
             await stack.enter_async_context(informers)
             await informers.wait_synced()
             await runner.synced(60)
@@ -84,7 +84,7 @@ class Stage:
 @asynccontextmanager
 async def stage() -> AsyncIterator[Stage]:
     clock = FakeClock()
-    async with InProcessServer(clock=clock) as server:
+    async with HandlerServer(clock=clock) as server:
         client = server.client()
         await install(client, clock)
         yield Stage(server, client, clock, Actions(server.faults, clock).select(user=NAME).without(Event))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from kubeloop.meta.status import Status, StatusDetails
-from kubeloop.serving.answer import Answer, Frames, JSONObject, Reply, SocketTakeover, Takeover
+from kubeloop.serving.answer import Answer, Hijack, Reply, SocketTakeover, StreamingResponse
+from kubeloop.types import JSONObject
 
 __all__ = [
     "NO_SNIFFING",
     "Answer",
-    "Frames",
     "JSONObject",
     "Reply",
+    "StreamingResponse",
     "Takeovers",
     "indented",
     "not_found_page",
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 #: Replies that change the connection's protocol.
-Takeovers = (Takeover, SocketTakeover)
+Takeovers = (Hijack, SocketTakeover)
 
 
 #: Go's way of saying that plain text is no page with scripts.

@@ -6,21 +6,18 @@ What belongs to Kubernetes' own components besides is in ``provisioning``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.object_meta import fill_new
-from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.provisioning import provide
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry_store import Call, Writer
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.writing import Call, Writer
 from kubeloop.meta.kinds import GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 SYSTEM = User("system:apiserver", (MASTERS,))
 
@@ -115,5 +112,5 @@ async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> N
             return
     try:
         await objects.write(resource, obj, expected=found.revision if found else 0)
-    except StaleWrite:
+    except PreconditionFailed:
         return  # somebody else published at the same moment

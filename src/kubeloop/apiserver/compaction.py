@@ -9,7 +9,7 @@ import contextlib
 import logging
 from functools import partial
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.options import resource_version_number
 from kubeloop.apiserver.storage import Compacted, FutureRevision, Storage, StorageFailed
@@ -71,15 +71,15 @@ class Compactor:
     async def answer(self, request: Request) -> Answer:
         """Serves ``PATH``."""
         if request.method != "POST":
-            raise refusals.method_not_allowed()
+            raise api_errors.method_not_allowed()
         text = request.parameter("revision") or "0"
         revision = resource_version_number(text)
         if revision is None:
-            raise refusals.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
+            raise api_errors.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
         try:
             await self.compact(revision or await self._storage.revision())
         except FutureRevision as fault:
-            raise refusals.bad_request(str(fault)) from None
+            raise api_errors.bad_request(str(fault)) from None
         return Answer(object={"compacted": revision or self._cache.oldest})
 
     async def _by_revisions(self, kept: int) -> None:

@@ -6,18 +6,16 @@ Scheduler and controller manager report their health themselves if they run besi
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
 from kubeloop.apiserver.options import list_options
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.selection import Selection
 from kubeloop.apiserver.tables import partial_list, table
 from kubeloop.meta.kinds import GroupResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _STORAGE = "etcd-0"
 #: Where upstream looks for the components that are not part of the server.
@@ -28,7 +26,7 @@ _TIMEOUT, _SHOWN = 20.0, 10_000
 _SINGULAR = GroupResource("", "componentstatus")
 
 
-async def list_(exchange: Exchange) -> Answer:
+async def list_(exchange: RequestScope) -> Answer:
     """Paging and resourceVersion say nothing here: there is one page, and it has no version."""
     options = list_options(exchange.request, watch=False)
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
@@ -43,16 +41,16 @@ async def list_(exchange: Exchange) -> Answer:
     return Answer(object={"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": items})
 
 
-async def get(exchange: Exchange) -> Answer:
+async def get(exchange: RequestScope) -> Answer:
     """Raises NotFound."""
     name = exchange.info.name
     for one in await _components(exchange):
         if one["metadata"]["name"] == name:
             return exchange.parts.renderer.object(exchange.resource, exchange.accepted, exchange.request, one)
-    raise refusals.not_found(_SINGULAR, name)
+    raise api_errors.not_found(_SINGULAR, name)
 
 
-async def _components(exchange: Exchange) -> list[JSONObject]:
+async def _components(exchange: RequestScope) -> list[JSONObject]:
     await exchange.parts.objects.storage.get("/registry/health")
     faults = await asyncio.gather(*(_fault(exchange, name, port) for name, port in _PORTS.items()))
     return [*(_status(name, fault) for name, fault in zip(_PORTS, faults, strict=True)), _status(_STORAGE, "")]
@@ -63,7 +61,7 @@ def _status(name: str, fault: str) -> JSONObject:
     return {"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": name}, "conditions": [condition]}
 
 
-async def _fault(exchange: Exchange, name: str, port: int) -> str:
+async def _fault(exchange: RequestScope, name: str, port: int) -> str:
     """Return what is wrong with a component; "" if it is healthy."""
     own = exchange.parts.components.get(name)
     if own is not None:

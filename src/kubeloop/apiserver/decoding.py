@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.go_json_errors import json_fault
 from kubeloop.apiserver.negotiation import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.errors import ApiError, DecodeError
@@ -23,8 +23,7 @@ from kubeloop.schema.converted import converted
 from kubeloop.schema.object_metadata import conform_metadata
 from kubeloop.schema.strict_scalars import number_text
 from kubeloop.serving.negotiation import content_media_type
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Bytes of a body that the server reads (upstream's MaxRequestBodyBytes): JSON may be larger than what etcd stores of it.
 BODY_LIMIT = 3 * 1024 * 1024
@@ -64,7 +63,7 @@ def media_type_of(content_type: str) -> str:
 
 
 def _unsupported(*accepted: str) -> ApiError:
-    return refusals.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{', '.join(accepted)}")
+    return api_errors.refusal(415, "UnsupportedMediaType", f"{_ACCEPTED}{', '.join(accepted)}")
 
 
 def decode_object(
@@ -98,16 +97,16 @@ def decode_object(
                 met = _said(tree, met, data, strict=field_validation != "Ignore")
     except _Unreadable as fault:
         summary = _summary(data)
-        raise refusals.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
+        raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {wanted.kind}): {fault} ({summary})") from None
     if met.api_version in also and met.kind == wanted.kind:
         met = wanted
-    decoded = conform(tree, met, wanted, resource, lambda why: refusals.bad_request(_unhandled(met, wanted, why)))
+    decoded = conform(tree, met, wanted, resource, lambda why: api_errors.bad_request(_unhandled(met, wanted, why)))
     # A custom object is read by what it says it is, whatever the path says.
     return replace(decoded, refused=_other_version(met, wanted)) if met.group_version != wanted.group_version else decoded
 
 
 def _other_version(met: GroupVersionKind, wanted: GroupVersionKind) -> ApiError:
-    return refusals.bad_request(
+    return api_errors.bad_request(
         f"the API version in the data ({met.api_version}) does not match the expected API version ({wanted.api_version})"
     )
 
@@ -254,7 +253,7 @@ def _read_protobuf(data: bytes, wanted: GroupVersionKind) -> tuple[JSONObject, G
     try:
         return protobuf.decode_message(met, envelope.raw), met
     except DecodeError as fault:
-        raise refusals.bad_request(_unhandled(met, wanted, str(fault))) from None
+        raise api_errors.bad_request(_unhandled(met, wanted, str(fault))) from None
 
 
 def _read(data: bytes, media_type: str) -> JSONObject:
@@ -324,7 +323,7 @@ def _said(tree: JSONObject, met: GroupVersionKind, data: bytes, *, strict: bool)
     said = met if tree.get("apiVersion") else GroupVersionKind("", "", met.kind)
     if not tree.get("kind"):
         why = kind_missing(data.decode("utf-8", "replace"))
-        raise _Unreadable(why) if strict else refusals.bad_request(_unhandled(said, met, why))
+        raise _Unreadable(why) if strict else api_errors.bad_request(_unhandled(said, met, why))
     return said
 
 

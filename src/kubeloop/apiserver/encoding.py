@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.meta.field_error import fits_int64, go_float, go_whole
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _ENCODER = msgspec.json.Encoder()
 #: Custom objects are Go maps in a kube-apiserver, whose keys are written in order at every level.

@@ -5,9 +5,7 @@ Source: k8s.io/kubernetes pkg/apis/events/v1/conversion.go, pkg/apis/core/v1.
 
 from __future__ import annotations
 
-from typing import Any
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Core name to the name in events.k8s.io; names in neither column are the same.
 _NAMES = {

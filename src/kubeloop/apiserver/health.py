@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, JSONObject, indented, not_found_page, text
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import Answer, indented, not_found_page, text
 from kubeloop.apiserver.negotiation import JSON, check_route
 from kubeloop.meta.version import VERSION
 from kubeloop.serving.request import Request
 from kubeloop.tasks import Supervisor
+from kubeloop.types import JSONObject
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -87,11 +88,11 @@ class Version:
     def answer(self, request: Request) -> Answer | None:
         """Raises MethodNotAllowed, NotAcceptable; None for other paths."""
         if request.path.startswith("/version/") and request.path.strip("/") != "version":
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         if request.path.rstrip("/") != "/version":
             return None
         if request.method != "GET":
-            raise refusals.method_not_allowed()
+            raise api_errors.method_not_allowed()
         check_route(request.header("Accept"), (JSON,))
         return indented(version())
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.serving.negotiation import Clause, parse_accept, shortened
 
 JSON = "application/json"
@@ -50,7 +50,7 @@ def _negotiated(header: str, verb: str, *, custom: bool, tables: bool) -> Accept
         check_route(header, MEDIA_TYPES + STREAM_MEDIA_TYPES if verb in ("list", "watch") else MEDIA_TYPES)
     found = _first(header, lambda clause, media_type: _in_form(clause, media_type, custom=custom, tables=tables))
     if found is None:
-        raise refusals.not_acceptable(MEDIA_TYPES)
+        raise api_errors.not_acceptable(MEDIA_TYPES)
     return found
 
 
@@ -61,7 +61,7 @@ def check_streams(accepted: Accepted) -> None:
         NotAcceptable: there are no streams of it.
     """
     if accepted.media_type == YAML:
-        raise refusals.not_acceptable(STREAM_MEDIA_TYPES)
+        raise api_errors.not_acceptable(STREAM_MEDIA_TYPES)
 
 
 def negotiate_plain(header: str) -> Accepted:
@@ -77,7 +77,7 @@ def negotiate_plain(header: str) -> Accepted:
 def _negotiated_plain(header: str) -> Accepted:
     found = _first(header, _plain)
     if found is None:
-        raise refusals.not_acceptable(MEDIA_TYPES)
+        raise api_errors.not_acceptable(MEDIA_TYPES)
     return found
 
 
@@ -88,7 +88,7 @@ def check_route(header: str, produced: tuple[str, ...]) -> None:
         NotAcceptable: the header names no media type that the route produces.
     """
     if header and not any(part.partition(";")[0].strip() in (*produced, "*/*") for part in header.split(",")):
-        raise refusals.not_acceptable_at_all(produced)
+        raise api_errors.not_acceptable_at_all(produced)
 
 
 def media_type_for_errors(header: str) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 import random
 import uuid
 from datetime import datetime
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.resource import ServedResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Letters of generated names: no vowels and nothing that looks like another letter.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -68,7 +66,7 @@ def set_namespace(metadata: JSONObject, namespace: str) -> None:
     """
     given = metadata.get("namespace") or ""
     if given and namespace and given != namespace:
-        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise api_errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if namespace:
         metadata["namespace"] = namespace
     else:
@@ -79,9 +77,9 @@ def check_name(metadata: JSONObject, name: str) -> None:
     """Raises BadRequest when the object has another name than the path, or none."""
     given = metadata.get("name") or ""
     if not given:
-        raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise api_errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if given != name:
-        raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        raise api_errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def fill_new(metadata: JSONObject, now: datetime) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.encoding import decode, encode, encode_sorted, int64_numbers, object_form, stored_form, stored_head, wire_form
 from kubeloop.apiserver.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.storage import KeyValue, Storage, prefix_end
 from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 T = TypeVar("T")
 
 _DecodedKey = tuple[str, int, str, int]
@@ -51,7 +51,7 @@ class StoredObject:
         return self.kv.mod_revision
 
 
-class StaleWrite(Exception):
+class PreconditionFailed(Exception):
     """Somebody else wrote first; ``current`` is what is there now, None when it is gone."""
 
     def __init__(self, current: KeyValue | None) -> None:
@@ -137,15 +137,15 @@ class Objects:
         heads = tuple(stored_head(resource.kind, api_version) for api_version in versions)
         for kv in (await self.storage.range(prefix, prefix_end(prefix))).items:
             if not kv.value.startswith(heads):
-                why = refusals.undefined_version(decode(kv.value)["apiVersion"]).status.message
-                raise refusals.storage_initializing(f"failed to list {resource.gvk.api_version}, Kind={resource.kind}: {why}")
+                why = api_errors.undefined_version(decode(kv.value)["apiVersion"]).status.message
+                raise api_errors.storage_initializing(f"failed to list {resource.gvk.api_version}, Kind={resource.kind}: {why}")
         self._checked[prefix] = versions
 
     async def write(self, resource: ServedResource, obj: JSONObject, *, expected: int, lease: int = 0) -> StoredObject:
         """Create (``expected`` 0) or replace. ``obj`` is in the resource's version; it becomes shared: do not change it afterwards.
 
         Raises:
-            StaleWrite
+            PreconditionFailed
         """
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
@@ -153,7 +153,7 @@ class Objects:
         value = int64_numbers(encoded) if resource.custom else encoded
         written = await self.storage.write(key, value, expected=expected, lease=lease)
         if not written.succeeded:
-            raise StaleWrite(written.current)
+            raise PreconditionFailed(written.current)
         assert written.current is not None
         if resource.storage_prefix in self._followers:
             await self._followers[resource.storage_prefix](written.revision)
@@ -191,11 +191,11 @@ class Objects:
         """Delete; returns the revision of the deletion.
 
         Raises:
-            StaleWrite
+            PreconditionFailed
         """
         written = await self.storage.write(stored.kv.key, None, expected=stored.revision)
         if not written.succeeded:
-            raise StaleWrite(written.current)
+            raise PreconditionFailed(written.current)
         for prefix, reached in self._followers.items():
             if stored.kv.key.startswith(prefix):
                 await reached(written.revision)

@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.decoding import kind_of, media_type_of, read_protobuf, read_yaml
-from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver.go_json_errors import json_fault
 from kubeloop.apiserver.negotiation import PROTOBUF, YAML
 from kubeloop.apiserver.validation.metadata import field_manager
 from kubeloop.merge.go_text import json_type
@@ -94,7 +94,7 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     _check_grammar(options)
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
-        raise refusals.invalid_options("ListOptions", errors)
+        raise api_errors.invalid_options("ListOptions", errors)
     return options
 
 
@@ -106,7 +106,7 @@ def _check_grammar(options: ListOptions) -> None:
         if options.field_selector:
             parse_field_selector(options.field_selector)
     except ValueError as fault:
-        raise refusals.bad_request(str(fault)) from None
+        raise api_errors.bad_request(str(fault)) from None
 
 
 def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteOptions:
@@ -129,7 +129,7 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteO
     if validation not in ("", "Ignore", "Warn", "Strict"):
         errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if errors:
-        raise refusals.invalid_options(kind, errors)
+        raise api_errors.invalid_options(kind, errors)
     return WriteOptions(bool(dry_run), validation or "Warn", manager, bool(force))
 
 
@@ -170,7 +170,7 @@ def check_delete_options(options: DeleteOptions, dry_run: list[str]) -> None:
     """Raises Invalid. ``dry_run``: what was asked for, of which only ``All`` is known."""
     errors = _propagation_errors(options) + _dry_run_errors(dry_run)
     if errors:
-        raise refusals.invalid_options("DeleteOptions", errors)
+        raise api_errors.invalid_options("DeleteOptions", errors)
 
 
 def unsupported(name: str, value: Any, supported: list[str]) -> FieldError:
@@ -254,31 +254,31 @@ def _options_body(body: bytes, media_type: str) -> dict[str, Any]:
         try:
             tree = read_protobuf(body, wanted)
         except DecodeError as fault:
-            raise refusals.bad_request(str(fault)) from None
+            raise api_errors.bad_request(str(fault)) from None
     elif media_type == YAML:
         try:
             tree = read_yaml(body)
         except DecodeError as fault:
-            raise refusals.bad_request(str(fault)) from None
+            raise api_errors.bad_request(str(fault)) from None
     else:
         try:
             tree = json.loads(body)
         except (ValueError, RecursionError):
             fault_text = json_fault(body) or "invalid UTF-8"
-            raise refusals.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
+            raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {fault_text}") from None
     if tree is None:
         tree = {}  # as Go's decoder leaves what null is read into
     if not isinstance(tree, dict):
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_type(tree)} into Go value of type struct "
             '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
         )
     try:
         met = kind_of(tree, wanted)
     except DecodeError as fault:
-        raise refusals.bad_request(str(fault)) from None
+        raise api_errors.bad_request(str(fault)) from None
     if met.kind != "DeleteOptions":
-        raise refusals.bad_request(
+        raise api_errors.bad_request(
             f'no kind "{met.kind}" is registered for version "{met.api_version}" in scheme "pkg/runtime/scheme.go:111"'
         )
     return _checked(tree)
@@ -291,7 +291,7 @@ def _checked(tree: dict[str, Any]) -> dict[str, Any]:
     try:
         conformed = strict.conform({**tree, "apiVersion": "v1", "kind": "DeleteOptions"}, GroupVersionKind("", "v1", "DeleteOptions")).obj
     except DecodeError as fault:
-        raise refusals.bad_request(str(fault)) from None
+        raise api_errors.bad_request(str(fault)) from None
     # Conforming drops a zero that Go keeps behind a pointer; whether a grace of zero was asked for decides everything.
     for name in ("gracePeriodSeconds", "orphanDependents"):
         if tree.get(name) is not None:
@@ -307,7 +307,7 @@ def _integer(request: Request, name: str) -> int | None:
     number = decimal(text)
     if number is None:
         why = "value out of range" if is_digits(text.removeprefix("+").removeprefix("-")) else "invalid syntax"
-        raise refusals.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: {why}")
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {json.dumps(text)}: {why}")
     return number
 
 

@@ -5,9 +5,7 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/rest.go (dedupOwnerReferencesAnd
 
 from __future__ import annotations
 
-from typing import Any
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _ADVICE = (
     "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "

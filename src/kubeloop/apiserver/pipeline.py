@@ -9,31 +9,98 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+import msgspec
 from msgspec import structs
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import NO_SNIFFING, Answer, Reply, Takeovers, not_found_page, status_answer, text
 from kubeloop.apiserver.authentication import User, impersonated
 from kubeloop.apiserver.authorization import access_of, forbidden
 from kubeloop.apiserver.authorization.impersonation import Impersonation
-from kubeloop.apiserver.deadline import allotted, timed_out
-from kubeloop.apiserver.exchange import Exchange, Parts
-from kubeloop.apiserver.flow.control import TooMany
+from kubeloop.apiserver.flow.control import RejectedByFlowControl
+from kubeloop.apiserver.instrumentation import Operation
 from kubeloop.apiserver.kubelet.connecting import connecting
 from kubeloop.apiserver.negotiation import Accepted, negotiate
-from kubeloop.apiserver.operation import Operation
-from kubeloop.apiserver.passage import AUDIT_ID, Passage, audit_id_of
 from kubeloop.apiserver.request_info import PREFIXES, RequestInfo, request_info
+from kubeloop.apiserver.request_scope import RequestScope, ServerServices
+from kubeloop.apiserver.request_state import AUDIT_ID, RequestState, audit_id_of
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.routing import PlainNotFound, check_name_in_path, find_handler, find_resource
+from kubeloop.apiserver.response_writer import finish
+from kubeloop.apiserver.routing import NoRoute, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.apiserver.tables import has_tables
-from kubeloop.apiserver.transfer import finish
 from kubeloop.meta.errors import ApiError, Forbidden
+from kubeloop.meta.go_quote import go_quoted
 from kubeloop.serving.request import BodyMalformed, Request
+
+# How long a request may take: --request-timeout, or less where it says so itself (``?timeout=5s``).
+#
+# Source: k8s.io/apiserver pkg/endpoints/filters/request_deadline.go, pkg/server/filters/timeout.go; Go's time.ParseDuration.
+
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+# Written before anything is negotiated, and without kind and version, as upstream does.
+_TIMED_OUT = msgspec.json.encode(
+    {
+        "metadata": {},
+        "status": "Failure",
+        "message": "Timeout: request did not complete within the allotted timeout",
+        "reason": "Timeout",
+        "details": {},
+        "code": 504,
+    }
+)
+
+
+def allotted(request: Request, most: float) -> float:
+    """Seconds. What is longer than ``most``, or nothing, or less, is ``most``.
+
+    Raises:
+        BadRequest: the parameter is no duration.
+    """
+    asked = request.parameter("timeout")
+    if not asked:
+        return most
+    try:
+        seconds = parse_duration(asked)
+    except ValueError as fault:
+        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {fault}") from None
+    return seconds if 0 < seconds < most else most
+
+
+def timed_out() -> Answer:
+    """504."""
+    return Answer(504, body=_TIMED_OUT + b"\n", content_type="text/plain; charset=utf-8", verbatim=True)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration in Go's words (``1h2m3.5s``).
+
+    Raises:
+        ValueError: in the words of Go.
+    """
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0.0
+    total, at = 0.0, 0
+    while at < len(rest) or not at:
+        found = _AMOUNT.match(rest, at)
+        if not found:
+            raise ValueError(f"time: invalid duration {go_quoted(text)}")
+        amount, unit = found.groups()
+        if not unit:
+            raise ValueError(f"time: missing unit in duration {go_quoted(text)}")
+        if unit not in _SECONDS:
+            raise ValueError(f"time: unknown unit {go_quoted(unit)} in duration {go_quoted(text)}")
+        total, at = total + float(amount) * _SECONDS[unit], found.end()
+    return -total if text.startswith("-") else total
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,7 +139,7 @@ class Pipeline:
     ``documents`` are asked in order for what is no resource, then ``actions``, by exact path.
     """
 
-    def __init__(self, parts: Parts, actions: Mapping[str, Action] | None = None, operation: Operation | None = None) -> None:
+    def __init__(self, parts: ServerServices, actions: Mapping[str, Action] | None = None, operation: Operation | None = None) -> None:
         self._parts = parts
         self._impersonation = Impersonation(parts.authorizer)
         self._operation = operation or Operation(parts.clock)
@@ -82,7 +149,7 @@ class Pipeline:
         self.elsewhere: Callable[[Request, User, str], Awaitable[Reply] | None] | None = None
 
     async def handle(self, request: Request) -> Reply:
-        passage = Passage(request, request_info(request), audit_id_of(request), self._parts.clock.now())
+        passage = RequestState(request, request_info(request), audit_id_of(request), self._parts.clock.now())
         try:
             reply = await self._reply(passage)
         except asyncio.CancelledError:
@@ -91,14 +158,14 @@ class Pipeline:
         self._operation.answered(passage, reply)
         return reply
 
-    async def _reply(self, passage: Passage) -> Reply:
+    async def _reply(self, passage: RequestState) -> Reply:
         request = passage.request
         warnings: list[str] = []
         try:
             answer = await self._in_time(passage, warnings)
-        except PlainNotFound:
+        except NoRoute:
             answer = not_found_page()
-        except TooMany as refusal:
+        except RejectedByFlowControl as refusal:
             answer = text("Too many requests, please try again later.\n", 429)
             answer.headers.append(("Retry-After", str(refusal.retry_after)))
             answer.hold = _HOLD * random.random()  # not all at once again
@@ -106,17 +173,17 @@ class Pipeline:
             answer = status_answer(refusal.refusal.status)
             answer.headers.append(NO_SNIFFING)
         except BodyMalformed as fault:
-            answer = status_answer(refusals.internal(str(fault)).status)
+            answer = status_answer(api_errors.internal(str(fault)).status)
         except ApiError as refusal:
             answer = status_answer(refusal.status)
         except StorageFailed as fault:
-            answer = status_answer(refusals.internal_error(str(fault)).status)
+            answer = status_answer(api_errors.internal_error(str(fault)).status)
         except RecursionError:
             # What is stored nests less (see ``decoding``): it is the body of this request that was too deep to be looked at.
-            answer = status_answer(refusals.bad_request("the body of the request exceeded max depth").status)
+            answer = status_answer(api_errors.bad_request("the body of the request exceeded max depth").status)
         except Exception:  # noqa: BLE001 - the last resort: a client gets a Status, the log gets the traceback
             _LOG.exception("%s %s failed", request.method, request.path)
-            answer = status_answer(refusals.internal_error("the server met an unexpected condition; its log has the details").status)
+            answer = status_answer(api_errors.internal_error("the server met an unexpected condition; its log has the details").status)
         if isinstance(answer, Takeovers):
             return answer
         answer.headers.append((AUDIT_ID, passage.audit_id))
@@ -129,7 +196,7 @@ class Pipeline:
             finish(request, answer)
         return answer
 
-    async def _in_time(self, passage: Passage, warnings: list[str]) -> Reply:
+    async def _in_time(self, passage: RequestState, warnings: list[str]) -> Reply:
         if passage.long_running:
             return await self._stages(passage, warnings)
         clock, end = self._parts.clock, passage.started + allotted(passage.request, self._operation.options.request_timeout)
@@ -144,7 +211,7 @@ class Pipeline:
                 return timed_out()
             raise
 
-    async def _stages(self, passage: Passage, warnings: list[str]) -> Reply:
+    async def _stages(self, passage: RequestState, warnings: list[str]) -> Reply:
         request, info = passage.request, passage.info
         user = passage.user = await self._parts.authenticator.authenticate(request, warnings, passage.annotations)
         self._operation.identified(passage)
@@ -152,7 +219,7 @@ class Pipeline:
             return _unclear(request)
         user = await self._authorize(passage, user)
         if request.path.startswith(_NOBODYS) or not request.path.startswith("/"):
-            raise PlainNotFound
+            raise NoRoute
         elsewhere = self.elsewhere(request, user, passage.audit_id) if self.elsewhere is not None else None
         if elsewhere is not None:
             return await elsewhere
@@ -170,7 +237,7 @@ class Pipeline:
         namespace = info.namespace if resource.namespaced else ""
         if info.verb in _BY_NAME:
             check_name_in_path(info)
-        exchange = Exchange(self._parts, request, info, user, resource, accepted, namespace, passage=passage)
+        exchange = RequestScope(self._parts, request, info, user, resource, accepted, namespace, passage=passage)
         try:
             answer = await handler(exchange)
             if isinstance(answer, Answer) and not answer.content_type and answer.status != 204:
@@ -180,7 +247,7 @@ class Pipeline:
             warnings += exchange.context.warnings
             passage.annotations |= exchange.context.audit_annotations
 
-    async def _authorize(self, passage: Passage, user: User) -> User:
+    async def _authorize(self, passage: RequestState, user: User) -> User:
         """As whom the request is served."""
         request, info, authorizer = passage.request, passage.info, self._parts.authorizer
         await authorizer.prepare(user)
@@ -214,7 +281,7 @@ class Pipeline:
                 return answer
         action = self._actions.get(request.path)
         if action is None:
-            raise PlainNotFound
+            raise NoRoute
         return await action(request)
 
 

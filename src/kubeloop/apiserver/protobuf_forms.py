@@ -6,7 +6,6 @@ What is kept is an object's bare message: a list holds it as it is, an object an
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
 
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.resource import ServedResource
@@ -14,8 +13,7 @@ from kubeloop.apiserver.storage import KeyValue
 from kubeloop.codec import protobuf
 from kubeloop.meta.errors import UnknownKind
 from kubeloop.meta.kinds import GroupVersionKind
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _Key = tuple[str, int, str, int]
 

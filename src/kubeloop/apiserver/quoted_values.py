@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.apiserver.explicit_empties import part_at, with_explicit_empties
+from kubeloop.apiserver.empty_values import part_at, with_explicit_empties
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.schema.internal_values import UnlikeType, internal_types

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.encoding import decode, encode, encode_sorted, list_item
+from kubeloop.apiserver.get_list import Page
 from kubeloop.apiserver.negotiation import JSON, PROTOBUF, Accepted
 from kubeloop.apiserver.objects import Objects, StoredObject
-from kubeloop.apiserver.reading import Page
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.tables import INCLUDE_OBJECT, partial_list, partial_object, table
-from kubeloop.apiserver.watching import Form, FormMissing
+from kubeloop.apiserver.watch import Form, FormMissing
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.protobuf_forms import ProtobufForms
-
-JSONObject = dict[str, Any]
 
 
 class Renderer:
@@ -54,7 +53,7 @@ class Renderer:
             case "PartialObjectMetadata":
                 return Answer(status, object=_versioned(partial_object(obj), accepted))
             case "PartialObjectMetadataList":
-                raise refusals.unacceptable_form(
+                raise api_errors.unacceptable_form(
                     f"you requested PartialObjectMetadataList, but the requested object is not a list ({_type(resource)})"
                 )
         if stored is not None and accepted.media_type == JSON:
@@ -81,7 +80,7 @@ class Renderer:
                 trees = [self._objects.tree(resource, kv) for kv in page.items]
                 return Answer(object=_versioned(partial_list(trees, metadata), accepted, items=True))
             case "PartialObjectMetadata":
-                raise refusals.unacceptable_form(
+                raise api_errors.unacceptable_form(
                     f"you requested PartialObjectMetadata, but the requested object is a list ({_type(resource)}List)"
                 )
         list_kind = resource.list_kind or f"{resource.kind}List"
@@ -165,7 +164,7 @@ def _include(request: Request) -> str:
     if include not in INCLUDE_OBJECT:
         quoted = encode(include).decode()
         why = f"Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
-        raise refusals.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
+        raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
     return include
 
 

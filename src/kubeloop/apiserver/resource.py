@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kubeloop.apiserver.strategy import JSONObject, Strategy
+from kubeloop.apiserver.strategy import Strategy
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import TypeSchema
+from kubeloop.types import JSONObject
 
 #: Where upstream stores objects of a resource, if not under its name.
 _UPSTREAM_FOLDERS = {

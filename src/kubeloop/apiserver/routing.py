@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from kubeloop.apiserver import component_status, refusals, reviews, verbs
+from kubeloop.apiserver import api_errors, component_status, verbs
+from kubeloop.apiserver import review_handlers as reviews
 from kubeloop.apiserver.answers import Answer, Reply
-from kubeloop.apiserver.applying import is_apply
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.apply import is_apply
 from kubeloop.apiserver.kubelet.connecting import connecting
-from kubeloop.apiserver.patching import read_patch
+from kubeloop.apiserver.patch import read_patch
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.subresources import handlers_of
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
 
-Handler = Callable[[Exchange], Awaitable[Reply]]
+Handler = Callable[[RequestScope], Awaitable[Reply]]
 
 _VERBS: dict[str, Handler] = {
     "get": verbs.get,
@@ -34,7 +35,7 @@ _VERBS: dict[str, Handler] = {
 }
 
 
-class PlainNotFound(Exception):
+class NoRoute(Exception):
     """Nobody owns the path: answered with a plain page, not a Status."""
 
 
@@ -42,17 +43,17 @@ def find_resource(registry: Registry, info: RequestInfo) -> ServedResource:
     """The resource that a path names.
 
     Raises:
-        PlainNotFound: an unknown group, or anything unknown in a group of custom resources.
+        NoRoute: an unknown group, or anything unknown in a group of custom resources.
         NotFound: a known group without such a version or resource.
     """
     resource = registry.get(GroupVersionResource(info.group, info.version, info.resource))
     if resource is None:
         if _is_builtin_group(registry, info.group):
-            raise refusals.no_such_resource()
-        raise PlainNotFound
+            raise api_errors.no_such_resource()
+        raise NoRoute
     misplaced = bool(info.namespace) != resource.namespaced and not (resource.namespaced and not info.name_in_path)
     if misplaced and not _is_namespace_itself(resource, info):
-        raise PlainNotFound if resource.custom else refusals.no_such_resource()
+        raise NoRoute if resource.custom else api_errors.no_such_resource()
     return resource
 
 
@@ -66,34 +67,34 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
         return _of_custom(resource, info)
     nowhere = resource.namespaced and not info.namespace and not {"list", "watch"} & set(resource.verbs) and not info.name_in_path
     if nowhere or info.verb == "proxy":
-        raise refusals.no_such_resource()
+        raise api_errors.no_such_resource()
     if info.subresource:
         return _of_subresource(resource, info, method)
     if method == "HEAD":
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     if info.rest:
-        raise refusals.no_such_resource()
+        raise api_errors.no_such_resource()
     verb = info.verb
     if verb == "watch" and method != "GET":  # of the old paths, /api/v1/watch/pods: a path makes it a watch, whatever the method
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     if info.name_in_path:
         if not {"get", "update", "patch", "delete"} & set(resource.verbs):
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         if method == "POST":
-            raise refusals.method_not_allowed()
+            raise api_errors.method_not_allowed()
     elif verb not in ("list", "watch", "create", "deletecollection") or _across_namespaces(resource, info):
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     if verb == "watch" and "list" in resource.verbs and "watch" not in resource.verbs:
-        raise refusals.verb_not_supported(resource.gvr.group_resource, verb)
+        raise api_errors.verb_not_supported(resource.gvr.group_resource, verb)
     if verb not in resource.verbs and not (verb == "watch" and "watch" in resource.verbs):
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     if resource.gvr.group_resource in reviews.CREATE:
         return reviews.CREATE[resource.gvr.group_resource]
     if resource.gvr.resource == "componentstatuses":
         return component_status.get if info.name_in_path else component_status.list_
     handler = _VERBS.get(verb)
     if handler is None:
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     return handler
 
 
@@ -101,26 +102,26 @@ def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
     """No route table stands before custom resources: the verb says all, and what follows a subresource in the path is ignored.
 
     Raises:
-        PlainNotFound, NotFound, MethodNotAllowed, BadRequest
+        NoRoute, NotFound, MethodNotAllowed, BadRequest
     """
     if _across_namespaces(resource, info):
-        raise PlainNotFound
+        raise NoRoute
     handlers: Mapping[str, Handler] | None = _VERBS
     if info.subresource:
         if info.subresource not in resource.subresources:
-            raise refusals.not_found(resource.gvr.group_resource, info.name)
+            raise api_errors.not_found(resource.gvr.group_resource, info.name)
         handlers = handlers_of(resource.gvr.resource, info.subresource)
     handler = handlers.get(info.verb) if handlers else None
     if handler is None:
-        raise refusals.verb_not_supported(resource.gvr.group_resource, info.verb)
+        raise api_errors.verb_not_supported(resource.gvr.group_resource, info.verb)
     if info.verb == "patch" and not info.name_in_path:
         return _patch_without_name
     if info.verb == "update" and not info.name_in_path:
-        raise refusals.bad_request("name must be provided")
+        raise api_errors.bad_request("name must be provided")
     return handler
 
 
-async def _patch_without_name(exchange: Exchange) -> Answer:
+async def _patch_without_name(exchange: RequestScope) -> Answer:
     """What kind of patch it is is looked at before what it is for.
 
     Raises:
@@ -128,7 +129,7 @@ async def _patch_without_name(exchange: Exchange) -> Answer:
     """
     if not is_apply(exchange.request):
         read_patch(b"", exchange.request.header("Content-Type"), exchange.resource)
-    raise refusals.bad_request("name must be provided")
+    raise api_errors.bad_request("name must be provided")
 
 
 def check_name_in_path(info: RequestInfo) -> None:
@@ -137,31 +138,31 @@ def check_name_in_path(info: RequestInfo) -> None:
     if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
         return
     why = f"may not be '{name}'" if name in (".", "..") else ";".join(f"may not contain '{one}'" for one in "/%" if one in name)
-    raise refusals.bad_request(f"Name parameter invalid: {go_quoted(name)}: {why}")
+    raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {why}")
 
 
 def _of_subresource(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
     if info.subresource not in resource.subresources:
-        raise refusals.no_such_resource()
+        raise api_errors.no_such_resource()
     if not info.name_in_path:
-        raise refusals.bad_request("name must be provided")
+        raise api_errors.bad_request("name must be provided")
     connects = connecting(info)
     if connects is not None:
         if info.rest and not connects.paths:
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         if method not in connects.methods:
-            raise refusals.method_not_allowed()
+            raise api_errors.method_not_allowed()
         return connects.handler
     if info.rest:
-        raise refusals.no_such_resource()
+        raise api_errors.no_such_resource()
     if method == "HEAD":
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     handlers = handlers_of(resource.gvr.resource, info.subresource)
     if handlers is None:
-        raise refusals.not_implemented(f"{resource.gvr.resource}/{info.subresource}")
+        raise api_errors.not_implemented(f"{resource.gvr.resource}/{info.subresource}")
     handler = handlers.get(info.verb)
     if handler is None:
-        raise refusals.method_not_allowed()
+        raise api_errors.method_not_allowed()
     return handler
 
 

@@ -5,13 +5,10 @@ Source: Kubernetes documentation, "Labels and Selectors", "Field Selectors"; rec
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _ALWAYS = ("metadata.name", "metadata.namespace")
 
@@ -25,7 +22,7 @@ class Selection:
             self.labels: Selector = parse_label_selector(label_selector)
             self.fields: FieldSelector = parse_field_selector(field_selector)
         except ValueError as fault:
-            raise refusals.bad_request(str(fault)) from None
+            raise api_errors.bad_request(str(fault)) from None
         aliases = resource.strategy.field_aliases
         if aliases:
             self.fields = self.fields.transformed(lambda name, value: (aliases.get(name, name), value))
@@ -59,5 +56,5 @@ class Selection:
             return
         if strategy.field_labels or self._resource.custom:
             version = self._resource.gvr.group_version.api_version
-            raise refusals.bad_request(strategy.unknown_field.format(field=field, version=version))
-        raise refusals.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+            raise api_errors.bad_request(strategy.unknown_field.format(field=field, version=version))
+        raise api_errors.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kubeloop.apiserver.admission import Admission
-from kubeloop.apiserver.admission.plugins import AdmissionOptions, Means, plugins
+from kubeloop.apiserver.admission.plugins import AdmissionOptions, PluginInitializer, plugins
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.identity import NAME as PROXY_NAME
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
@@ -18,40 +18,40 @@ from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.authentication.assembling import Authentication
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
-from kubeloop.apiserver.authorization.granting import Grants
+from kubeloop.apiserver.authorization.escalation_check import EscalationCheck
 from kubeloop.apiserver.bootstrap import SYSTEM, bootstrap, tell_of_tokens
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.compaction import PATH as COMPACTION_PATH
-from kubeloop.apiserver.crd.keeper import DefinitionKeeper
-from kubeloop.apiserver.deleting import Deleter
+from kubeloop.apiserver.crd.controller import DefinitionKeeper
+from kubeloop.apiserver.delete import Deleter
 from kubeloop.apiserver.discovery import Discovery
-from kubeloop.apiserver.exchange import Parts
-from kubeloop.apiserver.flow.schema_status import SchemaStatus
+from kubeloop.apiserver.egress_policy import EgressPolicy
+from kubeloop.apiserver.flow.schemas import SchemaStatus
+from kubeloop.apiserver.get_list import Reader
 from kubeloop.apiserver.health import Health, Version
-from kubeloop.apiserver.issuer import IssuerDocuments
+from kubeloop.apiserver.instrumentation import Operation, OperationOptions
 from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.metrics.exposition import Metrics
 from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.oidc_discovery import IssuerDocuments
 from kubeloop.apiserver.openapi import OpenAPI
-from kubeloop.apiserver.operation import Operation, OperationOptions
 from kubeloop.apiserver.options import DeleteOptions
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.pipeline import Pipeline
 from kubeloop.apiserver.policies.chain import Policies
-from kubeloop.apiserver.policies.reading_rights import ReadingRights
-from kubeloop.apiserver.reach import Reach
-from kubeloop.apiserver.reading import Reader
+from kubeloop.apiserver.policies.param_authorization import ParamAuthorization
 from kubeloop.apiserver.registry import Change
+from kubeloop.apiserver.registry_store import EVENT_TTL, Call, Writer
 from kubeloop.apiserver.rendering import Renderer
+from kubeloop.apiserver.request_scope import ServerServices
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.serving_certificates import LOOPBACK_NAME, ServingCertificates
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.chain import Webhooks
-from kubeloop.apiserver.writing import EVENT_TTL, Call, Writer
 from kubeloop.meta.errors import NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.schema import builtin
@@ -142,11 +142,11 @@ class ApiServer:
         self.registry = builtin_registry(schemas, clock)
         self.registry.on_change(self._on_change)
         self.authorization = Authorization(self.objects, self.cache, self.options.authorization)
-        reach = Reach(anywhere=self.options.remote_backends)
+        reach = EgressPolicy(anywhere=self.options.remote_backends)
         self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization, reach)
         self._policies = Policies(self.registry, self.objects, self.cache, self.authorization)
         mutating, validating = self._webhooks.plugins
-        means = Means(
+        means = PluginInitializer(
             registry=self.registry,
             objects=self.objects,
             cache=self.cache,
@@ -160,11 +160,11 @@ class ApiServer:
                 "ValidatingAdmissionPolicy": self._policies.validating,
                 "ValidatingAdmissionWebhook": validating,
             },
-            checks=(ReadingRights(self.registry, self.objects, self.authorization),),
+            checks=(ParamAuthorization(self.registry, self.objects, self.authorization),),
         )
         self.admission = Admission(plugins(means, self.options.admission))
         self.writer = Writer(self.objects, self.admission, Owners(self.registry, clock), clock, self.options.event_ttl)
-        self.writer.guard = Grants(self.authorization, self.authorization.roles)
+        self.writer.guard = EscalationCheck(self.authorization, self.authorization.roles)
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self.tasks = Supervisor(clock, _LOG)
@@ -181,7 +181,7 @@ class ApiServer:
         self.authentication = Authentication(self.options.authentication, self.registry, self.writer, clock, own, self.options.tokens)
         #: Health of the components that run beside this server: what is wrong with each, "" if nothing.
         self.components: dict[str, Callable[[], str]] = {}
-        parts = Parts(
+        parts = ServerServices(
             schemas=schemas,
             registry=self.registry,
             objects=self.objects,

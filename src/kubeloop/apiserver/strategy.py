@@ -14,8 +14,7 @@ from typing import Any
 from kubeloop.apiserver.validation.metadata import object_meta, object_meta_update, standard_finalizers
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.names import path_segment
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, success
-from kubeloop.apiserver.applying import apply, is_apply
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import Answer, StreamingResponse, success
+from kubeloop.apiserver.apply import apply, is_apply
 from kubeloop.apiserver.decoding import Decoded, decode_object, media_type_of
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.negotiation import JSON, check_streams
 from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.options import (
@@ -24,23 +22,23 @@ from kubeloop.apiserver.options import (
     write_options,
 )
 from kubeloop.apiserver.owner_references import drop_repeated
-from kubeloop.apiserver.patching import conform_patched, read_patch
+from kubeloop.apiserver.patch import conform_patched, read_patch
+from kubeloop.apiserver.registry_store import Outcome
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.selection import Selection
-from kubeloop.apiserver.watching import Watcher, WatchParts
-from kubeloop.apiserver.writing import Outcome
+from kubeloop.apiserver.watch import WatchDependencies, Watcher
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import StatusDetails
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 
-
-async def get(exchange: Exchange) -> Answer:
+async def get(exchange: RequestScope) -> Answer:
     version = exchange.request.parameter("resourceVersion")
     found = await exchange.parts.reader.get(exchange.resource, exchange.namespace, exchange.info.name, version)
     return exchange.parts.renderer.object(exchange.resource, exchange.accepted, exchange.request, found.obj, stored=found)
 
 
-async def list_(exchange: Exchange) -> Answer:
+async def list_(exchange: RequestScope) -> Answer:
     options = list_options(exchange.request, watch=False)
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     if not options.limit and not options.continue_token:
@@ -49,24 +47,24 @@ async def list_(exchange: Exchange) -> Answer:
     return exchange.parts.renderer.page(exchange.resource, exchange.accepted, exchange.request, page)
 
 
-async def watch(exchange: Exchange) -> Frames:
+async def watch(exchange: RequestScope) -> StreamingResponse:
     parts, request = exchange.parts, exchange.request
     options = list_options(request, watch=True)
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     if exchange.info.name_in_path:
         selection = Selection(exchange.resource, options.label_selector, f"metadata.name={exchange.info.name}")
     if options.resource_version and resource_version_number(options.resource_version) is None:
-        raise refusals.internal(invalid_version(options.resource_version))
+        raise api_errors.internal(invalid_version(options.resource_version))
     check_streams(exchange.accepted)
     form = parts.renderer.watch_form(exchange.resource, exchange.accepted, request)
     await parts.objects.require_defined_versions(exchange.resource)
-    watcher_parts = WatchParts(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
+    watcher_parts = WatchDependencies(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
     watcher = Watcher(exchange.resource, exchange.namespace, options, selection, form, watcher_parts)
     media_type = exchange.accepted.media_type
-    return Frames(watcher.frames(), JSON if media_type == JSON else f"{media_type};stream=watch")
+    return StreamingResponse(watcher.frames(), JSON if media_type == JSON else f"{media_type};stream=watch")
 
 
-async def create(exchange: Exchange) -> Answer:
+async def create(exchange: RequestScope) -> Answer:
     options = write_options(exchange.request, "CreateOptions")
     decoded = await _decode(exchange, options)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
@@ -75,7 +73,7 @@ async def create(exchange: Exchange) -> Answer:
     return _outcome(exchange, await exchange.parts.writer.create(call, decoded.obj), 201)
 
 
-async def update(exchange: Exchange, *, status: bool = False) -> Answer:
+async def update(exchange: RequestScope, *, status: bool = False) -> Answer:
     options = write_options(exchange.request, "UpdateOptions")
     decoded = await _decode(exchange, options)
     exchange.accept_problems(decoded, options, exchange.resource.kind)
@@ -91,7 +89,7 @@ async def update(exchange: Exchange, *, status: bool = False) -> Answer:
     return _outcome(exchange, outcome, 201 if outcome.created else 200)
 
 
-async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
+async def patch(exchange: RequestScope, *, status: bool = False) -> Answer:
     resource, name = exchange.resource, exchange.info.name
     if is_apply(exchange.request):
         outcome = await apply(exchange, status=status)
@@ -120,7 +118,7 @@ async def patch(exchange: Exchange, *, status: bool = False) -> Answer:
     return _outcome(exchange, await exchange.parts.writer.update(call, change, status=status, retry=True), 200)
 
 
-async def delete(exchange: Exchange) -> Answer:
+async def delete(exchange: RequestScope) -> Answer:
     body = await exchange.body()
     options = delete_options(exchange.request, body)
     if body:
@@ -128,7 +126,7 @@ async def delete(exchange: Exchange) -> Answer:
     _warn_of_deletion(exchange, options)
     resource = exchange.resource
     if fault := resource.strategy.deletion_fault(exchange.info.name):
-        raise refusals.forbidden(resource.gvr.group_resource, exchange.info.name, fault)
+        raise api_errors.forbidden(resource.gvr.group_resource, exchange.info.name, fault)
     deleted = await exchange.parts.deleter.delete(exchange.call(dry_run=options.dry_run), options)
     if deleted.gone and not resource.strategy.returns_deleted:
         gvr, metadata = resource.gvr, deleted.obj["metadata"]
@@ -138,7 +136,7 @@ async def delete(exchange: Exchange) -> Answer:
     return exchange.parts.renderer.object(resource, exchange.accepted, exchange.request, deleted.obj, stored=deleted.stored, status=status)
 
 
-async def delete_collection(exchange: Exchange) -> Answer:
+async def delete_collection(exchange: RequestScope) -> Answer:
     options = _of_pages(list_options(exchange.request, watch=False))
     selection = Selection(exchange.resource, options.label_selector, options.field_selector)
     body = await exchange.body()
@@ -165,17 +163,17 @@ def _of_pages(options: ListOptions) -> ListOptions:
     return replace(options, resource_version_match="Exact")
 
 
-def _warn_of_deletion(exchange: Exchange, options: DeleteOptions) -> None:
+def _warn_of_deletion(exchange: RequestScope, options: DeleteOptions) -> None:
     named = options.propagation_policy is not None or options.orphan_dependents is not None
     exchange.context.warnings += exchange.resource.strategy.warnings_on_delete(policy_named=named)
 
 
-async def _decode(exchange: Exchange, options: WriteOptions) -> Decoded:
+async def _decode(exchange: RequestScope, options: WriteOptions) -> Decoded:
     media_type = media_type_of(exchange.request.header("Content-Type"))
     return decode_object(await exchange.body(), media_type, exchange.resource, field_validation=options.field_validation)
 
 
-def _outcome(exchange: Exchange, outcome: Outcome, status: int) -> Answer:
+def _outcome(exchange: RequestScope, outcome: Outcome, status: int) -> Answer:
     renderer = exchange.parts.renderer
     if outcome.stored is not None:
         return renderer.object(exchange.resource, exchange.accepted, exchange.request, outcome.obj, stored=outcome.stored, status=status)

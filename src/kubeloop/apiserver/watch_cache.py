@@ -21,7 +21,6 @@ from kubeloop.tasks import end_tasks
 
 _LOG = logging.getLogger(__name__)
 
-JSONObject = dict[str, Any]
 T = TypeVar("T")
 
 ROOT = "/registry/"
@@ -36,7 +35,7 @@ _BYTES_AT_ONCE = 1 << 20
 _MOST_FRAMES = 1024
 
 
-class WindowPassed(KubeloopError):
+class ResourceVersionTooOld(KubeloopError):
     """The revision is older than the oldest change kept (``oldest``)."""
 
     def __init__(self, revision: int, oldest: int) -> None:
@@ -232,10 +231,10 @@ class WatchCache:
         """Changes below ``prefix`` after ``revision``, up to ``self.revision``.
 
         Raises:
-            WindowPassed
+            ResourceVersionTooOld
         """
         if revision < self.oldest:
-            raise WindowPassed(revision, self.oldest)
+            raise ResourceVersionTooOld(revision, self.oldest)
         window = self._windows.get(resource_of(prefix), [])
         start = bisect_right(window, revision, key=_revision)
         if prefix.count("/") == 4:

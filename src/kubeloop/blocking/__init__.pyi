@@ -8,21 +8,20 @@ from kubeloop.api.certificates.v1 import CertificateSigningRequest
 from kubeloop.api.core.v1 import Pod
 from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
-from kubeloop.cache.bare.object_store import ObjectStore
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.blobs.keeping import Transform
 from kubeloop.cache.deltas.delta_queue import Known, Queue
-from kubeloop.cache.documents.head import Head
-from kubeloop.cache.documents.keeping import Transform
+from kubeloop.cache.diagnostics.describe import Description
+from kubeloop.cache.diagnostics.stats import InformerStats
 from kubeloop.cache.handlers.filtering import Predicate
 from kubeloop.cache.handlers.registration import Handler
-from kubeloop.cache.observing.describe import Description
-from kubeloop.cache.observing.stats import InformerStats
-from kubeloop.cache.reading.changes import Changes
-from kubeloop.cache.reading.query import Labels as Labels_2, Value, Where
+from kubeloop.cache.lister.changes import Changes
+from kubeloop.cache.lister.query import Labels as Labels_2, Value, Where
 from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.standalone.object_store import ObjectStore
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.sorted_index import Bound
 from kubeloop.client.conflict import DEFAULT_BACKOFF, DEFAULT_RETRY, Retries
-from kubeloop.client.discovery.openapi import JSONObject
 from kubeloop.client.discovery.resources import ApiResource, Discovered
 from kubeloop.client.lists import ObjectList
 from kubeloop.client.mapping import ResourceMapping
@@ -39,9 +38,9 @@ from kubeloop.client.streams.ports import PortSpec
 from kubeloop.client.streams.session import ExecResult, Output
 from kubeloop.client.verbs.changing import Changed
 from kubeloop.client.verbs.patching import Patch, PatchType
-from kubeloop.client.waits.wants import Want
+from kubeloop.client.waits.conditions import Want
 from kubeloop.client.watches import Event
-from kubeloop.client.writes import Listener, Write
+from kubeloop.client.write_hooks import Listener, Write
 from kubeloop.config.cluster import ClusterConfig
 from kubeloop.config.overrides import Overrides
 from kubeloop.config.plugin_policy import PluginPolicy
@@ -75,11 +74,12 @@ from kubeloop.meta.unstructured import Unstructured
 from kubeloop.timing.bucket import TokenBucket
 from kubeloop.timing.clock import Clock
 from kubeloop.transport.answer import Response
-from kubeloop.transport.exchange import Sender
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits.failure_backoff import FailureBackoff
+from kubeloop.transport.round_tripper import Sender
 from kubeloop.transport.transport import Query
 from kubeloop.transport.warnings import WarningHandler
+from kubeloop.types import JSONObject
 from os import PathLike
 from pathlib import Path
 from prometheus_client import CollectorRegistry

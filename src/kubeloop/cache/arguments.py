@@ -12,7 +12,7 @@ from pathlib import Path
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.client import Client
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import described, described_word
+from kubeloop.meta.type_checks import described, described_word
 
 
 def check_kind(kind: object, call: str) -> None:

@@ -9,23 +9,23 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from kubeloop.cache.documents.head import HeadReader
-from kubeloop.cache.documents.recent import Recent
-from kubeloop.cache.feed import Feed
-from kubeloop.cache.handlers.fanout import Around
+from kubeloop.cache.blobs.head import HeadReader
+from kubeloop.cache.blobs.recent import Recent
+from kubeloop.cache.diagnostics.stats import InformerStats, feed_stats, handler_stats, identity, sizes
 from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.processor import InformerDefaults
 from kubeloop.cache.handlers.registration import Callbacks, Handler, InformerStopped, Registration
-from kubeloop.cache.observing.stats import InformerStats, feed_stats, handler_stats, identity, sizes
+from kubeloop.cache.lister.lister import Lister
 from kubeloop.cache.pipeline import Pipeline
-from kubeloop.cache.reading.lister import Lister
 from kubeloop.cache.reflector.listwatch import ListWatch
-from kubeloop.cache.running.tasks import Tasks, end
-from kubeloop.cache.running.waiting import all_told
+from kubeloop.cache.reflector_target import ReflectorTarget
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource
 from kubeloop.cache.store.store import Snapshot
+from kubeloop.cache.tasks.tasks import Tasks, end
+from kubeloop.cache.tasks.waiting import all_told
 from kubeloop.meta import DeadlineError, Resource
-from kubeloop.meta.showing import counted
+from kubeloop.meta.repr import counted
 from kubeloop.timing import Clock
 from kubeloop.transport import log_context, logger_with_context
 
@@ -52,7 +52,7 @@ class Informer(Generic[R]):
         About 2 KiB and no parsed object per cached Pod; reading decodes a fresh one, about 30 us.
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around, what: str) -> None:
+    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: InformerDefaults, what: str) -> None:
         """``sources``: one for each of ``scope.feeds``, in their order. ``what``: the objects in words, unlike any other informer's."""
         self.scope = scope
         self.kind: type[R] = scope.kind
@@ -259,7 +259,7 @@ class Informer(Generic[R]):
         task.add_done_callback(self._own.discard)
         return task
 
-    async def _run(self, feed: Feed) -> None:
+    async def _run(self, feed: ReflectorTarget) -> None:
         with log_context(cluster=self._around.cluster, informer=feed.what):
             if self._around.persistence is None:
                 await feed.listwatch.run(feed)

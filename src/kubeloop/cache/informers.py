@@ -3,34 +3,128 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
+import signal
+import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Self, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, cast
 
 from kubeloop.cache import arguments
+from kubeloop.cache.blobs.keeping import Retention, Transform
+from kubeloop.cache.blobs.known_paths import warn_of_unknown
 from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
-from kubeloop.cache.disk import Persistence
-from kubeloop.cache.disk.persistence import EVERY
-from kubeloop.cache.documents.keeping import Keep, Transform
-from kubeloop.cache.documents.known_paths import warn_of_unknown
-from kubeloop.cache.handlers.fanout import Around
+from kubeloop.cache.diagnostics.describe import Description, dump
+from kubeloop.cache.diagnostics.leaks import DuplicateInformerCheck
+from kubeloop.cache.diagnostics.stats import InformerStats
+from kubeloop.cache.handlers.processor import InformerDefaults
 from kubeloop.cache.handlers.registration import InformerStopped
 from kubeloop.cache.informer import Informer
-from kubeloop.cache.observing.leaks import Piles
-from kubeloop.cache.observing.observed import Observed
+from kubeloop.cache.persistence import Persistence
+from kubeloop.cache.persistence.persistence import EVERY
 from kubeloop.cache.reflector.listwatch import ListWatch
 from kubeloop.cache.reflector.policy import WatchPolicy
-from kubeloop.cache.running.progress import Progress
-from kubeloop.cache.running.tasks import Tasks
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource
+from kubeloop.cache.tasks.progress import Progress
+from kubeloop.cache.tasks.tasks import Tasks
 from kubeloop.client import Client, Write
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import PartialObject, Resource
+from kubeloop.meta.signals import on_signal
 from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_log = logger_with_context("kubeloop.cache")
+
+
+class Observed(ABC):
+    """What informers can be asked about themselves. See docs/observability.md."""
+
+    #: Ends what was begun here, when the informers end.
+    _endings: list[Callable[[], object]]
+
+    @property
+    @abstractmethod
+    def cluster(self) -> str:
+        """What keys, logs and metrics call the cluster."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        """The informers that there are now."""
+
+    def measure(self) -> list[InformerStats]:
+        """The numbers of this moment, of each informer."""
+        return [informer.stats for informer in self]
+
+    def describe(self) -> Description:
+        """The moment as a table: ``print`` it, ``rich.print`` it, or leave it at the end of a notebook's cell."""
+        return Description(self.measure())
+
+    def dump(self) -> dict[str, Any]:
+        """All numbers as a tree for ``json``. No object's contents; the name of an object only where a handler is at it."""
+        return dump(self.measure())
+
+    def dump_on_signal(self, number: int | None = None, to: Path | None = None) -> None:
+        """From now until the informers end, a signal (SIGUSR1) writes ``dump()`` as a line of JSON to standard error, or to a file.
+
+        The file is replaced each time, at once and as a whole, and is for its owner only.
+
+        Raises:
+            RuntimeError, ValueError: not in the main thread, the signal cannot be caught, or this system (Windows) has no SIGUSR1.
+        """
+        loop = asyncio.get_running_loop()
+        if number is None:
+            if not hasattr(signal, "SIGUSR1"):
+                raise RuntimeError("this system has no SIGUSR1: give another signal (on Windows signal.SIGBREAK), or call dump() itself")
+            number = signal.SIGUSR1
+        undo = on_signal(signal.Signals(number), partial(self._write_dump, to))
+        self._endings.append(lambda: loop.is_closed() or undo())
+
+    def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
+        """Show these informers in a Prometheus registry (None: prometheus_client's default one) until they end.
+
+        ``name`` is a label of each series; it tells apart several factories for one cluster.
+
+        Raises:
+            ValueError: informers of that name and cluster are in the registry already, or the name is empty.
+        """
+        from kubeloop.cache.diagnostics.metrics import metrics_of
+
+        collector, cluster = metrics_of(registry), self.cluster
+        collector.add(name, cluster, self)
+        self._endings.append(lambda: collector.remove(name, cluster))
+
+    def _end_observation(self) -> None:
+        """The informers have ended."""
+        endings, self._endings = self._endings, []
+        for end in reversed(endings):  # a second handler of a signal brings back the first one
+            end()
+
+    def _write_dump(self, to: Path | None) -> None:
+        text = json.dumps({"time": datetime.now(UTC).isoformat(), "cluster": self.cluster, **self.dump()}) + "\n"
+        if to is None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            return
+        try:
+            beside = to.with_name(f".{to.name}.{os.getpid()}")
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
+            beside.replace(to)
+        except OSError as error:
+            _log.error("cannot write the dump to %s: %s", to, error.strerror or error)
+
 
 R = TypeVar("R", bound=Resource)
 
@@ -101,7 +195,7 @@ class Informers(Observed):
         self._rng = rng or random.Random()
         self._progress = Progress(self._clock)
         self._disk = Persistence(client, Path(persist), self._clock, every=persist_every, secrets=persist_secrets) if persist else None
-        self._around = Around(client.cluster if cluster is None else cluster, self._clock, self._progress, resync, self._disk)
+        self._around = InformerDefaults(client.cluster if cluster is None else cluster, self._clock, self._progress, resync, self._disk)
         self._informers: dict[Scope[Any], Informer[Any]] = {}
         self._tasks: Tasks | None = None
         self._ended = False
@@ -109,7 +203,7 @@ class Informers(Observed):
         self._policy = policy or WatchPolicy()
         self._unlisten: Callable[[], None] | None = None
         self._endings: list[Callable[[], object]] = []
-        self._piles = Piles()
+        self._piles = DuplicateInformerCheck()
 
     def of(
         self,
@@ -131,8 +225,8 @@ class Informers(Observed):
 
         Started with the block, or at once inside it. Several namespaces are listed and watched apart, into one cache.
         ``indexes``: name to path (``{"node": "spec.nodeName"}``) or function. ``paths``: more that ``head.value`` can read undecoded.
-        ``fields``, ``transform``, ``managed_fields``: what is kept of each object, all but managedFields unless told (see ``Keep``); what
-        is read from an informer with ``fields`` or ``transform`` is refused by ``client.update``, which would erase the rest.
+        ``fields``, ``transform``, ``managed_fields``: the parts of each object to store (``Retention``), all but managedFields by default.
+        What is read from an informer with ``fields`` or ``transform`` is refused by ``client.update``, which would erase the rest.
         ``queue``: ``DeltaFifo`` groups what happens by object, as client-go once did; the usual one keeps the order over all objects.
         ``indexes`` and ``paths`` are added to an informer that exists. ``page_size`` counts for its first caller (0: the usual one).
         ``resync``: period in seconds of its handlers that name none and come later; None: that of these informers.
@@ -150,7 +244,7 @@ class Informers(Observed):
         arguments.check_queue(queue)
         if resync is not None:
             arguments.check_seconds("resync", resync)
-        keep = Keep(managed_fields, False, chosen, transform)
+        keep = Retention(managed_fields, False, chosen, transform)
         scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep, queue=queue)
         return self._of(scope, indexes, paths, page_size, resync)
 
@@ -172,7 +266,7 @@ class Informers(Observed):
         """
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
-        keep = Keep(managed_fields, True)
+        keep = Retention(managed_fields, True)
         scope = Scope.of(kind, namespace=namespace, labels=labels, field_selector=field_selector, keep=keep)
         return self._of(cast("Scope[PartialObject]", scope), indexes, paths, page_size)
 

@@ -8,28 +8,107 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from kubeloop.cache import arguments
-from kubeloop.cache.deltas.apply import apply
-from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced, Resync
-from kubeloop.cache.documents.compression import Archive
-from kubeloop.cache.documents.head import Head, HeadReader, Shared
-from kubeloop.cache.documents.known_paths import warn_of_unknown
-from kubeloop.cache.feed import Feed
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
+from kubeloop.cache.blobs.known_paths import warn_of_unknown
+from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
+from kubeloop.cache.diagnostics.leaks import Usage
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.fanout import Around, Fanout
+from kubeloop.cache.handlers.processor import Fanout, InformerDefaults
 from kubeloop.cache.handlers.registration import Registration
-from kubeloop.cache.observing.leaks import Usage
-from kubeloop.cache.reading.readers import Readers
-from kubeloop.cache.reading.view import View
+from kubeloop.cache.lister.readers import Readers
+from kubeloop.cache.lister.view import View
 from kubeloop.cache.reflector.listwatch import ListWatch
+from kubeloop.cache.reflector_target import ReflectorTarget
 from kubeloop.cache.scope import Scope
 from kubeloop.cache.store.index_sources import IndexSource, check_sources, make_index, path_of
 from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.meta import Resource
-from kubeloop.meta.showing import counted
+from kubeloop.meta.repr import counted
 from kubeloop.transport import logger_with_context
+
+_ADDED, _UPDATED, _DELETED, _RESYNC = EventType.ADDED, EventType.UPDATED, EventType.DELETED, EventType.RESYNC
+
+
+class Tell(Protocol):
+    """Hears of one change. ``handler`` None: it is for all handlers."""
+
+    def __call__(self, kind: EventType, head: Head, old: Head | None, tombstone: bool = False, handler: object = None, /) -> None: ...
+
+
+class Replay(Protocol):
+    """One handler, or all (None), shall hear of each of these once more. What is told later comes after them."""
+
+    def __call__(self, heads: Snapshot, handler: object, /) -> None: ...
+
+
+def apply(store: Store, delta: Delta, tell: Tell, replay: Replay) -> None:
+    """Change the store and tell the changes, in the order in which handlers must hear of them.
+
+    Guarantees
+        When a change is told, the store shows it already. Of a replacement: first what vanished (as tombstones, with the last state
+        known), then the list in its order; an object whose version did not change is no change. A replacement of one namespace
+        leaves the others as they are.
+    """
+    if type(delta) is Changed:
+        head = delta.head
+        old = store.put(head)
+        if delta.ordered:
+            store.version = head.resource_version or store.version
+        if old is None:
+            tell(_ADDED, head, None)
+        elif _differ(old, head):
+            tell(_UPDATED, head, old)
+    elif isinstance(delta, Removed):
+        head = delta.head
+        old = store.remove(head.namespace, head.name)
+        if delta.ordered and not delta.tombstone:
+            store.version = head.resource_version or store.version
+        # Told also when it was not known here: whoever reacts to deletions must not miss one.
+        tell(_DELETED, head, old, delta.tombstone)
+    elif isinstance(delta, Bookmark):
+        store.version = delta.version or store.version
+    elif isinstance(delta, Resync):
+        replay(store.snapshot(), delta.handler)
+    elif isinstance(delta, Sync):
+        tell(_RESYNC, delta.head, delta.head, False, delta.handler)
+    elif isinstance(delta, Replaced):
+        _replace(store, delta, tell)
+
+
+def _replace(store: Store, delta: Replaced, tell: Tell) -> None:
+    scope = delta.scope
+    # An object of another namespace has no place in the list of one: the next list could never take it away again.
+    heads = delta.heads if scope is None else [head for head in delta.heads if head.namespace == scope]
+    present: dict[str, set[str]] = {}
+    # The whole replacement is done before the first change is told, and is one moment for other threads:
+    # a reader sees the old list or the new one, never half.
+    with store.lock:
+        if len(store):
+            for head in heads:
+                present.setdefault(head.namespace, set()).add(head.name)
+        vanished = [head for head in store.heads(scope) if head.name not in present.get(head.namespace, ())]
+        for head in vanished:
+            store.remove(head.namespace, head.name)
+        before = [store.put(head) for head in heads]
+        store.version = delta.version
+    for head in vanished:
+        tell(_DELETED, head, head, True)
+    for head, old in zip(heads, before, strict=True):
+        if old is None:
+            tell(_ADDED, head, None)
+        # One update also for an object that was deleted and made again meanwhile: the uids tell (behaviour X1).
+        elif old is not head and _differ(old, head):
+            tell(_UPDATED, head, old)
+
+
+def _differ(old: Head, new: Head) -> bool:
+    """Of objects without versions, as some aggregated servers have them, nobody can say that nothing changed."""
+    return old.resource_version != new.resource_version or old.uid != new.uid or not new.resource_version
+
 
 R = TypeVar("R", bound=Resource)
 
@@ -43,17 +122,17 @@ class Pipeline(Generic[R]):
         A batch is applied whole before anything else on the loop runs: between two of them, queue and store agree.
     """
 
-    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: Around, what: str) -> None:
+    def __init__(self, scope: Scope[R], sources: Sequence[ListWatch], around: InformerDefaults, what: str) -> None:
         """As ``Informer``."""
         self.synced = False
         self.store = Store()
         self.queue = scope.queue(self.store)
-        self.archive = Archive()
+        self.archive = BlobStore()
         self.archive.population = self.store.snapshot
         self._scope = scope
         self._what = what
         self._around = around
-        self._shared = Shared()
+        self._shared = StringInterner()
         self._reader = self._reading(())
         self.readers = Readers(scope, what, self.store, around, lambda: self._reader, lambda: self.version)
         self.view: View[R] = self.readers.view
@@ -72,7 +151,7 @@ class Pipeline(Generic[R]):
         #: Put a delta behind all others; ``flush`` applies them.
         self.push: Callable[[Changed | Removed | Bookmark], None] = self.queue.push
         self.feeds = tuple(
-            Feed(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
+            ReflectorTarget(self, source, namespace, scope.what(namespace)) for source, namespace in zip(sources, scope.feeds, strict=True)
         )
         self.readers.watches(self.feeds)
 
@@ -164,11 +243,11 @@ class Pipeline(Generic[R]):
     def listing(self) -> None:
         self.archive.listing()
 
-    def listed(self, feed: Feed, version: str) -> None:
+    def listed(self, feed: ReflectorTarget, version: str) -> None:
         """A list at ``version`` is about to replace what there is; the feed is at what it saw before."""
         self.readers.listed(feed, version)
 
-    def replace(self, feed: Feed, heads: list[Head], version: str) -> float | None:
+    def replace(self, feed: ReflectorTarget, heads: list[Head], version: str) -> float | None:
         """This is all there is, in the feed's namespace if it has one. Answers as ``flush``."""
         self.archive.settle()
         reader = self._reader

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kubeloop.cache.blobs.keeping import LEAN, Retention
 from kubeloop.cache.deltas.delta_queue import DeltaQueue, Known, Queue
-from kubeloop.cache.documents.keeping import LEAN, Keep
 from kubeloop.client import ListOptions
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
 from kubeloop.meta import Resource, kind_info, names
-from kubeloop.meta.arguments import described
+from kubeloop.meta.type_checks import described
 
 R = TypeVar("R", bound=Resource)
 
@@ -29,7 +29,7 @@ class Scope(Generic[R]):
     labels: str | None = None
     field_selector: str | None = None
     #: What is kept of a document.
-    keep: Keep = LEAN
+    keep: Retention = LEAN
     #: Makes the queue between list and watch and the store, given the store.
     queue: Callable[[Known], Queue] = field(default=DeltaQueue)
 
@@ -41,7 +41,7 @@ class Scope(Generic[R]):
         namespace: str | Iterable[str] | None = None,
         labels: Labels | None = None,
         field_selector: Fields | None = None,
-        keep: Keep = LEAN,
+        keep: Retention = LEAN,
         queue: Callable[[Known], Queue] = DeltaQueue,
     ) -> Scope[R]:
         """From what ``Informers.of`` was asked for, however it was spelt.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.cel import types
-from kubeloop.cel.escaping import RESERVED
 from kubeloop.cel.faults import CompileError, Issue, render
 from kubeloop.cel.functions import FUNCTIONS
+from kubeloop.cel.identifier_escaping import RESERVED
 from kubeloop.cel.overloads import Function
 from kubeloop.cel.syntax import (
     Call,

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kubeloop.cel.declared import with_object_meta
-from kubeloop.cel.escaping import escape
 from kubeloop.cel.faults import EvalError
-from kubeloop.cel.functions.moments import parse_date, parse_duration, parse_timestamp
+from kubeloop.cel.functions.timestamps import parse_date, parse_duration, parse_timestamp
+from kubeloop.cel.identifier_escaping import escape
 from kubeloop.cel.values import Fields, MapList, SetList, UnknownField
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import ANY_VALUE, NO_OTHER

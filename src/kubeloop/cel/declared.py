@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from kubeloop.cel import types
-from kubeloop.cel.escaping import escape
 from kubeloop.cel.estimate import Path, Range
+from kubeloop.cel.identifier_escaping import escape
 from kubeloop.cel.program import Environment
 from kubeloop.cel.types import Type
 from kubeloop.schema.node import TypeSchema

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeloop.cel.checker import Checked, literal
-from kubeloop.cel.metering import AUTHORIZATION, CONSTANT, LIST, MAP, ONE_PASS, REGEX, STRUCT, TRAVERSAL, TWO_PASSES, WHOLE_LIST
+from kubeloop.cel.runtime_cost import AUTHORIZATION, CONSTANT, LIST, MAP, ONE_PASS, REGEX, STRUCT, TRAVERSAL, TWO_PASSES, WHOLE_LIST
 from kubeloop.cel.standard_macros import ACCUMULATORS
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.types import Type

@@ -11,8 +11,8 @@ from typing import Any
 from kubeloop.cel.checker import TYPE_NAMES, Checked
 from kubeloop.cel.faults import CostExceeded, EvalError
 from kubeloop.cel.functions.optionals import select
-from kubeloop.cel.metering import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.overloads import FUNCTIONS, Function, Overload, resolve
+from kubeloop.cel.runtime_cost import LIST, MAP, STRUCT, CallCost, Meter, call_cost
 from kubeloop.cel.standard_macros import ACCUMULATORS
 from kubeloop.cel.syntax import Call, Comprehension, Const, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.values import NONE, Message, Optional, TypeValue, as_key, entries_of, keys_of

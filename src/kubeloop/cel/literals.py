@@ -1,98 +1,96 @@
-"""Constants that fit by their types and still cannot be: bad durations, timestamps and patterns, format strings, mixed literals.
-
-Source: cel-go cel/validator.go, ext/formatting.go (stringFormatValidator).
-"""
+"""What a literal says: numbers, texts and byte strings. Source: the CEL specification, "Values"; messages are cel-go's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from typing import Final
 
-from kubeloop.cel.checker import Checked, literal
-from kubeloop.cel.faults import CompileError, EvalError, Issue, render
-from kubeloop.cel.functions.formatting import clauses, fits
-from kubeloop.cel.functions.moments import parse_duration, parse_timestamp
-from kubeloop.cel.syntax import Call, ListLiteral, MapLiteral, Node, walk
-from kubeloop.cel.types import Type, unwrap_optional
-from kubeloop.schema.patterns import go_pattern
-from kubeloop.schema.regular import PatternError
+_ESCAPE: Final = re.compile(
+    r"\\(?:(?P<plain>[abfnrtv\\'\"`?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<byte>[0-9a-fA-F]{2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8}))"
+)
+_PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+#: Python reads no number of more; none of more is an integer.
+_MOST_DIGITS: Final = 4000
+_LAST_POINT: Final = 0x10FFFF
 
 
-def check_literals(checked: Checked) -> None:
+def text_of(literal: str) -> str:
     """
     Raises:
-        CompileError: naming each constant that cannot be.
+        ValueError: an escape that stands for no character.
     """
-    positions = checked.parsed.positions
-    issues = [Issue(positions.get(node.id, 0), text) for node, text in _faults(checked)]
-    if issues:
-        raise CompileError(render(checked.parsed.source, issues))
+    content, raw = _content(literal)
+    return content if raw else _ESCAPE.sub(_character, content)
 
 
-def _faults(checked: Checked) -> Iterator[tuple[Node, str]]:
-    exempt: set[int] = set()
-    for node in walk(checked.root):
-        if isinstance(node, Call) and node.function == "format":
-            exempt.update(one.id for one in walk(node))
-    for node in walk(checked.root):
-        match node:
-            case Call():
-                yield from _constant(node)
-                yield from _format(node, checked)
-            case ListLiteral() if node.id not in exempt:
-                yield from _mixed(node.elements, [index in node.optional for index in range(len(node.elements))], checked)
-            case MapLiteral() if node.id not in exempt:
-                keys = [one.key for one in node.entries if not isinstance(one.key, str)]
-                yield from _mixed(keys, [False] * len(keys), checked)
-                yield from _mixed([one.value for one in node.entries], [one.optional for one in node.entries], checked)
+def bytes_of(literal: str) -> bytes:
+    """Of a literal without its ``b``; characters are written in UTF-8, escapes stand for bytes.
+
+    Raises:
+        ValueError: an escape that stands for no byte.
+    """
+    content, raw = _content(literal)
+    if raw:
+        return content.encode()
+    out = bytearray()
+    at = 0
+    for found in _ESCAPE.finditer(content):
+        out += content[at : found.start()].encode()
+        at = found.end()
+        if found["u4"] or found["u8"]:
+            raise ValueError("unable to unescape string")
+        if found["plain"]:
+            out += _PLAIN.get(found["plain"], found["plain"]).encode()
+        else:
+            out.append(_number(found))
+    out += content[at:].encode()
+    return bytes(out)
 
 
-def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterator[tuple[Node, str]]:
-    first: Type | None = None
-    for node, unwrap in zip(nodes, optional, strict=True):
-        of = checked.types[node.id]
-        of = unwrap_optional(of)[0] if unwrap else of
-        if first is None:
-            first = of
-        elif of != first:
-            yield node, f"expected type '{first}' but found '{of}'"
-            return
+def _content(literal: str) -> tuple[str, bool]:
+    literal = literal.replace("\r\n", "\n").replace("\r", "\n")
+    raw = literal[0] in "rR"
+    literal = literal[raw:]
+    quotes = 3 if len(literal) >= 6 and literal[:3] in ("'''", '"""') else 1
+    return literal[quotes:-quotes], raw
 
 
-def _constant(call: Call) -> Iterator[tuple[Node, str]]:
-    text = literal(call.args[-1]) if call.args else None
-    if not isinstance(text, str):
-        return
-    try:
-        match call.function, len(call.args):
-            case "duration", 1:
-                parse_duration(text)
-            case "timestamp", 1:
-                parse_timestamp(text)
-            case "matches", 1:
-                go_pattern(text)
-    except (EvalError, PatternError):
-        yield call.args[-1], f"invalid {call.function} argument"
+def _character(found: re.Match[str]) -> str:
+    if found["plain"]:
+        return _PLAIN.get(found["plain"], found["plain"])
+    number = _number(found)
+    if number > _LAST_POINT or 0xD800 <= number <= 0xDFFF:
+        raise ValueError("invalid unicode code point")
+    return chr(number)
 
 
-def _format(call: Call, checked: Checked) -> Iterator[tuple[Node, str]]:
-    text = literal(call.target) if call.target is not None else None
-    if call.function != "format" or not isinstance(text, str) or not isinstance(call.args[0], ListLiteral):
-        return
-    given = call.args[0].elements
-    used = 0
-    try:
-        for verb in clauses(text):
-            if used >= len(given):
-                yield call, f"index {used} out of range"
-                return
-            at = given[used]
-            fault = fits(verb, checked.types[at.id])
-            if fault:
-                yield at, f"error during formatting: {fault}"
-                return
-            used += 1
-    except EvalError as exc:
-        yield call, str(exc)
-        return
-    if len(given) > used:
-        yield call, f"too many arguments supplied to string.format (expected {used}, got {len(given)})"
+def _number(found: re.Match[str]) -> int:
+    if found["octal"]:
+        return int(found["octal"], 8)
+    return int(found["byte"] or found["u4"] or found["u8"], 16)
+
+
+def integer_of(text: str, least: int, most: int) -> int:
+    """
+    Raises:
+        ValueError: it is not between ``least`` and ``most``.
+    """
+    sign = -1 if text.startswith("-") else 1
+    digits = text.removeprefix("-")
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(text)
+    number = sign * int(digits, base=16 if digits.startswith("0x") else 10)
+    if not least <= number <= most:
+        raise ValueError(text)
+    return number
+
+
+def double_of(text: str) -> float:
+    """
+    Raises:
+        ValueError: it is too large.
+    """
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return number

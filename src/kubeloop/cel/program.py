@@ -77,7 +77,7 @@ class Program:
 
     def run(self, values: Mapping[str, Any], limit: int | None = None) -> Outcome:
         """Evaluate, and say what it cost. ``limit`` lowers or raises what it may cost."""
-        from kubeloop.cel.metering import Meter
+        from kubeloop.cel.runtime_cost import Meter
 
         meter = Meter(self.limit if limit is None else limit)
         try:
@@ -110,9 +110,8 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     """
     # Functions take tens of milliseconds to load, and few servers and proxies ever compile an expression.
     from kubeloop.cel.checker import check
-    from kubeloop.cel.instantiating import check_constants
-    from kubeloop.cel.literals import check_literals
-    from kubeloop.cel.parsing import parse
+    from kubeloop.cel.constant_checks import check_constants, check_literals
+    from kubeloop.cel.parser import parse
 
     try:
         with room_for(expression):

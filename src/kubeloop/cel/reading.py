@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubeloop.cel.depth import MOST_LEVELS
-from kubeloop.cel.escapes import bytes_of, double_of, integer_of, text_of
 from kubeloop.cel.faults import Issue
+from kubeloop.cel.literals import bytes_of, double_of, integer_of, text_of
 from kubeloop.cel.syntax import Call, Const, Entry, Ident, ListLiteral, MapLiteral, Node, Parsed, Select, StructLiteral
+from kubeloop.cel.syntax_errors import NO_IDENTIFIER, OPERANDS, SyntaxErrorReport, too_much, unexpected
 from kubeloop.cel.tokens import Token, escaped, tokens
-from kubeloop.cel.unexpected import NO_IDENTIFIER, OPERANDS, NotCel, too_much, unexpected
 from kubeloop.cel.values import UInt
 
 #: What is reserved and no sign of the grammar.
@@ -75,7 +75,7 @@ def read(source: str) -> tuple[Parsed, list[Issue]]:
     """The tree, macros not expanded, and what is wrong with words that the grammar allows.
 
     Raises:
-        NotCel: a syntax error.
+        SyntaxErrorReport: a syntax error.
         TooDeep
     """
     reader = _Reader(source)
@@ -109,23 +109,25 @@ class _Reader:
     def issue(self, at: int, text: str) -> None:
         self.issues.append(Issue(at, text))
 
-    def fail(self, *expected: str) -> NotCel:
-        return NotCel([*self.issues, Issue(self.word.at, unexpected(self.word, self.ahead(1), expected, completes=self._completes()))])
+    def fail(self, *expected: str) -> SyntaxErrorReport:
+        return SyntaxErrorReport(
+            [*self.issues, Issue(self.word.at, unexpected(self.word, self.ahead(1), expected, completes=self._completes()))]
+        )
 
-    def no_way(self, begin: Token) -> NotCel:
+    def no_way(self, begin: Token) -> SyntaxErrorReport:
         """Nothing begins with the words from ``begin`` on."""
         word = self.word
         text = self.source[begin.at : word.at + len(word.text) if word.kind != "end" else None]
         said = f"no viable alternative at input '{escaped(text)}'"
         if word.kind in ("true", "false", "null") and len(text) == len(word.text) + 1:
             said = f"mismatched input '{word.text}' expecting IDENTIFIER"
-        return NotCel([*self.issues, Issue(word.at, f"Syntax error: {said}")])
+        return SyntaxErrorReport([*self.issues, Issue(word.at, f"Syntax error: {said}")])
 
     def skip(self, *expected: str) -> None:
         """Leave out a word that is one too many.
 
         Raises:
-            NotCel: leaving it out does not help.
+            SyntaxErrorReport: leaving it out does not help.
         """
         fault = self.fail(*expected)
         if self.word.kind == "end" or self.ahead(1) not in expected:
@@ -195,9 +197,9 @@ class _Reader:
         frame.prefix = sign, count, first
         if sign == "-" and self.word.kind not in _SIGNED:
             fault = self.no_way(self.words[self.index - 1])
-            raise NotCel([*fault.issues, self.fail(*OPERANDS).issues[-1]])
+            raise SyntaxErrorReport([*fault.issues, self.fail(*OPERANDS).issues[-1]])
         if sign == "!" and self.word.kind not in OPERANDS:
-            raise NotCel([*self.issues, Issue(self.word.at, too_much(self.word, OPERANDS))])
+            raise SyntaxErrorReport([*self.issues, Issue(self.word.at, too_much(self.word, OPERANDS))])
         if sign == "!" and self.word.kind == "-" and self.ahead(1) not in ("int", "float"):
             minus = self.word
             self.index += 1
@@ -367,7 +369,7 @@ class _Reader:
             name = self.word
             if name.kind not in ("name", "quoted"):
                 fault = self.fail("name", "quoted")
-                raise NotCel([*fault.issues, Issue(name.at, NO_IDENTIFIER)])
+                raise SyntaxErrorReport([*fault.issues, Issue(name.at, NO_IDENTIFIER)])
             self.index += 1
             field_name = Const(self.id(name.at), self._quoted(name))
             return Call(self.id(dot.at), "_?._", [operand, field_name])

@@ -12,8 +12,8 @@ from urllib.parse import SplitResult
 
 import msgspec
 
-from kubeloop.cel.escaping import escape, unescape
 from kubeloop.cel.faults import EvalError
+from kubeloop.cel.identifier_escaping import escape, unescape
 from kubeloop.meta.quantity import Quantity
 
 INT_MIN: Final = -(2**63)

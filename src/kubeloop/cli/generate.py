@@ -50,7 +50,7 @@ def models(
     verbose: bool,
 ) -> None:
     """Write typed models of custom kinds and other servers' kinds."""
-    from kubeloop.cli.generate_models import ModelInput, generate_models
+    from kubeloop.cli.generators import ModelInput, generate_models
 
     live = cluster or kubeconfig is not None or context is not None
     given = ModelInput(sources, (kubeconfig, context) if live else None, groups, builtins, docs)
@@ -117,7 +117,7 @@ def crd(
     targets: tuple[str, ...], out: Path | None, only_check: bool, descriptions: bool, webhooks: str, service: str, verbose: bool
 ) -> None:
     """Write CustomResourceDefinitions of Python classes (module:Class, a module, or a package)."""
-    from kubeloop.cli.generate_crd import generate_crd
+    from kubeloop.cli.generators import generate_crd
 
     try:
         generate_crd(targets, out, only_check=only_check, descriptions=descriptions, webhooks=webhooks, service=service, verbose=verbose)
@@ -138,7 +138,7 @@ def rbac(
     targets: tuple[str, ...], name: str, namespace: str, out: Path | None, only_check: bool, lease: bool, sharding: bool, only_rules: bool
 ) -> None:
     """Write the RBAC roles that controllers need (module:name of a list of controllers, one, or a function that returns them)."""
-    from kubeloop.cli.generate_rbac import generate_rbac
+    from kubeloop.cli.generators import generate_rbac
 
     try:
         generate_rbac(targets, name, namespace, out, only_check=only_check, lease=lease, sharding=sharding, only_rules=only_rules)
@@ -153,7 +153,7 @@ def rbac(
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 def roles(targets: tuple[str, ...], name: str, out: Path | None, only_check: bool) -> None:
     """Write ClusterRoles to administrate, edit and view custom kinds, for their users (module:Class, a module, or a package)."""
-    from kubeloop.cli.generate_roles import generate_roles
+    from kubeloop.cli.generators import generate_roles
 
     try:
         generate_roles(targets, name, out, only_check=only_check)

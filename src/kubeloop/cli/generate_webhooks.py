@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubeloop.cli.application import named
 from kubeloop.cli.generated import emit
 from kubeloop.codec import write_yaml
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.names import dns1035_label, dns1123_label
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks import Service, Webhooks
-
-JSONObject = dict[str, Any]
 
 
 def generate_webhooks(target: str, service: str, name: str, out: Path | None, *, only_check: bool) -> None:

@@ -24,10 +24,9 @@ from kubeloop.cli.durations import Duration
 from kubeloop.cli.group import CommandGroup
 from kubeloop.cli.server_admission import AdmissionSettings, admission_options
 from kubeloop.cli.server_authentication import AuthenticationFlags, authentication_flags
-from kubeloop.cli.server_compact import compact
+from kubeloop.cli.server_commands import compact, snapshot
 from kubeloop.cli.server_logging import EVERYTHING, configure
 from kubeloop.cli.server_operation import OperationSettings, operation_options
-from kubeloop.cli.server_snapshot import snapshot
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks

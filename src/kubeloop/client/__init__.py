@@ -11,7 +11,7 @@ from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.subresource import Subresource
 from kubeloop.client.verbs.changing import Changed
 from kubeloop.client.watches import Event, Watch
-from kubeloop.client.writes import Write
+from kubeloop.client.write_hooks import Write
 
 __all__ = [
     "DEFAULT_BACKOFF",

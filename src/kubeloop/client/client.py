@@ -20,7 +20,7 @@ from kubeloop.client.verbs.deleting import Deleting
 from kubeloop.client.verbs.patching import Patching
 from kubeloop.client.verbs.subresources import Subresources
 from kubeloop.client.verbs.waiting import Waiting
-from kubeloop.client.writes import Listener, WriteListeners
+from kubeloop.client.write_hooks import Listener, WriteListeners
 from kubeloop.config import Overrides, PluginPolicy, load_config
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport

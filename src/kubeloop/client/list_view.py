@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from kubeloop.meta.showing import facts_of
+from kubeloop.meta.repr import facts_of
 
 if TYPE_CHECKING:
     from kubeloop.client.lists import ObjectList

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kubeloop.client.discovery import ApiResource, Discovered
-    from kubeloop.client.discovery.keeping import KeptDiscovery
+    from kubeloop.client.discovery.disk_cache import KeptDiscovery
     from kubeloop.client.discovery.openapi import OpenApiDocuments
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class Mapper:
     def _kept_discovery(self) -> KeptDiscovery:
         if self._kept is None:
             # Programs with typed kinds never come here, and start faster for it.
-            from kubeloop.client.discovery.keeping import KeptDiscovery
+            from kubeloop.client.discovery.disk_cache import KeptDiscovery
 
             self._kept = KeptDiscovery(self._transport, self._clock)
         return self._kept

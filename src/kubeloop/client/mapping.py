@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from kubeloop.meta.arguments import described
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import dns1123_label
+from kubeloop.meta.type_checks import described
 
 
 class ResourceMapping(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
-from kubeloop.meta.arguments import described_word
+from kubeloop.meta.type_checks import described_word
 
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 Match: TypeAlias = Literal["Exact", "NotOlderThan"]

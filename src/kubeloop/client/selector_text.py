@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from kubeloop.meta import FieldSelector, LabelSelector, Selector, parse_field_selector, parse_label_selector, selector_from
-from kubeloop.meta.arguments import described
 from kubeloop.meta.label_requirement import Operator, Requirement
 from kubeloop.meta.selectors import escape_field_value
+from kubeloop.meta.type_checks import described
 
 Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
 """A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""

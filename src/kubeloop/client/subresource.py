@@ -9,7 +9,7 @@ import msgspec
 from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.applying import applied
 from kubeloop.client.verbs.patching import PATCH_TYPES, Patch, PatchType, patch_body
-from kubeloop.client.writes import Verb
+from kubeloop.client.write_hooks import Verb
 from kubeloop.codec import decode, encode, require_document
 from kubeloop.codec.checking import checked
 from kubeloop.meta import Resource, Status

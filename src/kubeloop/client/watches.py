@@ -19,7 +19,7 @@ from kubeloop.client.options import Expiry, ListOptions, WatchOptions
 from kubeloop.codec import decode, document_of
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.meta import ApiError, DeadlineError, DecodeError, Gone, KubeloopError, Resource, Status, TransportError, UntrustedCertificate
-from kubeloop.meta.arguments import described_word
+from kubeloop.meta.type_checks import described_word
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import Transport, logger_with_context
 

@@ -5,13 +5,125 @@ Only what differs is opened; everything else keeps its bytes: unknown fields, ex
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from kubeloop.codec import fresh
-from kubeloop.codec.alignment import align
+from kubeloop.codec import encode_new
 from kubeloop.codec.shape import Form, Shape, fields_of
+
+# Alignment: which item of a list was which item before, so that what the models do not know stays with its item.
+#
+# Order of trust: the list's keys, then equality, then likeness. An item that resembles nothing is new.
+
+
+_LIKENESS_LIMIT = 64
+"""Above so many unmatched items likeness is not computed: it costs the product of both counts."""
+
+
+def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: Callable[[Any, Any], bool]) -> list[int | None]:
+    """For each new item the index of the old one that it was; None for an item that is new.
+
+    No old item is used twice, but for exact copies of it: what a person duplicated says all that the original said.
+    """
+    if old == new and all(same(before, after) for before, after in zip(old, new, strict=True)):
+        return list(range(len(old)))
+    found: list[int | None] = [None] * len(new)
+    free = dict.fromkeys(range(len(old)))
+    _match_equal(old, new, found, free, same)
+    if keys:
+        _match_keys(old, new, keys, found, free)
+    _match_alike(old, new, keys, found, free)
+    if not keys and None in found:
+        _match_copies(old, new, found)
+    return found
+
+
+def _match_equal(
+    old: Sequence[Any], new: Sequence[Any], found: list[int | None], free: dict[int, None], same: Callable[[Any, Any], bool]
+) -> None:
+    """Equal items, an equal one at the same place first, then in order: what did not change is never taken for something else."""
+    for index in range(min(len(old), len(new))):
+        if same(old[index], new[index]):
+            found[index] = index
+            del free[index]
+    waiting: dict[bytes, deque[int]] = defaultdict(deque)
+    for index in free:
+        waiting[_fingerprint(old[index])].append(index)
+    for index, item in enumerate(new):
+        if found[index] is None and (queue := waiting.get(_fingerprint(item))):
+            found[index] = queue.popleft()
+            del free[found[index]]  # type: ignore[arg-type]  # just set to an int
+
+
+def _match_keys(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], found: list[int | None], free: dict[int, None]) -> None:
+    waiting: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
+    for index in free:
+        waiting[_key(old[index], keys)].append(index)
+    for index, item in enumerate(new):
+        if found[index] is None and (queue := waiting.get(_key(item, keys))):
+            taken = queue.popleft()
+            found[index] = taken
+            del free[taken]
+
+
+def _match_alike(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], found: list[int | None], free: dict[int, None]) -> None:
+    left = [index for index, match in enumerate(found) if match is None]
+    if not left or not free:
+        return
+    if len(left) * len(free) <= _LIKENESS_LIMIT**2:
+        scored = sorted(
+            ((_likeness(old[before], new[after]), -abs(before - after), -after, -before) for after in left for before in free),
+            reverse=True,
+        )
+        for score, _, after, before in scored:
+            if score > 0 and found[-after] is None and -before in free:
+                found[-after] = -before
+                del free[-before]
+    if len(old) != len(new):
+        return
+    for index in left:
+        # In place, and nothing in common: an edited item, unless its key changed with everything else.
+        if found[index] is None and index in free and not (keys and _says_more(old[index], keys)):
+            found[index] = index
+            del free[index]
+
+
+def _match_copies(old: Sequence[Any], new: Sequence[Any], found: list[int | None]) -> None:
+    originals = {_fingerprint(item): index for index, item in enumerate(old)}
+    for index, item in enumerate(new):
+        if found[index] is None and _says(item):
+            found[index] = originals.get(_fingerprint(item))
+
+
+def _fingerprint(item: Any) -> bytes:
+    return msgspec.json.encode(item, enc_hook=str, order="sorted")
+
+
+def _key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(getattr(item, key) for key in keys)
+
+
+def _likeness(before: Any, after: Any) -> int:
+    """How many fields that say something are the same."""
+    if isinstance(before, msgspec.Struct) and type(before) is type(after):
+        return sum(1 for name in before.__struct_fields__ if _says(value := getattr(before, name)) and value == getattr(after, name))
+    if isinstance(before, dict) and isinstance(after, dict):
+        return sum(1 for name, value in before.items() if name in after and after[name] == value)
+    return 0
+
+
+def _says_more(item: Any, keys: tuple[str, ...]) -> bool:
+    return any(name not in keys and _says(getattr(item, name)) for name in item.__struct_fields__)
+
+
+def _says(value: Any) -> bool:
+    if isinstance(value, msgspec.Struct):
+        return any(_says(getattr(value, name)) for name in value.__struct_fields__)
+    return value is not None and value not in ("", 0, [], {})
+
 
 Raw = msgspec.Raw
 
@@ -51,7 +163,7 @@ _ANY = Shape(Form.ANY, Any, loose=True)
 
 def _change(raw: bytes | Raw, old: Any, new: Any, shape: Shape, keys: tuple[str, ...] = ()) -> bytes:
     if old is None or new is None:
-        return fresh.write(new, shape)
+        return encode_new.write(new, shape)
     if isinstance(new, msgspec.Struct) and type(new) is type(old):
         return change_struct(raw, old, new)
     try:
@@ -61,7 +173,7 @@ def _change(raw: bytes | Raw, old: Any, new: Any, shape: Shape, keys: tuple[str,
             return _change_list(raw, old, new, shape.item or _ANY, keys)
     except msgspec.ValidationError:
         pass
-    return fresh.write(new, shape)
+    return encode_new.write(new, shape)
 
 
 def _change_map(raw: bytes | Raw, old: dict[str, Any], new: dict[str, Any], shape: Shape) -> bytes:
@@ -73,10 +185,10 @@ def _change_map(raw: bytes | Raw, old: dict[str, Any], new: dict[str, Any], shap
 def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape, keys: tuple[str, ...]) -> bytes:
     before = _ARRAY.decode(raw)
     if len(before) != len(old):
-        return fresh.write(new, Shape(Form.LIST, list, shape, shape.loose, shape.micro))
+        return encode_new.write(new, Shape(Form.LIST, list, shape, shape.loose, shape.micro))
     matches = align(old, new, keys, lambda one, other: _same(one, other, shape))
     parts = [
-        Raw(fresh.write(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)
+        Raw(encode_new.write(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)
         for item, match in zip(new, matches, strict=True)
     ]
     return msgspec.json.encode(parts)
@@ -84,7 +196,7 @@ def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape,
 
 def _part(raw: Raw | None, old: Any, new: Any, shape: Shape, known: bool) -> Raw:
     if raw is None or not known:
-        return Raw(fresh.write(new, shape))
+        return Raw(encode_new.write(new, shape))
     return raw if _same(old, new, shape) else Raw(_change(raw, old, new, shape))
 
 
@@ -92,4 +204,4 @@ def _same(old: Any, new: Any, shape: Shape) -> bool:
     """Where Python's equality is too kind (1 == True, 1 == 1.0), what would be written is compared."""
     if not shape.loose:
         return bool(old == new)
-    return old is new or fresh.write(old, shape) == fresh.write(new, shape)
+    return old is new or encode_new.write(old, shape) == encode_new.write(new, shape)

@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.applied import document_changes
+from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.decoding import dec_hook, decoder_of
 from kubeloop.codec.encoding import describe
+from kubeloop.codec.error_paths import explain
 from kubeloop.codec.forgiving import build
-from kubeloop.codec.locating import explain
 from kubeloop.codec.shape import fields_of
 from kubeloop.codec.tolerant import normalise
-from kubeloop.meta.arguments import require_object
 from kubeloop.meta.model import Model
 from kubeloop.meta.object_meta import ObjectMeta
 from kubeloop.meta.quantity import Quantity
 from kubeloop.meta.resource import Resource, source_of
+from kubeloop.meta.type_checks import require_object
 from kubeloop.meta.unstructured import Unstructured
 
 R = TypeVar("R", bound=Resource)

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubeloop.codec.collecting import held_back
-from kubeloop.codec.locating import explain
+from kubeloop.codec.error_paths import explain
+from kubeloop.codec.gc_pause import held_back
 from kubeloop.codec.tolerant import normalise
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
 from kubeloop.meta.model import Source

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.codec import fresh
+from kubeloop.codec import encode_new
 from kubeloop.codec.changes import change_struct, change_tree
 from kubeloop.codec.decoding import decode_struct
 from kubeloop.codec.shape import fields_of
@@ -34,7 +34,7 @@ def encode(obj: Resource) -> bytes:
     if isinstance(obj, Unstructured):
         return _encode_tree(obj, source)
     if source is None:
-        return with_kind(fresh.write_struct(obj), obj)
+        return with_kind(encode_new.write_struct(obj), obj)
     return with_kind(_changed(source, obj), obj)
 
 
@@ -83,7 +83,7 @@ def _changed(source: Source, obj: Resource) -> bytes:
 def _same(old: Resource, new: Resource) -> bool:
     if not fields_of(type(new)).loose:
         return old == new
-    return fresh.write_struct(old) == fresh.write_struct(new)
+    return encode_new.write_struct(old) == encode_new.write_struct(new)
 
 
 def _encode_tree(obj: Unstructured, source: Source | None) -> bytes:

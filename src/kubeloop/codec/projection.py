@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Raw, Struct, defstruct, field
 
 from kubeloop.codec.paths import EACH, Segment, parse_path, walk
-from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.type_checks import described
 
 Buffer = bytes | memoryview
 Value = Any  # what JSON holds: a scalar, a list or a map; for a path with [*] a tuple of them

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, Struct, defstruct, field
 
 from kubeloop.codec.paths import EACH, Each, Segment, parse_path
-from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DecodeError
+from kubeloop.meta.type_checks import described
 
 Buffer = bytes | memoryview
 

@@ -14,8 +14,8 @@ import msgspec
 import yaml
 
 from kubeloop.codec.yaml_limits import check_limits
-from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DecodeError, NestedTooDeeply
+from kubeloop.meta.type_checks import described
 
 _TAG = "tag:yaml.org,2002:"
 _INTEGER = r"[-+]?(?:0[bB][01_]+|0[xX][0-9a-fA-F_]+|0[oO]?[0-7_]+|[1-9][0-9_]*|0)"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import GroupInfo, ResourceInfo, SubresourceInfo
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: What an ``x-kubernetes-action`` of OpenAPI v2 is called as a verb of discovery.
 _VERBS = {"post": "create", "put": "update", "watchlist": "watch"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,8 +14,7 @@ from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import Schemas, builtin
 from kubeloop.schema.document import DOCUMENT, PATHS, Document
 from kubeloop.schema.node import TypeSchema
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeloop.meta.errors import ConfigError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Both are strings to OpenAPI v2 and a choice of string and number to v3; here they say what they are.
 _SPECIAL: dict[str, JSONObject] = {

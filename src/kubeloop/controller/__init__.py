@@ -5,18 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kubeloop.controller.declaring.controller import Controller, ControllerBase, KeyController
-from kubeloop.controller.declaring.declaration import DeclarationError
-from kubeloop.controller.declaring.surroundings import Surroundings
+from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
+from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.builder.surroundings import RunnableContext
 from kubeloop.controller.events import EventRecorder
-from kubeloop.controller.managing.manager import Manager, ManagerError
-from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
-from kubeloop.controller.reading.reader import CacheReader
-from kubeloop.controller.running.outcome import ReconcileCounts
-from kubeloop.controller.running.result import Result, TerminalError
-from kubeloop.controller.running.runnable import Runnable, RunnerStats
-from kubeloop.controller.triggers.mapping import KeyMap, to_controller, to_field, to_index, to_label, to_owner, to_same_name
-from kubeloop.controller.triggers.predicates import (
+from kubeloop.controller.handler.mapping import MapFunc, to_controller, to_field, to_index, to_label, to_owner, to_same_name
+from kubeloop.controller.handler.predicates import (
     Predicate,
     annotations_changed,
     deletion,
@@ -26,8 +20,14 @@ from kubeloop.controller.triggers.predicates import (
     path_changed,
     resource_version_changed,
 )
-from kubeloop.controller.triggers.source import Channel, SourceError
-from kubeloop.controller.triggers.watch import Owns, Watch
+from kubeloop.controller.handler.source import Channel, SourceError
+from kubeloop.controller.handler.watch import Owns, Watch
+from kubeloop.controller.manager.manager import Manager, ManagerError
+from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
+from kubeloop.controller.reader.reader import CacheReader
+from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.runner.result import Result, TerminalError
+from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 
 if TYPE_CHECKING:
     from kubeloop.controller.children.children import Children
@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.children.report import ChildOutcome, ChildrenFailed, ChildrenReport, ForeignChild
     from kubeloop.controller.children.waiting import ChildrenState, state_of, wait_for_children
     from kubeloop.controller.children.wanted import UnplacedChild
-    from kubeloop.controller.managing.background import Background, NotRunnableError
-    from kubeloop.controller.managing.clusters import OnCluster, OnEachCluster
-    from kubeloop.controller.managing.endpoints import Endpoints
-    from kubeloop.controller.managing.errors import GraceExceeded
-    from kubeloop.controller.managing.probes import Unhealthy
-    from kubeloop.controller.managing.scope import CacheScope, KindScope
-    from kubeloop.controller.objects.conditions import (
+    from kubeloop.controller.controllerutil.conditions import (
         ConditionsError,
         ConditionView,
         get_condition,
@@ -49,11 +43,17 @@ if TYPE_CHECKING:
         remove_condition,
         set_condition,
     )
-    from kubeloop.controller.objects.finalizers import FinalizerError, add_finalizer, has_finalizer, remove_finalizer
-    from kubeloop.controller.objects.status_writer import StatusError, StatusWrite, StatusWriter
-    from kubeloop.controller.objects.write_backoff import WriteBackoff
-    from kubeloop.controller.shortcuts.decorators import UNKNOWN, Unknown, every, on_change, on_create, on_delete, on_resume
-    from kubeloop.controller.shortcuts.handler_controller import HandlerController
+    from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, has_finalizer, remove_finalizer
+    from kubeloop.controller.controllerutil.status_writer import StatusError, StatusWrite, StatusWriter
+    from kubeloop.controller.controllerutil.write_backoff import WriteBackoff
+    from kubeloop.controller.decorators.decorators import UNKNOWN, Unknown, every, on_change, on_create, on_delete, on_resume
+    from kubeloop.controller.decorators.handler_controller import HandlerController
+    from kubeloop.controller.manager.background import Background, NotRunnableError
+    from kubeloop.controller.manager.clusters import OnCluster, OnEachCluster
+    from kubeloop.controller.manager.endpoints import Endpoints
+    from kubeloop.controller.manager.errors import GraceExceeded
+    from kubeloop.controller.manager.probes import Unhealthy
+    from kubeloop.controller.manager.scope import CacheScope, KindScope
 
 __all__ = [
     "UNKNOWN",
@@ -79,10 +79,10 @@ __all__ = [
     "GraceExceeded",
     "HandlerController",
     "KeyController",
-    "KeyMap",
     "KindScope",
     "Manager",
     "ManagerError",
+    "MapFunc",
     "NotRunnableError",
     "OnCluster",
     "OnEachCluster",
@@ -92,12 +92,12 @@ __all__ = [
     "ReconcileCounts",
     "Result",
     "Runnable",
+    "RunnableContext",
     "RunnerStats",
     "SourceError",
     "StatusError",
     "StatusWrite",
     "StatusWriter",
-    "Surroundings",
     "TerminalError",
     "Unhealthy",
     "Unknown",
@@ -140,15 +140,15 @@ __all__ = [
 
 #: Loaded when first asked for: what only some programs use costs the others no start-up.
 _LATER = {
-    "Unhealthy": "kubeloop.controller.managing.probes",
-    "OnEachCluster": "kubeloop.controller.managing.clusters",
-    "OnCluster": "kubeloop.controller.managing.clusters",
-    "NotRunnableError": "kubeloop.controller.managing.background",
-    "KindScope": "kubeloop.controller.managing.scope",
-    "GraceExceeded": "kubeloop.controller.managing.errors",
-    "Endpoints": "kubeloop.controller.managing.endpoints",
-    "CacheScope": "kubeloop.controller.managing.scope",
-    "Background": "kubeloop.controller.managing.background",
+    "Unhealthy": "kubeloop.controller.manager.probes",
+    "OnEachCluster": "kubeloop.controller.manager.clusters",
+    "OnCluster": "kubeloop.controller.manager.clusters",
+    "NotRunnableError": "kubeloop.controller.manager.background",
+    "KindScope": "kubeloop.controller.manager.scope",
+    "GraceExceeded": "kubeloop.controller.manager.errors",
+    "Endpoints": "kubeloop.controller.manager.endpoints",
+    "CacheScope": "kubeloop.controller.manager.scope",
+    "Background": "kubeloop.controller.manager.background",
     "Children": "kubeloop.controller.children.children",
     "Drift": "kubeloop.controller.children.drift",
     "find_drift": "kubeloop.controller.children.drift",
@@ -160,28 +160,28 @@ _LATER = {
     "state_of": "kubeloop.controller.children.waiting",
     "wait_for_children": "kubeloop.controller.children.waiting",
     "UnplacedChild": "kubeloop.controller.children.wanted",
-    "ConditionsError": "kubeloop.controller.objects.conditions",
-    "ConditionView": "kubeloop.controller.objects.conditions",
-    "get_condition": "kubeloop.controller.objects.conditions",
-    "has_condition": "kubeloop.controller.objects.conditions",
-    "remove_condition": "kubeloop.controller.objects.conditions",
-    "set_condition": "kubeloop.controller.objects.conditions",
-    "FinalizerError": "kubeloop.controller.objects.finalizers",
-    "add_finalizer": "kubeloop.controller.objects.finalizers",
-    "has_finalizer": "kubeloop.controller.objects.finalizers",
-    "remove_finalizer": "kubeloop.controller.objects.finalizers",
-    "StatusError": "kubeloop.controller.objects.status_writer",
-    "StatusWrite": "kubeloop.controller.objects.status_writer",
-    "StatusWriter": "kubeloop.controller.objects.status_writer",
-    "WriteBackoff": "kubeloop.controller.objects.write_backoff",
-    "UNKNOWN": "kubeloop.controller.shortcuts.decorators",
-    "Unknown": "kubeloop.controller.shortcuts.decorators",
-    "every": "kubeloop.controller.shortcuts.decorators",
-    "on_change": "kubeloop.controller.shortcuts.decorators",
-    "on_create": "kubeloop.controller.shortcuts.decorators",
-    "on_delete": "kubeloop.controller.shortcuts.decorators",
-    "on_resume": "kubeloop.controller.shortcuts.decorators",
-    "HandlerController": "kubeloop.controller.shortcuts.handler_controller",
+    "ConditionsError": "kubeloop.controller.controllerutil.conditions",
+    "ConditionView": "kubeloop.controller.controllerutil.conditions",
+    "get_condition": "kubeloop.controller.controllerutil.conditions",
+    "has_condition": "kubeloop.controller.controllerutil.conditions",
+    "remove_condition": "kubeloop.controller.controllerutil.conditions",
+    "set_condition": "kubeloop.controller.controllerutil.conditions",
+    "FinalizerError": "kubeloop.controller.controllerutil.finalizers",
+    "add_finalizer": "kubeloop.controller.controllerutil.finalizers",
+    "has_finalizer": "kubeloop.controller.controllerutil.finalizers",
+    "remove_finalizer": "kubeloop.controller.controllerutil.finalizers",
+    "StatusError": "kubeloop.controller.controllerutil.status_writer",
+    "StatusWrite": "kubeloop.controller.controllerutil.status_writer",
+    "StatusWriter": "kubeloop.controller.controllerutil.status_writer",
+    "WriteBackoff": "kubeloop.controller.controllerutil.write_backoff",
+    "UNKNOWN": "kubeloop.controller.decorators.decorators",
+    "Unknown": "kubeloop.controller.decorators.decorators",
+    "every": "kubeloop.controller.decorators.decorators",
+    "on_change": "kubeloop.controller.decorators.decorators",
+    "on_create": "kubeloop.controller.decorators.decorators",
+    "on_delete": "kubeloop.controller.decorators.decorators",
+    "on_resume": "kubeloop.controller.decorators.decorators",
+    "HandlerController": "kubeloop.controller.decorators.handler_controller",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kubeloop.controller.declaring.controller import ControllerBase
+from kubeloop.controller.builder.controller import ControllerBase
 from kubeloop.meta import Resource, UnknownKind, kind_info
 
 READ = ("get", "list", "watch")

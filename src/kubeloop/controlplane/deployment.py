@@ -14,7 +14,7 @@ from datetime import datetime
 from kubeloop.api.apps.v1 import Deployment, DeploymentStatus, ReplicaSet
 from kubeloop.api.core.v1 import Pod
 from kubeloop.controller import Controller, Result, is_controlled_by
-from kubeloop.controller.declaring.controller import OWNER_INDEX
+from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controlplane import deployment_status as conditions
 from kubeloop.controlplane import revisions, rollout
 from kubeloop.controlplane.claims import claim

@@ -15,8 +15,9 @@ import msgspec
 from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Registration
 from kubeloop.client import Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
-from kubeloop.controller import Result, RunnerStats, Surroundings
-from kubeloop.controller.running.workers import ReconcileCounts, Workers
+from kubeloop.controller import Result, RunnableContext, RunnerStats
+from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.runner.workers import Workers
 from kubeloop.controlplane.ownership_graph import FOREGROUND, ORPHAN, Item, Node, Owner, OwnershipGraph
 from kubeloop.meta import (
     Conflict,
@@ -79,7 +80,7 @@ class GarbageCollector:
         self._watched: dict[GroupVersionKind, _Watched] = {}
         self._definitions: Registration[Resource] | None = None
         self._leaving: Supervisor | None = None
-        self._surroundings: Surroundings | None = None
+        self._surroundings: RunnableContext | None = None
         self._queue: WorkQueue[Item] | None = None
         self._workers: Workers[Item] | None = None
         self._last_change = ""
@@ -99,7 +100,7 @@ class GarbageCollector:
         """The owner of its background tasks; None before it is connected."""
         return self._leaving
 
-    async def connect(self, surroundings: Surroundings) -> None:
+    async def connect(self, surroundings: RunnableContext) -> None:
         self._surroundings = surroundings
         clock = surroundings.clock
         self._queue = WorkQueue(ExponentialLimiter(), clock)
@@ -417,7 +418,7 @@ class GarbageCollector:
                 self._queue.add(item)
 
     @property
-    def _around(self) -> Surroundings:
+    def _around(self) -> RunnableContext:
         if self._surroundings is None:
             raise KubeloopError("the garbage collector is not connected; give it to a Manager")
         return self._surroundings

@@ -23,8 +23,7 @@ from kubeloop.controlplane.scheduling_facts import BIND_COMPLETED, PodFacts, nod
 from kubeloop.controlplane.simulation import Simulation, unknown_probes
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, Quantity, Resource
 from kubeloop.meta.version import VERSION
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Seconds that a pod takes from being bound to running, by pod.
 Delay = Callable[[Pod], float]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kubeloop.controlplane.scheduling_facts import ClusterFacts, JSONObject, NodeFacts, PodFacts
+from kubeloop.controlplane.scheduling_facts import ClusterFacts, NodeFacts, PodFacts
 from kubeloop.controlplane.volume_matching import find_volume_fault, plan_volumes
 from kubeloop.meta import Selector, selector_from
+from kubeloop.types import JSONObject
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _NO_PREEMPTION = "preemption: kubeloop's scheduler does not preempt pods."

@@ -9,14 +9,12 @@ import hashlib
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from kubeloop.controlplane.pod_references import MissingReferences
 from kubeloop.controlplane.simulation import EXIT_CODE, Simulation
 from kubeloop.meta import format_time
 from kubeloop.meta.time import parse_time
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _DEADLINE = "Pod was active on the node longer than the specified deadline"
 NOTHING_MISSING = MissingReferences({}, {})

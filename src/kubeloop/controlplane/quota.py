@@ -5,8 +5,6 @@ Source: Kubernetes pkg/controller/resourcequota; documentation, "Resource Quotas
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from kubeloop.api.apps.v1 import Deployment, ReplicaSet
@@ -18,8 +16,7 @@ from kubeloop.meta import Conflict, NotFound, ObjectKey
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
 from kubeloop.quota import EVALUATED, Amounts, count_name, evaluator_of, masked, plus
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Seconds after which a quota is counted again whatever happens, as upstream; less for kinds whose deletions nobody tells.
 RESYNC, UNWATCHED = 300.0, 30.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from kubeloop.api.core.v1 import Node, PersistentVolume, PersistentVolumeClaim
 from kubeloop.api.storage.v1 import StorageClass
@@ -16,8 +16,8 @@ from kubeloop.cache import Head
 from kubeloop.codec import to_dict
 from kubeloop.meta import Quantity, Selector, selector_from
 from kubeloop.quota.pods import pod_requests
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 F = TypeVar("F")
 
 #: Pods that a node takes if it does not say (the kubelet's default).

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
+
 T = TypeVar("T")
 
 PREFIX = "simulated.kubeloop.dev/"

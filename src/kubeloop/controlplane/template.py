@@ -9,8 +9,7 @@ import copy
 from typing import Any
 
 from kubeloop.controlplane.template_dump import dump_template
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 HASH_LABEL = "pod-template-hash"
 #: No vowels, and no digits that look like letters: no words, no misreading (k8s.io/apimachinery pkg/util/rand).

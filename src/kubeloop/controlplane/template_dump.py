@@ -15,8 +15,7 @@ from typing import Any
 
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Go's names of fields that are not the wire's with a capital letter.
 _GO_NAMES = {

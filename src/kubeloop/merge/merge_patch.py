@@ -10,9 +10,9 @@ from typing import Any
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, json_type, same
+from kubeloop.types import JSONObject
 
 JSON = Any
-JSONObject = dict[str, Any]
 
 
 def merge_patch(doc: JSON, patch: JSON) -> JSONObject:

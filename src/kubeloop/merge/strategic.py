@@ -14,9 +14,9 @@ from kubeloop.merge.go_text import copy_tree, go_string, go_text, go_type, same
 from kubeloop.merge.ordered import element_kind, in_order, items_equal, require_objects, split_by_presence
 from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
 from kubeloop.schema import Schemas, TypeSchema
+from kubeloop.types import JSONObject
 
 JSON = Any
-JSONObject = dict[str, Any]
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"

@@ -13,9 +13,9 @@ from kubeloop.merge.go_text import copy_tree, same
 from kubeloop.merge.patch_schema import FieldMerge, PatchSchema
 from kubeloop.merge.strategic import DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, RETAIN_KEYS
 from kubeloop.schema import Schemas, TypeSchema
+from kubeloop.types import JSONObject
 
 JSON = Any
-JSONObject = dict[str, Any]
 
 
 class StrategicDiff(NamedTuple):

@@ -107,7 +107,7 @@ class ApiError(KubeloopError):
     def __str__(self) -> str:
         if not self.request:
             return self.brief
-        from kubeloop.meta.way_out import way_out
+        from kubeloop.meta.error_hints import way_out
 
         hint = way_out(self)
         return f"{self.brief}{f'; {hint}' if hint else ''}"

@@ -8,9 +8,9 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from kubeloop.meta.error_hints import refused_access
 from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.tracebacks import from_user_code, user_frame
-from kubeloop.meta.way_out import refused_access
 
 K = TypeVar("K", bound=Hashable)
 

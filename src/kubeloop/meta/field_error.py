@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -191,3 +192,7 @@ def too_many(field: str, actual: int, limit: int) -> FieldError:
         actual,
         f"must have at most {limit} items" if limit == 0 or limit > 1 else "must have at most 1 item",
     )
+
+
+#: What a check found, one error at a time.
+Errors = Iterator[FieldError]

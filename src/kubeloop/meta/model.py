@@ -121,12 +121,12 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         return made
 
     def __repr__(self) -> str:
-        from kubeloop.meta.showing import part_of
+        from kubeloop.meta.repr import part_of
 
         return part_of(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        from kubeloop.meta.showing import pretty
+        from kubeloop.meta.repr import pretty
 
         pretty(self, printer, cycle)
 

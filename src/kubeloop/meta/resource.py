@@ -77,7 +77,7 @@ class Resource(Documented, Model):
         raise TypeError(f"a {type(self).__name__} can be changed, so it has no hash; use its object_key() or metadata.uid")
 
     def __repr__(self) -> str:
-        from kubeloop.meta.showing import line_of
+        from kubeloop.meta.repr import line_of
 
         return line_of(self)
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Curve by its name in ``cryptography``: its name in RFC 7518, the algorithm, bytes of a coordinate.
 _CURVES: Final = {"secp256r1": ("P-256", "ES256", 32), "secp384r1": ("P-384", "ES384", 48), "secp521r1": ("P-521", "ES512", 66)}

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
 from kubeloop.quota.amounts import ONE, ZERO, Amounts, larger, plus
 from kubeloop.quota.pods import is_pod_name, pod_usage, unsaid
 from kubeloop.quota.scopes import Scope, claim_meets, is_terminating, pod_meets, scopes_of
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
 _CLAIM_NAMES = ("persistentvolumeclaims", "requests.storage")

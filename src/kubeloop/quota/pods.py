@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import parse_time
 from kubeloop.quota.amounts import ONE, Amounts, amounts_of, larger, plus
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubeloop.meta.quantity import Quantity
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class Scope(NamedTuple):

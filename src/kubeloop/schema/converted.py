@@ -14,8 +14,8 @@ from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema import strict
 from kubeloop.schema.strict_scalars import cut, decode_base64, fits, is_integer
 from kubeloop.schema.strict_types import WireType, wire_types
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Convert = Callable[[Any], Any]
 
 #: What the processor makes of a float that no integer holds.

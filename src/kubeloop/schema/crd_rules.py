@@ -20,8 +20,7 @@ from kubeloop.schema.pruning import prune_value
 from kubeloop.schema.structural import as_resource, parse
 from kubeloop.schema.structural_rules import check_structural
 from kubeloop.schema.validation import same, validate
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _META: Final = ("metadata", "kind", "apiVersion")

@@ -18,8 +18,8 @@ import msgspec
 
 from kubeloop.meta.errors import ConfigError
 from kubeloop.schema.common_descriptions import OF_KINDS, common_descriptions
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 #: Texts by definition and field; the definition's own text has the empty name.
 Texts = dict[str, dict[str, str]]
 

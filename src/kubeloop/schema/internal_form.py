@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Go's field name, the name on the wire, what an absent field prints as.
 _FIELDS: Final[tuple[tuple[str, str, Any], ...]] = (

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.meta.kinds import GroupKind
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 DOCUMENT = "internaltypes.json.gz"
 

@@ -20,8 +20,7 @@ from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.quantity import Quantity
 from kubeloop.schema.strict_scalars import Literal, decode_base64, decode_time, fits, is_integer, number_text, plain, whole
 from kubeloop.schema.strict_types import WireField, WireType, wire_types
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Digits. No integer type holds nearly as many.
 _LONGEST_INTEGER = 1000

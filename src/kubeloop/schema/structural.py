@@ -11,8 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from kubeloop.schema.node import TypeSchema
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: ``additionalProperties: true``: any value, but objects below it keep no fields.
 ANY_VALUE: Final = TypeSchema()

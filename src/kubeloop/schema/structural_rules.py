@@ -6,13 +6,12 @@ apiextensions-apiserver schema/validation.go and schema/complete.go.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.schema.patterns import go_pattern
 from kubeloop.schema.regular import PatternError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
 _EMPTY_TYPE: Final = {

@@ -1,16 +1,16 @@
 """Answers: what a handler returns, before it is bytes on a socket.
 
-``Answer`` carries a JSON object (encoded as the request negotiated) or finished bytes; ``Frames`` is a stream (a watch, a log);
-``Takeover`` and ``SocketTakeover`` change the protocol, to anything and to WebSocket.
+``Answer`` carries a JSON object (encoded as the request negotiated) or finished bytes; ``StreamingResponse`` is a stream (a watch, a log);
+``Hijack`` and ``SocketTakeover`` change the protocol, to anything and to WebSocket.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)
@@ -33,12 +33,12 @@ class Answer:
     hold: float = 0.0
 
 
-class BrokenOff(Exception):
-    """Raised by the chunks of ``Frames``: what has gone out is not the whole, so that the connection is cut instead of finished."""
+class Aborted(Exception):
+    """Raised by the chunks of ``StreamingResponse``: the body is incomplete, so the connection is cut."""
 
 
 @dataclass(slots=True)
-class Frames:
+class StreamingResponse:
     """A stream: ``chunks`` yields whole frames; it is closed (``aclose``) as soon as the client goes or the server stops.
 
     It goes out chunked, unless ``headers`` hold a Content-Length. ``close`` is called at the end in any case, once.
@@ -62,7 +62,7 @@ class Duplex(Protocol):
 
 
 @dataclass(slots=True)
-class Takeover:
+class Hijack:
     """101 with ``headers``; ``serve`` has the connection until it returns, and then the connection ends (RFC 9110, section 7.8).
 
     ``close`` is called at the end in any case, also if the client went before ``serve`` could begin.
@@ -89,7 +89,7 @@ class Socket(Protocol):
 
 @dataclass(slots=True)
 class SocketTakeover:
-    """A WebSocket with the first of the client's subprotocols that is among ``protocols``; ``serve`` and ``close`` as in ``Takeover``.
+    """A WebSocket with the first of the client's subprotocols that is among ``protocols``; ``serve`` and ``close`` as in ``Hijack``.
 
     When ``serve`` returns, the socket is closed with 1000 (normal).
     """
@@ -99,4 +99,4 @@ class SocketTakeover:
     close: Callable[[], None] = lambda: None
 
 
-Reply = Answer | Frames | Takeover | SocketTakeover
+Reply = Answer | StreamingResponse | Hijack | SocketTakeover

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from kubeloop.serving.answer import Takeover
+from kubeloop.serving.answer import Hijack
 from kubeloop.serving.http1.wire import Wire
 
 _PIECE = 64 * 1024
@@ -28,7 +28,7 @@ class _Bytes:
         await self._wire.write(data)
 
 
-async def over_transport(wire: Wire, takeover: Takeover) -> None:
+async def over_transport(wire: Wire, takeover: Hijack) -> None:
     """Answer 101 and serve what comes from then on."""
     head = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in takeover.headers), "", ""]
     with contextlib.suppress(ConnectionError):

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kubeloop.testing.actions import Actions
+    from kubeloop.testing.assertions import consistently, eventually
     from kubeloop.testing.calls import Call, on
-    from kubeloop.testing.driving import driven
-    from kubeloop.testing.expecting import consistently, eventually
+    from kubeloop.testing.fake_time import driven
     from kubeloop.testing.faults import Faults
     from kubeloop.testing.golden import assert_golden
-    from kubeloop.testing.in_loop import InLoopServer
-    from kubeloop.testing.in_process import InProcessServer
+    from kubeloop.testing.in_loop import TlsTestServer
+    from kubeloop.testing.in_process import HandlerServer
     from kubeloop.testing.kube_cluster import KubeCluster
     from kubeloop.testing.kubelet import PortHandler, ScriptedKubelet
     from kubeloop.testing.kubelet_commands import CommandHandler, Terminal, run_process
     from kubeloop.testing.kubelet_logs import ContainerLog
     from kubeloop.testing.kubelet_server import KubeletRequest
     from kubeloop.testing.local_cluster import LocalCluster
-    from kubeloop.testing.subjects import Subject, all_cached, cached, many, one
+    from kubeloop.testing.targets import Subject, all_cached, cached, many, one
 
 _HOMES = {
     "Actions": "actions",
@@ -28,24 +28,24 @@ _HOMES = {
     "CommandHandler": "kubelet_commands",
     "ContainerLog": "kubelet_logs",
     "Faults": "faults",
-    "InLoopServer": "in_loop",
-    "InProcessServer": "in_process",
+    "TlsTestServer": "in_loop",
+    "HandlerServer": "in_process",
     "KubeCluster": "kube_cluster",
     "KubeletRequest": "kubelet_server",
     "LocalCluster": "local_cluster",
     "PortHandler": "kubelet",
     "ScriptedKubelet": "kubelet",
-    "Subject": "subjects",
+    "Subject": "targets",
     "Terminal": "kubelet_commands",
-    "all_cached": "subjects",
+    "all_cached": "targets",
     "assert_golden": "golden",
-    "cached": "subjects",
-    "consistently": "expecting",
-    "driven": "driving",
-    "eventually": "expecting",
-    "many": "subjects",
+    "cached": "targets",
+    "consistently": "assertions",
+    "driven": "fake_time",
+    "eventually": "assertions",
+    "many": "targets",
     "on": "calls",
-    "one": "subjects",
+    "one": "targets",
     "run_process": "kubelet_commands",
 }
 
@@ -55,8 +55,7 @@ __all__ = [
     "CommandHandler",
     "ContainerLog",
     "Faults",
-    "InLoopServer",
-    "InProcessServer",
+    "HandlerServer",
     "KubeCluster",
     "KubeletRequest",
     "LocalCluster",
@@ -64,6 +63,7 @@ __all__ = [
     "ScriptedKubelet",
     "Subject",
     "Terminal",
+    "TlsTestServer",
     "all_cached",
     "assert_golden",
     "cached",

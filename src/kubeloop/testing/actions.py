@@ -14,8 +14,8 @@ from kubeloop.codec.paths import parse_path, walk
 from kubeloop.meta import Resource, kind_info
 from kubeloop.testing.calls import Call
 from kubeloop.testing.faults import Faults
-from kubeloop.testing.shown import difference
-from kubeloop.testing.subjects import Subject
+from kubeloop.testing.format import difference
+from kubeloop.testing.targets import Subject
 from kubeloop.timing import Clock
 
 

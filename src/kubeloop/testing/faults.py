@@ -1,6 +1,6 @@
 """Faults that a test commands of a server in its own event loop, each in one line, and a record of what the server was asked.
 
-The same words for ``InLoopServer`` (over TLS) and ``InProcessServer`` (without a socket).
+The same words for ``TlsTestServer`` (over TLS) and ``HandlerServer`` (without a socket).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, Reply, status_answer
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse, status_answer
 from kubeloop.apiserver.encoding import encode
 from kubeloop.codec import to_dict
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.resource import Resource
 from kubeloop.meta.status import Status, StatusDetails
-from kubeloop.serving.answer import BrokenOff
+from kubeloop.serving.answer import Aborted
 from kubeloop.serving.listener import Handler
 from kubeloop.serving.request import Request
 from kubeloop.testing.calls import Call, Matches, body_tree, call_of, every
-from kubeloop.testing.cutting import CommandedStream, Hidden
+from kubeloop.testing.stream_faults import FaultInjectedStream, Hidden
 from kubeloop.timing import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Faults:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or SystemClock()
-        self._streams: set[CommandedStream] = set()
+        self._streams: set[FaultInjectedStream] = set()
         self._refusals: list[tuple[Matches, ApiError, int]] = []
         self._holds: list[tuple[Matches, asyncio.Event]] = []
         self._delays: list[tuple[Matches, float, int]] = []
@@ -100,16 +100,16 @@ class Faults:
         """Answer with 429 and ``Retry-After`` in seconds."""
         details = StatusDetails(retry_after_seconds=retry_after)
         message = "the server has received too many requests and has asked us to try again later"
-        self.refuse(refusals.refusal(429, "TooManyRequests", message, details), times=times, matching=matching)
+        self.refuse(api_errors.refusal(429, "TooManyRequests", message, details), times=times, matching=matching)
 
     def expire_next(self, *, times: int = 1, matching: Matches = every) -> None:
         """Answer with 410 Expired."""
-        self.refuse(refusals.gone("The resourceVersion for the provided list is too old."), times=times, matching=matching)
+        self.refuse(api_errors.gone("The resourceVersion for the provided list is too old."), times=times, matching=matching)
 
     def break_answers(self, *, matching: Matches = every) -> Callable[[], None]:
         """Break answers to requests that match off in the middle, so that nobody knows whether they were carried out (they were not), until
         the function returned is called."""
-        return self.react(lambda _: Frames(_broken()), matching=matching)
+        return self.react(lambda _: StreamingResponse(_broken()), matching=matching)
 
     def lose_answers(self, *, times: int = 1, matching: Matches = every) -> None:
         """Carry the next ``times`` requests that match out, and break their answers off: what nobody can tell from ``break_answers``."""
@@ -174,7 +174,7 @@ class Faults:
             answered = await self._answered(request, call, handler)
             if call is not None:
                 # A write that is answered with a stream is one whose answer breaks off.
-                if isinstance(answered, Answer) or (isinstance(answered, Frames) and not call.writes):
+                if isinstance(answered, Answer) or (isinstance(answered, StreamingResponse) and not call.writes):
                     call.code = answered.status
                 self._tell(call)
             return answered
@@ -198,10 +198,10 @@ class Faults:
         if call is not None and (reply := await self._reply(request, call)) is not None:
             return reply
         answered = await handler(request)
-        if isinstance(answered, Frames):
+        if isinstance(answered, StreamingResponse):
             answered.chunks = self._stream(request, answered.chunks)
         elif isinstance(answered, Answer) and _next(self._losses, request):
-            return Frames(_broken())
+            return StreamingResponse(_broken())
         return answered
 
     async def _reply(self, request: Request, call: Call) -> Reply | None:
@@ -233,7 +233,7 @@ class Faults:
         after = next((entry for entry in self._cuts if entry[0](request)), None)
         if after is not None:
             self._cuts.remove(after)
-        stream = CommandedStream(
+        stream = FaultInjectedStream(
             lambda: self.repeat_bookmarks,
             lambda: self._hidden_from(request),
             after[1] if after is not None else None,
@@ -290,4 +290,4 @@ def _finished(refused: ApiError) -> Answer:
 
 async def _broken() -> AsyncIterator[bytes]:
     yield b"{"
-    raise BrokenOff("broken off by a test")
+    raise Aborted("broken off by a test")

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubeloop.codec import write_yaml
 from kubeloop.meta import Resource
-from kubeloop.testing.shown import difference, order, tree
+from kubeloop.testing.format import difference, order, tree
 
 JSON = Any
 

@@ -1,4 +1,4 @@
-"""``InLoopServer``: the API server in the test's own event loop, for tests that command faults or own the clock; they must not block."""
+"""``TlsTestServer``: the API server in the test's own event loop, for tests that command faults or own the clock; they must not block."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
+from kubeloop.apiserver.instrumentation import OperationOptions
 from kubeloop.apiserver.kubeconfig import kubeconfig_text
-from kubeloop.apiserver.operation import OperationOptions
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kubeloop.client import Client
 
 
-class InLoopServer:
+class TlsTestServer:
     """A fresh API server without controllers, over real TLS. ``async with``; ``faults`` are the test's to command.
 
     ``data``: a folder to keep objects in, on disk; None: in memory. ``operation``: audit log and limits. ``admission``: which

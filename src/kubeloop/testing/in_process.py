@@ -1,4 +1,4 @@
-"""``InProcessServer``: the API server in the test's own event loop and without a socket, for unit tests; started in milliseconds."""
+"""``HandlerServer``: the API server in the test's own event loop and without a socket, for unit tests; started in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.config import ClusterConfig
 from kubeloop.testing.accounts import WITHOUT_ACCOUNTS
-from kubeloop.testing.direct import DirectSender
 from kubeloop.testing.faults import Faults
+from kubeloop.testing.in_process_transport import DirectSender
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import Transport
 
@@ -28,7 +28,7 @@ _NUMBERS = itertools.count(1)
 ADMINISTRATOR = "kubeloop-admin"
 
 
-class InProcessServer:
+class HandlerServer:
     """A fresh API server without controllers, whose clients hand requests straight to its handler. ``async with``.
 
     Guarantees
@@ -102,7 +102,7 @@ class InProcessServer:
     @property
     def config(self) -> ClusterConfig:
         """What clients know of the cluster. There is no socket at its address."""
-        return ClusterConfig(server=self.api.url, name=self.name, disable_compression=True, source=f"InProcessServer {self.name}")
+        return ClusterConfig(server=self.api.url, name=self.name, disable_compression=True, source=f"HandlerServer {self.name}")
 
     async def restart(self, *, forget: bool = False) -> None:
         """End as a crash does and start again: streams break off, and watches cannot go on from versions before (410).

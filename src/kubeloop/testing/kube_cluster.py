@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kubeloop.meta import ConfigError, Resource
-from kubeloop.testing.driving import driven
+from kubeloop.testing.fake_time import driven
 from kubeloop.timing import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -177,9 +177,9 @@ class SharedServer(KubeCluster):
 @asynccontextmanager
 async def own_server(clock: Clock) -> AsyncIterator[OwnServer]:
     """A server for the block."""
-    from kubeloop.testing.in_process import InProcessServer
+    from kubeloop.testing.in_process import HandlerServer
 
-    async with InProcessServer(clock=clock) as server:
+    async with HandlerServer(clock=clock) as server:
         found = OwnServer(server, clock)
         try:
             yield found

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.pki import CertificateAuthority
-from kubeloop.serving.answer import Answer, Duplex, Frames, Reply, Socket, SocketTakeover, Takeover
+from kubeloop.serving.answer import Answer, Duplex, Hijack, Reply, Socket, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
 from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, Connection, SpdyError, Stream, StreamReset
@@ -136,7 +136,7 @@ class KubeletServer:
             return instead
         action = request.path.split("/")[1]
         if action == "containerLogs":
-            return Frames(self.log_of(seen), content_type="text/plain")
+            return StreamingResponse(self.log_of(seen), content_type="text/plain")
         if action in ("exec", "attach"):
             return self._run(request, self.exec_of(seen) if action == "exec" else self.attach_of(seen))
         if action == "portForward":
@@ -153,7 +153,7 @@ class KubeletServer:
         if "tty" in query:
             wanted = (wanted - {"stderr"}) | {"resize"}
         headers = [("Connection", "Upgrade"), ("Upgrade", PROTOCOL), (STREAM_PROTOCOL, self.spdy_protocol)]
-        return Takeover(lambda duplex: self._over_spdy(duplex, command, run, wanted), headers)
+        return Hijack(lambda duplex: self._over_spdy(duplex, command, run, wanted), headers)
 
     async def _over_spdy(self, duplex: Duplex, command: list[str], run: CommandHandler, wanted: set[str]) -> None:
         streams: dict[str, Stream] = {}
@@ -199,7 +199,7 @@ class KubeletServer:
         if request.header("Upgrade").lower() == "websocket":
             return SocketTakeover(lambda socket: self._ports(_Messages(socket), seen), (TUNNEL,))
         headers = [("Connection", "Upgrade"), ("Upgrade", PROTOCOL), (STREAM_PROTOCOL, "portforward.k8s.io")]
-        return Takeover(lambda duplex: self._ports(duplex, seen), headers)
+        return Hijack(lambda duplex: self._ports(duplex, seen), headers)
 
     async def _ports(self, duplex: Duplex, seen: KubeletRequest) -> None:
         """Each data stream is a connection to that port; its failure is written to the error stream."""

@@ -33,7 +33,7 @@ def _refused_fixture(function: Callable[..., Any]) -> Any:
 if TYPE_CHECKING:
     from kubeloop.client import Client
     from kubeloop.controller import ControllerBase, Manager, Runnable
-    from kubeloop.testing import Actions, Faults, InProcessServer
+    from kubeloop.testing import Actions, Faults, HandlerServer
 
     async_fixture = pytest.fixture
 else:
@@ -143,11 +143,11 @@ def kube_actions(kube_cluster: KubeCluster) -> Actions:
 
 
 @async_fixture
-async def in_process_server() -> AsyncIterator[InProcessServer]:
+async def in_process_server() -> AsyncIterator[HandlerServer]:
     """A server of the test's own, in its event loop and without a socket: ``in_process_server.client()``, ``in_process_server.faults``."""
-    from kubeloop.testing import InProcessServer
+    from kubeloop.testing import HandlerServer
 
-    async with InProcessServer() as found:
+    async with HandlerServer() as found:
         yield found
 
 

@@ -6,20 +6,82 @@ import asyncio
 import select
 import socket
 import ssl
+import zlib
 
 from kubeloop.config import Authenticator, ClusterConfig
 from kubeloop.config.tls import TlsSource
 from kubeloop.meta.errors import TransportError
 from kubeloop.timing import Clock
 from kubeloop.transport.dial import Dialer
-from kubeloop.transport.exchange import Outgoing
 from kubeloop.transport.failure import TRANSPORT_FAULTS, failure_of
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import READ_BUFFER, Wire
-from kubeloop.transport.observing.figures import Figures
+from kubeloop.transport.observing.counters import RequestCounters
 from kubeloop.transport.observing.progress import PROGRESS
 from kubeloop.transport.request_head import request_head
-from kubeloop.transport.unpacking import TooLargeError, UnpackError, Unpacking
+from kubeloop.transport.round_tripper import OutgoingRequest
+
+_GZIP = zlib.MAX_WBITS | 16
+
+
+class UnpackError(Exception):
+    """The text says what is wrong with the answer, for a person."""
+
+
+class TooLargeError(UnpackError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the answer is larger than {limit / (1 << 20):.0f} MiB; ask for less (limit=, a selector, stream()), "
+            "or let the transport take more (max_answer=)"
+        )
+
+
+class Unpacking:
+    """Of one body. Never holds more than ``limit`` bytes, and what was fed last.
+
+    Raises:
+        UnpackError: a coding that was not asked for.
+    """
+
+    def __init__(self, coding: str, limit: int) -> None:
+        if coding not in ("gzip", "x-gzip"):
+            raise UnpackError(f"the answer cannot be unpacked: it is coded as {coding}, which was not asked for")
+        self._limit = limit
+        self._left = limit
+        self._parts: list[bytes] = []
+        self._unpack = zlib.decompressobj(_GZIP)
+        self._began = False
+
+    def feed(self, data: bytes) -> None:
+        """The next piece.
+
+        Raises:
+            UnpackError: no gzip, or ``TooLargeError``.
+        """
+        self._began = self._began or bool(data)
+        while data:
+            if self._unpack.eof:  # several members stand for one text (section 2.2)
+                self._unpack = zlib.decompressobj(_GZIP)
+            try:
+                part = self._unpack.decompress(data, self._left + 1)
+            except zlib.error as error:
+                raise UnpackError(f"the answer cannot be unpacked: {error}") from error
+            if len(part) > self._left:
+                raise TooLargeError(self._limit)
+            self._left -= len(part)
+            self._parts.append(part)
+            data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
+
+    def finish(self) -> bytes:
+        """The whole text; empty if nothing was fed.
+
+        Raises:
+            UnpackError: the end is missing.
+        """
+        if self._began and not self._unpack.eof:
+            raise UnpackError("the answer cannot be unpacked: it ends in the middle of its gzip stream")
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
 
 # kube-apiserver closes what is idle for 90 s (IdleTimeout); being first avoids requests that meet a closing connection.
 IDLE_TIMEOUT = 60.0
@@ -32,7 +94,7 @@ _TURNS = 3
 class PooledAnswer:
     """The head of an answer whose body is still to be read. ``close`` must be called; at the body's end that keeps the connection."""
 
-    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: Outgoing) -> None:
+    def __init__(self, pool: Connections, wire: Wire, status: int, headers: Headers, request: OutgoingRequest) -> None:
         self._pool = pool
         self._wire: Wire | None = wire
         self._complete = False
@@ -107,7 +169,7 @@ class Connections:
     ``IDLE_TIMEOUT`` when the next request comes, or when the server closes them.
     """
 
-    def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, figures: Figures) -> None:
+    def __init__(self, config: ClusterConfig, authenticator: Authenticator, clock: Clock, figures: RequestCounters) -> None:
         self.config = config
         self._authenticator = authenticator
         self._clock = clock
@@ -130,7 +192,7 @@ class Connections:
         # instead of 1) until it has seen a block as large being freed: mallopt(3), dynamic M_MMAP_THRESHOLD.
         bytes(READ_BUFFER)
 
-    async def send(self, request: Outgoing) -> PooledAnswer:
+    async def send(self, request: OutgoingRequest) -> PooledAnswer:
         """Send and give the answer when its head is there.
 
         Raises:

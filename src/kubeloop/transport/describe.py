@@ -8,7 +8,7 @@ from typing import NamedTuple
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Asked(NamedTuple):
+class RequestDescription(NamedTuple):
     """``verb`` is that of Kubernetes; for a path that names no resource it is the HTTP method, and the rest is empty."""
 
     verb: str
@@ -20,7 +20,7 @@ class Asked(NamedTuple):
     name: str = ""
 
 
-def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> Asked:
+def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> RequestDescription:
     """What is asked for, as the server's request info reads it."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
@@ -28,7 +28,7 @@ def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> 
     elif parts[0] == "apis" and len(parts) > 3:
         rest, group, version = parts[3:], parts[1], parts[2]
     else:
-        return Asked(method)
+        return RequestDescription(method)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
@@ -38,7 +38,7 @@ def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> 
         verb = "watch" if query and query.get("watch") else "list"
     elif method == "DELETE" and not name:
         verb = "deletecollection"
-    return Asked(verb, group, version, rest[0], "/".join(rest[2:]), namespace, name)
+    return RequestDescription(verb, group, version, rest[0], "/".join(rest[2:]), namespace, name)
 
 
 def describe(method: str, path: str, query: Mapping[str, object] | None = None) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import ipaddress
 import socket
 import ssl
+import threading
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
+from typing import cast
+from urllib.parse import unquote, urlsplit
 
 from kubeloop.config.proxies import Proxy, proxy_for
 from kubeloop.meta.tls import client_tls
@@ -14,11 +19,182 @@ from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
 from kubeloop.transport.observing.progress import CONNECTED, SECURED, reach
 from kubeloop.transport.proxying.refused import ProxyRefusedError
-from kubeloop.transport.proxying.socks5 import PORT as SOCKS_PORT
-from kubeloop.transport.proxying.socks5 import connect_through
-from kubeloop.transport.proxying.tunnel import ask_for_tunnel, credentials
 from kubeloop.transport.sockets import connect
-from kubeloop.transport.tls_layer import secure
+
+
+def credentials(proxy: Proxy) -> Mapping[str, str]:
+    """The header for the proxy; empty if its URL names no user."""
+    if not proxy.url.username:
+        return {}
+    pair = f"{unquote(proxy.url.username)}:{unquote(proxy.url.password or '')}"
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+async def ask_for_tunnel(wire: Wire, proxy: Proxy, target: str) -> None:
+    """What is written afterwards reaches ``target`` (``HOST:PORT``).
+
+    Raises:
+        ProxyRefusedError: it is not opened. ConnectionEndedError, ProtocolError, OSError: no answer.
+    """
+    lines = [
+        f"CONNECT {target} HTTP/1.1",
+        f"Host: {target}",
+        *(f"{key}: {value}" for key, value in credentials(proxy).items()),
+    ]
+    status, _ = await wire.exchange("CONNECT", "\r\n".join([*lines, "", ""]).encode("latin-1"), None)
+    if 200 <= status < 300:
+        return
+    way_out = "allow it there, or leave this server out by NO_PROXY"
+    if status == 407:
+        way_out = f"write user and password into the URL of {proxy.origin}: http://USER:PASSWORD@HOST:PORT"
+    raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {target}; {way_out}")
+
+
+# TLS between a socket and a protocol, for many connections: asyncio's own takes 256 KiB of buffer for each, watched or idle.
+#
+# Source: asyncio.base_events (start_tls) and asyncio.sslproto (SSLProtocol), the same in Python 3.11 to 3.13.
+
+
+#: What TLS gives at a time at most: the content of one record (RFC 8446, section 5.1).
+RECORD = 1 << 14
+#: What is taken from a socket at a time. More costs memory for each connection: OpenSSL's own buffer grows to the most it ever held.
+BUFFER = 1 << 16
+
+
+class _Shared(threading.local):
+    """One buffer for all connections of a thread, as an event loop fills and empties it without doing anything else in between."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(BUFFER)
+
+
+_shared = _Shared()
+
+
+class _Layer(SSLProtocol):
+    max_size = RECORD
+
+    def share(self) -> None:
+        # What ``get_buffer`` gives to the loop and ``buffer_updated`` reads from, in place of one of its own.
+        self._ssl_buffer = _shared.buffer
+        self._ssl_buffer_view = memoryview(_shared.buffer)
+
+
+async def secure(
+    below: asyncio.Transport | socket.socket, protocol: asyncio.Protocol, context: ssl.SSLContext, server_name: str, timeout: float
+) -> asyncio.Transport:
+    """Shake hands over a connected socket, or over a connection that nothing will come on before we write. ``protocol`` is connected then.
+
+    The transport that is given is the one below, without TLS.
+
+    Raises:
+        OSError, ssl.SSLError: no agreement, or not within ``timeout`` seconds; ``below`` is ended.
+    """
+    loop = asyncio.get_running_loop()
+    agreed: asyncio.Future[None] = loop.create_future()
+    seconds = cast("int", timeout)  # typeshed says int; asyncio takes any number
+    # As bytes a plain name is taken as it is; as text ssl would load the tables of international names, 3 ms of a process's start.
+    name = cast("str", server_name.encode("ascii")) if server_name.isascii() else server_name
+    layer = _Layer(loop, protocol, context, agreed, False, name, ssl_handshake_timeout=seconds)
+    layer.share()
+    if isinstance(below, socket.socket):
+        below, _ = await loop.create_connection(lambda: layer, sock=below)
+    else:
+        below.set_protocol(layer)
+        layer.connection_made(below)
+    try:
+        await agreed
+    except BaseException:
+        below.abort()
+        raise
+    return below
+
+
+# SOCKS 5 on a fresh TCP connection: ask the proxy to connect us on (RFC 1928), with user and password if it wants them (RFC 1929).
+#
+# Names are resolved by the proxy, for ``socks5://`` and ``socks5h://`` alike, as by Go.
+
+
+PORT = 1080
+_VERSION, _PASSWORD_VERSION = 5, 1
+_OPEN, _PASSWORD, _NONE = 0x00, 0x02, 0xFF
+_CONNECT = 1
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_MOST = 255
+_FAULTS = {
+    1: "it failed in general",
+    2: "its rules do not allow it",
+    3: "the network cannot be reached",
+    4: "the host cannot be reached, or its name not be resolved",
+    5: "nothing listens there",
+    6: "the connection took too long",
+    7: "it knows no CONNECT",
+    8: "it knows no such kind of address",
+}
+
+
+async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+    """What is written to ``sock`` afterwards reaches ``host``. Not one byte more is read than belongs to SOCKS.
+
+    Raises:
+        ProxyRefusedError: the proxy does not connect us. OSError, EOFError: the connection to it broke.
+    """
+    user, password = (unquote(part or "").encode() for part in (proxy.url.username, proxy.url.password))
+    if len(user) > _MOST or len(password) > _MOST:
+        raise ProxyRefusedError(f"the proxy {proxy.shown} cannot be told a user or password of more than {_MOST} bytes; see {proxy.origin}")
+    methods = bytes((_OPEN, _PASSWORD)) if user else bytes((_OPEN,))
+    await _send(sock, bytes((_VERSION, len(methods))) + methods)
+    version, method = await _read(sock, 2)
+    if version != _VERSION:
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not speak SOCKS 5; should {proxy.origin} begin with http:// ?")
+    if method == _PASSWORD and user:
+        await _send(sock, bytes((_PASSWORD_VERSION, len(user))) + user + bytes((len(password),)) + password)
+        _, status = await _read(sock, 2)
+        if status:
+            raise ProxyRefusedError(f"the proxy {proxy.shown} does not accept the user and password in the URL of {proxy.origin}")
+    elif method != _OPEN:
+        raise ProxyRefusedError(
+            f"the proxy {proxy.shown} wants another way to log in; write user and password into the URL of {proxy.origin}: "
+            "socks5://USER:PASSWORD@HOST:PORT"
+        )
+    await _send(sock, bytes((_VERSION, _CONNECT, 0)) + _address(host) + port.to_bytes(2, "big"))
+    version, reply, _, kind = await _read(sock, 4)
+    if version != _VERSION or kind not in (_IPV4, _NAME, _IPV6):
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not speak SOCKS 5; should {proxy.origin} begin with http:// ?")
+    if reply:
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not connect to {host}:{port}: {_FAULTS.get(reply, f'reply {reply}')}")
+    # The address that the proxy uses itself: of no use to anybody, but it stands before the server's first byte.
+    length = {_IPV4: 4, _IPV6: 16}.get(kind) or (await _read(sock, 1))[0]
+    await _read(sock, length + 2)
+
+
+def _address(host: str) -> bytes:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            name = host.encode("idna")
+        except UnicodeError:  # a part that is empty or too long
+            name = b""
+        if not 0 < len(name) <= _MOST:
+            raise ProxyRefusedError(f'no host can have the name "{host[:80]}"; correct server') from None
+        return bytes((_NAME, len(name))) + name
+    return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
+
+
+async def _send(sock: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+async def _read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+        if not part:
+            raise EOFError("it ended the connection")
+        data += part
+    return data
+
 
 CONNECT_TIMEOUT = 30.0
 HANDSHAKE_TIMEOUT = 10.0
@@ -86,7 +262,7 @@ class Dialer:
     async def _through_socks(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
         made: socket.socket | None = None
         try:
-            made = await connect(proxy.url.hostname or "", proxy.url.port or SOCKS_PORT, self._resolved)
+            made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved)
             await connect_through(made, proxy, self.host, self.port)
         except BaseException as error:
             if made is not None:

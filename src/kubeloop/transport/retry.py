@@ -21,26 +21,26 @@ class IncompleteAnswerError(TransportError):
     """The connection ended before the answer was complete. Whether the server acted on the request is not known."""
 
 
-class Again(msgspec.Struct, frozen=True):
+class RetryDecision(msgspec.Struct, frozen=True):
     """Next: another try, not before ``after`` seconds."""
 
     after: float
     why: str
 
 
-def after_answer(status: int, headers: Mapping[str, str]) -> Again | None:
+def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | None:
     """For every method alike: the server says that it did nothing, and when to come back. Without that it is not asked again."""
     if status != 429 and status < 500:
         return None
     seconds = retry_after(headers)
-    return None if seconds is None else Again(seconds, f"HTTP status {status}")
+    return None if seconds is None else RetryDecision(seconds, f"HTTP status {status}")
 
 
-def after_failure(error: TransportError, method: str, *, whole: bool, tries: int) -> Again | None:
+def after_failure(error: TransportError, method: str, *, whole: bool, tries: int) -> RetryDecision | None:
     """Reads only: a write may have been carried out. A stream (``whole`` False) may have given its caller something already.
 
     The first time at once: most likely the server closed an idle connection just then, which Go's HTTP library repeats by itself.
     """
     if not whole or method != "GET" or not isinstance(error, IncompleteAnswerError):
         return None
-    return Again(0.0 if tries == 1 else AFTER_RESET, "connection reset")
+    return RetryDecision(0.0 if tries == 1 else AFTER_RESET, "connection reset")

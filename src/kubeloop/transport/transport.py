@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from kubeloop.config import Authenticator, ClusterConfig
-from kubeloop.meta.arguments import described
 from kubeloop.meta.errors import DeadlineError, TransportError
+from kubeloop.meta.type_checks import described
 from kubeloop.timing import Clock, SystemClock, TokenBucket
 from kubeloop.transport.answer import Response
-from kubeloop.transport.calls import MAX_ANSWER, PATIENCE, Call, Calls, Manners
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits.failure_backoff import FailureBackoff
+from kubeloop.transport.request_executor import MAX_ANSWER, PATIENCE, Call, Calls, TransportOptions
 from kubeloop.transport.retry import MAX_RETRIES
 from kubeloop.transport.user_agent import default_user_agent
 from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
@@ -27,10 +27,10 @@ from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kubeloop.transport.exchange import Answer, Sender
-    from kubeloop.transport.limits.places import Places
-    from kubeloop.transport.observing.figures import Figures
+    from kubeloop.transport.limits.in_flight import InFlightLimiter
+    from kubeloop.transport.observing.counters import RequestCounters
     from kubeloop.transport.observing.metrics import TransportMetrics
+    from kubeloop.transport.round_tripper import Answer, Sender
     from kubeloop.transport.upgraded import Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
@@ -115,7 +115,7 @@ class Transport:
         self._clock: Clock = clock or SystemClock()
         self._timeout = timeout
         self._authenticator = Authenticator(config, self._clock)
-        self._manners = Manners(
+        self._manners = TransportOptions(
             limiter=limiter,
             backoff=backoff or FailureBackoff.from_environment(self._clock),
             hooks=tuple(hooks),
@@ -145,12 +145,12 @@ class Transport:
         return urlsplit(self.config.server).netloc
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> RequestCounters:
         """What this transport has counted so far."""
         return self._manners.figures
 
     @property
-    def places(self) -> Places:
+    def places(self) -> InFlightLimiter:
         """How many requests may run at a time."""
         return self._manners.places
 

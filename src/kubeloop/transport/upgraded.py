@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kubeloop.meta.errors import TransportError
 
 if TYPE_CHECKING:
-    from kubeloop.transport.exchange import Answer
+    from kubeloop.transport.round_tripper import Answer
 
 
 class NotUpgradedError(TransportError):

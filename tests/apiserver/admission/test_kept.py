@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.api.core.v1 import LimitRange, LimitRangeItem, LimitRangeSpec, Namespace
-from kubeloop.apiserver.admission.kept import Kept
+from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.meta import ObjectMeta
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.quantity import Quantity
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 
 RANGES = GroupVersionResource("", "v1", "limitranges")
 
@@ -24,9 +24,9 @@ def shown(objects: list[dict[str, object]]) -> list[str]:
 
 
 async def test_objects_come_change_and_go_by_namespace() -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         api, client = server.api, server.client()
-        kept = Kept(RANGES, api.registry, api.objects, api.cache)
+        kept = CachedList(RANGES, api.registry, api.objects, api.cache)
         await client.create(Namespace(metadata=ObjectMeta(name="other")))
         await client.create(limit_range("before"))
         assert shown(await kept.of("default")) == ["before"]
@@ -44,9 +44,9 @@ async def test_objects_come_change_and_go_by_namespace() -> None:
 
 async def test_after_more_changes_than_are_kept_for_it_it_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubeloop.apiserver.watch_cache.MOST_WAITING", 2)
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         api, client = server.api, server.client()
-        kept = Kept(RANGES, api.registry, api.objects, api.cache)
+        kept = CachedList(RANGES, api.registry, api.objects, api.cache)
         assert await kept.of("default") == []
         for number in range(5):
             await client.create(limit_range(f"r{number}"))

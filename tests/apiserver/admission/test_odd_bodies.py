@@ -12,7 +12,7 @@ from kubeloop.apiserver.admission.plugins import AdmissionOptions
 from kubeloop.apiserver.admission.table import LACKING, ORDER
 from kubeloop.client import Client
 from kubeloop.meta.errors import ApiError
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 
 NAMESPACE = "/api/v1/namespaces/default"
 REFERENCES = [{"name": "E", "valueFrom": {"secretKeyRef": {}}}]
@@ -22,7 +22,7 @@ REFERENCES = [{"name": "E", "valueFrom": {"secretKeyRef": {}}}]
 async def client() -> AsyncIterator[Client]:
     """All plug-ins run, a limit range, a quota and a strict account are there."""
     options = AdmissionOptions(enable=tuple(name for name in ORDER if name not in LACKING and name != "AlwaysDeny"))
-    async with InProcessServer(admission=options) as server:
+    async with HandlerServer(admission=options) as server:
         client = server.client()
         limits = [{"type": "Container", "default": {"cpu": "1"}}, {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]
         await send(client, f"{NAMESPACE}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}})

@@ -13,7 +13,7 @@ from kubeloop.apiserver.admission.plugins import AdmissionOptions
 from kubeloop.apiserver.authentication import MASTERS
 from kubeloop.client import Client
 from kubeloop.meta.errors import ApiError
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 PODS = "/api/v1/namespaces/default/pods"
@@ -33,8 +33,8 @@ async def refused(client: Client, method: str, path: str, body: Any = None, cont
 
 
 @asynccontextmanager
-async def server_with(*names: str, disable: tuple[str, ...] = ("ServiceAccount",)) -> AsyncIterator[InProcessServer]:
-    async with InProcessServer(admission=AdmissionOptions(names, disable)) as server:
+async def server_with(*names: str, disable: tuple[str, ...] = ("ServiceAccount",)) -> AsyncIterator[HandlerServer]:
+    async with HandlerServer(admission=AdmissionOptions(names, disable)) as server:
         yield server
 
 
@@ -42,12 +42,12 @@ class TestNodes:
     """A kubelet that may do everything, but for the plug-in."""
 
     @pytest.fixture
-    async def server(self) -> AsyncIterator[InProcessServer]:
+    async def server(self) -> AsyncIterator[HandlerServer]:
         async with server_with("NodeRestriction") as server:
             yield server
 
     @pytest.fixture
-    def node(self, server: InProcessServer) -> Client:
+    def node(self, server: HandlerServer) -> Client:
         return server.client(user="system:node:n1", groups=("system:nodes", MASTERS))
 
     async def test_changes_its_own_node_and_none_else(self, node: Client) -> None:
@@ -95,7 +95,7 @@ class TestNodes:
         elsewhere = leases.replace("kube-node-lease", "default")
         assert "can only access leases in the" in await refused(node, "POST", elsewhere, {"metadata": {"name": "n1"}})
 
-    async def test_asks_for_tokens_of_the_audiences_that_its_pods_mount(self, server: InProcessServer) -> None:
+    async def test_asks_for_tokens_of_the_audiences_that_its_pods_mount(self, server: HandlerServer) -> None:
         admin, kubelet = server.client(), server.client(user="system:node:n1", groups=("system:nodes",))
         await send(admin, "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "builder"}})
         token = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
@@ -109,7 +109,7 @@ class TestNodes:
         assert 'audience "vault" not found in pod spec volume' in found
         assert "node requested token not bound to a pod" in await refused(kubelet, "POST", path, {"spec": {"expirationSeconds": 1}})
 
-    async def test_others_are_not_concerned(self, server: InProcessServer) -> None:
+    async def test_others_are_not_concerned(self, server: HandlerServer) -> None:
         await send(server.client(), "POST", "/api/v1/nodes", {"metadata": {"name": "n2", "labels": {"x.k8s.io/y": "z"}}})
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kubeloop.apiserver.admission.table import LACKING, OFF_BY_DEFAULT, ORDER, chosen, split
 from kubeloop.meta.errors import ConfigError
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 
 
 def test_every_name_stands_once() -> None:
@@ -51,7 +51,7 @@ def test_a_flag_may_be_repeated_and_hold_lists() -> None:
 
 
 async def test_a_plugin_is_not_asked_about_resources_that_it_has_nothing_to_do_with() -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         by_resource = {}
         for one in server.api.registry:
             if one.gvr.resource in ("pods", "configmaps", "persistentvolumeclaims") and not one.gvr.group:

@@ -14,10 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kubeloop.types import JSONObject
 from tests.apiserver.aggregation.extension import Extension, extension_server
 from tests.servers import ServerUnderTest
-
-JSONObject = dict[str, Any]
 
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 _NUMBERS = itertools.count(1)

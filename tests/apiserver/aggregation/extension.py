@@ -16,8 +16,8 @@ from typing import Any
 from aiohttp import web
 
 from kubeloop.pki import CertificateAuthority
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Script = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -16,12 +16,12 @@ import pytest
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.pki import CertificateAuthority
+from kubeloop.types import JSONObject
 from tests.apiserver.aggregation.conftest import API_SERVICES
 from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.embedded
 
-JSONObject = dict[str, Any]
 
 GROUP = "behind.example.com"
 WIDGETS = {

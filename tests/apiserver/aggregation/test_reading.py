@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kubeloop.apiserver.aggregation.documents import version_of_list
 from kubeloop.apiserver.aggregation.registered import Table, registered
-from kubeloop.apiserver.aggregation.resource_lists import version_of_list
 from kubeloop.apiserver.openapi.merging import with_others
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 OWN: JSONObject = {
     "swagger": "2.0",
     "paths": {"/version": {}},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.audit.redaction import redact
+from kubeloop.apiserver.audit.record import redact
 from kubeloop.apiserver.request_info import RequestInfo
 
 SECRETS = RequestInfo("create", "", True, "", "v1", "secrets")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from kubeloop.api.core.v1 import ServiceAccount
 from kubeloop.apiserver.authentication.chain import NotAuthenticated
 from kubeloop.meta import ObjectMeta
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 
 ISSUER = b'{"iss":"https://kubernetes.default.svc.cluster.local"'
 PIECES = (
@@ -53,7 +53,7 @@ def odd_tokens(token: str, count: int) -> Iterator[str]:
 
 
 async def test_nothing_but_the_token_itself_is_accepted() -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         client = server.client()
         await client.create(ServiceAccount(metadata=ObjectMeta(name="builder")))
         token = (await client.create_token("builder")).status.token

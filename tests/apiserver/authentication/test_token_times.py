@@ -20,7 +20,7 @@ from kubeloop.codec import encode
 from kubeloop.meta import ObjectMeta, Resource
 from kubeloop.pki import SigningKey, legacy_token
 from kubeloop.pki.files import kept_signing_key
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from kubeloop.timing import FakeClock
 
 MINUTE = 60.0
@@ -33,13 +33,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def server(clock: FakeClock) -> AsyncIterator[InProcessServer]:
-    async with InProcessServer(clock=clock) as found:
+async def server(clock: FakeClock) -> AsyncIterator[HandlerServer]:
+    async with HandlerServer(clock=clock) as found:
         yield found
 
 
 @pytest.fixture
-async def client(server: InProcessServer) -> Client:
+async def client(server: HandlerServer) -> Client:
     found = server.client()
     await found.create(ServiceAccount(metadata=ObjectMeta(name="builder")))
     return found
@@ -50,7 +50,7 @@ def tree(obj: Resource) -> dict[str, Any]:
     return found
 
 
-async def fault(server: InProcessServer, token: str) -> str:
+async def fault(server: HandlerServer, token: str) -> str:
     """Why it is refused; empty: it is not."""
     try:
         await server.api.authentication.authenticator.review(token)
@@ -60,7 +60,7 @@ async def fault(server: InProcessServer, token: str) -> str:
 
 
 async def test_a_token_ends_a_minute_after_its_time_though_it_is_remembered(
-    server: InProcessServer, client: Client, clock: FakeClock
+    server: HandlerServer, client: Client, clock: FakeClock
 ) -> None:
     token = (await client.create_token("builder", expiration_seconds=600)).status.token
     assert await fault(server, token) == ""
@@ -71,7 +71,7 @@ async def test_a_token_ends_a_minute_after_its_time_though_it_is_remembered(
     assert await fault(server, token) == "service account token has expired"
 
 
-async def test_long_tokens_are_not_remembered(server: InProcessServer, client: Client) -> None:
+async def test_long_tokens_are_not_remembered(server: HandlerServer, client: Client) -> None:
     settings = server.api.authentication.accounts
     account = (await client.get(ServiceAccount, "builder")).metadata
     claims: dict[str, Any] = {"iss": settings.issuer, "sub": "x"}
@@ -88,7 +88,7 @@ async def test_long_tokens_are_not_remembered(server: InProcessServer, client: C
     assert kept < 2_000_000  # of three that would have been kept
 
 
-async def test_a_token_begins_with_its_time_but_for_a_minute(server: InProcessServer, client: Client, clock: FakeClock) -> None:
+async def test_a_token_begins_with_its_time_but_for_a_minute(server: HandlerServer, client: Client, clock: FakeClock) -> None:
     settings = server.api.authentication.accounts
     account = (await client.get(ServiceAccount, "builder")).metadata
     now = int(clock.wall().timestamp())
@@ -101,9 +101,7 @@ async def test_a_token_begins_with_its_time_but_for_a_minute(server: InProcessSe
     assert await fault(server, settings.signing.sign({**claims, "aud": {"a": 1}})) == "aud is neither text nor a list of texts"
 
 
-async def test_a_token_of_a_pod_that_ends_holds_for_its_grace_and_a_minute(
-    server: InProcessServer, client: Client, clock: FakeClock
-) -> None:
+async def test_a_token_of_a_pod_that_ends_holds_for_its_grace_and_a_minute(server: HandlerServer, client: Client, clock: FakeClock) -> None:
     spec = PodSpec(containers=[Container(name="c", image="i")], node_name="n", service_account_name="builder")
     made = await client.create(Pod(metadata=ObjectMeta(name="p"), spec=spec))
     token = (await client.create_token("builder", bound_to=made)).status.token
@@ -124,7 +122,7 @@ class TestTokenSecrets:
     """What a Secret of type kubernetes.io/service-account-token holds."""
 
     @pytest.fixture
-    async def kept(self, server: InProcessServer, client: Client) -> str:
+    async def kept(self, server: HandlerServer, client: Client) -> str:
         """The token, in a Secret that the server was given."""
         account = tree(await client.get(ServiceAccount, "builder"))
         annotations = {"kubernetes.io/service-account.name": "builder"}
@@ -134,7 +132,7 @@ class TestTokenSecrets:
         await client.patch(Secret, "kept", {"data": {"token": base64.b64encode(token.encode()).decode()}})
         return token
 
-    async def test_it_has_no_end_and_its_use_is_noted(self, server: InProcessServer, client: Client, clock: FakeClock, kept: str) -> None:
+    async def test_it_has_no_end_and_its_use_is_noted(self, server: HandlerServer, client: Client, clock: FakeClock, kept: str) -> None:
         found = await server.api.authentication.authenticator.review(kept)
         assert (found.user.name, found.audiences) == ("system:serviceaccount:default:builder", server.api.authentication.accounts.audiences)
         assert "authentication.kubernetes.io/credential-id" not in found.user.extra
@@ -143,22 +141,22 @@ class TestTokenSecrets:
         assert await fault(server, kept) == ""
         assert (await client.get(Secret, "kept")).metadata.labels["kubernetes.io/legacy-token-last-used"] == f"{clock.wall():%Y-%m-%d}"
 
-    async def test_it_is_the_one_that_the_secret_holds(self, server: InProcessServer, client: Client, kept: str) -> None:
+    async def test_it_is_the_one_that_the_secret_holds(self, server: HandlerServer, client: Client, kept: str) -> None:
         assert await fault(server, kept) == ""
         await client.patch(Secret, "kept", {"data": {"token": base64.b64encode(b"another").decode()}})
         assert await fault(server, kept) == "Token does not match server's copy"
 
-    async def test_it_ends_with_its_secret_and_with_its_account(self, server: InProcessServer, client: Client, kept: str) -> None:
+    async def test_it_ends_with_its_secret_and_with_its_account(self, server: HandlerServer, client: Client, kept: str) -> None:
         await client.delete(ServiceAccount, "builder")
         assert await fault(server, kept) == 'serviceaccounts "builder" not found'
         await client.delete(Secret, "kept")
         assert await fault(server, kept) == "Token has been invalidated"
 
-    async def test_it_can_be_marked_invalid(self, server: InProcessServer, client: Client, kept: str) -> None:
+    async def test_it_can_be_marked_invalid(self, server: HandlerServer, client: Client, kept: str) -> None:
         await client.patch(Secret, "kept", {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2020-01-01"}}})
         assert "has been marked invalid" in await fault(server, kept)
 
-    async def test_its_claims_name_its_account(self, server: InProcessServer, client: Client, kept: str) -> None:
+    async def test_its_claims_name_its_account(self, server: HandlerServer, client: Client, kept: str) -> None:
         account = tree(await client.get(ServiceAccount, "builder"))
         key = server.api.authentication.accounts.signing
         unnamed = copy.deepcopy(account)
@@ -171,7 +169,7 @@ class TestTokenSecrets:
         )
 
 
-async def test_tokens_never_reach_the_log(server: InProcessServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tokens_never_reach_the_log(server: HandlerServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = (await client.create_token("builder")).status.token
     for one in (token, token[:-4], token.replace(".", ".x", 1)):

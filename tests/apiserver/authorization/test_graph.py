@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.authorization.node.graph import NodeGraph
+from kubeloop.apiserver.authorization.node.authorizer import NodeGraph
 from kubeloop.apiserver.authorization.node.references import Reference, of_pod, of_volume
 
 

@@ -13,7 +13,7 @@ from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import Event, MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta import ConfigError
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 from tests.apiserver.authorization.conftest import RBAC, As, rule
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.embedded
 
 @pytest.mark.parametrize("on_disk", [pytest.param(False, id="in memory"), pytest.param(True, id="on disk")])
 async def test_the_next_request_knows_of_a_write_and_of_a_removal(on_disk: bool, tmp_path: Path) -> None:
-    async with InLoopServer(data=tmp_path / "data" if on_disk else None) as server, Transport(server.config) as transport:
+    async with TlsTestServer(data=tmp_path / "data" if on_disk else None) as server, Transport(server.config) as transport:
         as_ = As(transport, "default")
         configmaps = "/api/v1/namespaces/default/configmaps"
         for _ in range(5):
@@ -38,7 +38,7 @@ async def test_the_next_request_knows_of_a_write_and_of_a_removal(on_disk: bool,
 
 
 async def test_whoever_has_the_right_to_its_path_may_compact() -> None:
-    async with InLoopServer() as server, Transport(server.config) as transport:
+    async with TlsTestServer() as server, Transport(server.config) as transport:
         as_, path = As(transport, ""), "/debug/compact?revision=2"
         _, refused = await as_("POST", path, user="eve")
         assert refused["message"] == 'forbidden: User "eve" cannot post path "/debug/compact"'
@@ -51,7 +51,7 @@ async def test_without_news_of_changes_nobody_keeps_what_may_have_been_taken_fro
     def fail(_: Event) -> None:
         raise ValueError("no such thing")
 
-    async with InLoopServer() as server, Transport(server.config) as transport:
+    async with TlsTestServer() as server, Transport(server.config) as transport:
         as_, configmaps = As(transport, "default"), "/api/v1/namespaces/default/configmaps"
         await as_.role("reader", rule("list", "configmaps"))
         await as_.bind("reader", "eve")
@@ -70,7 +70,7 @@ async def test_without_news_of_changes_nobody_keeps_what_may_have_been_taken_fro
 
 async def test_what_was_stored_is_in_force_after_a_restart(tmp_path: Path) -> None:
     for run in range(2):
-        async with InLoopServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
+        async with TlsTestServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
             as_ = As(transport, "default")
             if not run:
                 await as_.role("reader", rule("list", "configmaps"))
@@ -82,7 +82,7 @@ async def test_default_roles_get_back_what_they_lack_at_the_next_start_and_keep_
     merge = "application/merge-patch+json"
     basic, viewer, discovery = (f"{RBAC}/clusterroles/system:{one}" for one in ("basic-user", "public-info-viewer", "discovery"))
     binding, rebound = (f"{RBAC}/clusterrolebindings/system:{one}" for one in ("basic-user", "discovery"))
-    async with InLoopServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
+    async with TlsTestServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
         as_ = As(transport, "")
         complete = {path: (await as_("GET", path))[1] for path in (basic, viewer, discovery, binding, rebound)}
         added = rule("get", "pods")
@@ -94,7 +94,7 @@ async def test_default_roles_get_back_what_they_lack_at_the_next_start_and_keep_
         await as_("DELETE", rebound)
         role = {**complete[rebound]["roleRef"], "name": "view"}
         await as_("POST", f"{RBAC}/clusterrolebindings", {"metadata": {"name": "system:discovery"}, "roleRef": role})
-    async with InLoopServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
+    async with TlsTestServer(data=tmp_path / "data") as server, Transport(server.config) as transport:
         as_ = As(transport, "")
         found = {path: (await as_("GET", path))[1] for path in complete}
         each = [{**one, "resources": [name]} for one in complete[basic]["rules"] for name in one["resources"]]

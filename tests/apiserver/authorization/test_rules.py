@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization import Access
-from kubeloop.apiserver.authorization.rbac.covering import lacking, told
+from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking, told
 from kubeloop.apiserver.authorization.rbac.rules import RoleRules
 
 EVE = User("eve")

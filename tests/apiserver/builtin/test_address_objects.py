@@ -11,7 +11,7 @@ from kubeloop.api.networking.v1 import IPAddress, IPAddressSpec, ParentReference
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.meta import ObjectMeta
 from kubeloop.meta.errors import InternalError, Invalid
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 
 
 def service(name: str, address: str = "") -> Service:
@@ -25,7 +25,7 @@ def held(address: str, by: str) -> IPAddress:
 
 
 async def test_after_a_crash_addresses_are_those_of_the_services_there_are() -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         client = server.client()
         await client.create(service("a", "10.0.0.20"))
         await client.delete(IPAddress, "10.0.0.20")
@@ -39,7 +39,7 @@ async def test_after_a_crash_addresses_are_those_of_the_services_there_are() -> 
 
 
 async def test_a_tiny_range_is_given_out_once_and_again_when_services_go() -> None:
-    async with InProcessServer(services=ServiceRanges.parse("10.9.0.0/29", "31000-31001")) as server:
+    async with HandlerServer(services=ServiceRanges.parse("10.9.0.0/29", "31000-31001")) as server:
         client = server.client()
 
         async def attempt(name: str) -> str:
@@ -59,7 +59,7 @@ async def test_a_tiny_range_is_given_out_once_and_again_when_services_go() -> No
 
 
 async def test_a_service_cidr_widens_the_range_until_it_goes() -> None:
-    async with InProcessServer(services=ServiceRanges.parse("10.9.0.0/29", "31000-31001")) as server:
+    async with HandlerServer(services=ServiceRanges.parse("10.9.0.0/29", "31000-31001")) as server:
         client = server.client()
         with pytest.raises(Invalid, match="the provided network does not match the current range"):
             await client.create(service("a", "10.8.0.9"))

@@ -8,15 +8,13 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kubeloop.apiserver.builtin.conversion import convert_autoscaler
 from kubeloop.transport import Transport
+from kubeloop.types import JSONObject
 from tests.servers import ServerUnderTest
-
-JSONObject = dict[str, Any]
 
 _CASES: dict[str, JSONObject] = json.loads((Path(__file__).parent / "autoscalers.json").read_text())
 _ANNOTATION = "autoscaling.alpha.kubernetes.io"

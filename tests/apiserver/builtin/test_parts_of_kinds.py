@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.builtin.batch.schedule import schedule_fault
+from kubeloop.apiserver.builtin.batch.cron_job import schedule_fault
+from kubeloop.apiserver.builtin.defaults_core import default_pull_policy
 from kubeloop.apiserver.builtin.difference import difference
-from kubeloop.apiserver.builtin.images import default_pull_policy
 from tests.apiserver.builtin.writes import create, strategy, update
 
 PODS = "/api/v1/namespaces/n/pods"

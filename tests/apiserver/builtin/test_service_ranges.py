@@ -10,7 +10,7 @@ from kubeloop.api.core.v1 import Service, ServicePort, ServiceSpec
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.client import Client
 from kubeloop.meta import ConfigError, Invalid, ObjectMeta
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
 
 DEFAULT = ServiceRanges()
@@ -54,7 +54,7 @@ def service(name: str, **spec: object) -> Service:
 
 async def test_a_server_gives_what_its_ranges_hold_and_refuses_the_rest() -> None:
     ranges = ServiceRanges.parse("10.96.0.0/29", "31000-31001")
-    async with InLoopServer(services=ranges) as server, Client(Transport(server.config)) as client:
+    async with TlsTestServer(services=ranges) as server, Client(Transport(server.config)) as client:
         own = await client.get(Service, "kubernetes", namespace="default")
         assert own.spec.cluster_ip == "10.96.0.1"
         given = [await client.create(service(f"s{number}", type="NodePort")) for number in range(2)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from kubeloop.apiserver.builtin import strategies
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
@@ -16,8 +15,7 @@ from kubeloop.meta.kinds import GroupResource
 from kubeloop.schema import builtin
 from kubeloop.schema.document import ResourceInfo
 from kubeloop.schema.strict import conform
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.apiserver import watching
+from kubeloop.apiserver import watch
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from kubeloop.transport import Stream
 
 pytestmark = pytest.mark.embedded
@@ -25,14 +25,14 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 async def test_a_change_is_encoded_once_for_each_content_type_however_many_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Counter[str] = Counter()
-    frame = watching.Watcher._frame
+    frame = watch.Watcher._frame
 
     def counted(self: Any, type_: str, kv: Any, *, first: bool) -> bytes:
         made[self._form.name] += 1
         return frame(self, type_, kv, first=first)
 
-    monkeypatch.setattr(watching.Watcher, "_frame", counted)
-    async with InProcessServer() as server, AsyncExitStack() as stack:
+    monkeypatch.setattr(watch.Watcher, "_frame", counted)
+    async with HandlerServer() as server, AsyncExitStack() as stack:
         client: Client = server.client()
         first = await client.create(ConfigMap(metadata=ObjectMeta(name="first")))
         query = {"watch": "true", "resourceVersion": first.metadata.resource_version}

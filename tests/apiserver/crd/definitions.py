@@ -14,9 +14,8 @@ from urllib.parse import parse_qsl
 from kubeloop.meta import ApiError
 from kubeloop.meta.status import Status
 from kubeloop.transport import Transport
+from kubeloop.types import JSONObject
 from tests.servers import ServerUnderTest
-
-JSONObject = dict[str, Any]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = "application/merge-patch+json"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from kubeloop.apiserver.api_errors import forbidden
 from kubeloop.apiserver.builtin_resources import builtin_registry
+from kubeloop.apiserver.crd.controller import DEFINITIONS, DefinitionKeeper
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_true
-from kubeloop.apiserver.crd.keeper import DEFINITIONS, DefinitionKeeper
 from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.refusals import forbidden
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage import MemoryStorage
 from kubeloop.apiserver.watch_cache import WatchCache

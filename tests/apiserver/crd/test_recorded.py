@@ -22,8 +22,8 @@ from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.timing import FakeClock
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Causes = list[tuple[str, str, str]]
 
 RESOURCE = GroupResource("kl.example.com", "objs")

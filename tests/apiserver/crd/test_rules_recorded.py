@@ -21,8 +21,7 @@ from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @cache

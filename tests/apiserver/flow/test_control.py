@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.flow.control import Flow, FlowControl, FlowLimits, Seat, TooMany
+from kubeloop.apiserver.flow.control import Flow, FlowControl, FlowLimits, RejectedByFlowControl, Seat
 from kubeloop.apiserver.flow.in_flight import InFlight
 from kubeloop.apiserver.flow.queues import deal
 from kubeloop.apiserver.request_info import RequestInfo
@@ -67,7 +67,7 @@ class Crowd:
             try:
                 self.seats.append((name, await self.control.admit(at)))
                 self.ever.append(name)
-            except TooMany:
+            except RejectedByFlowControl:
                 self.refused.append(name)
 
         self._tasks.append(asyncio.create_task(run()))
@@ -238,7 +238,7 @@ def test_hands_are_of_different_cards_and_always_the_same() -> None:
 def test_plain_limits_refuse_all_but_administrators() -> None:
     limits = InFlight(FlowLimits(1, 1, fair=False))
     limits.enter("get")
-    with pytest.raises(TooMany):
+    with pytest.raises(RejectedByFlowControl):
         limits.check("list", User("alice"))
     limits.check("list", User("root", ("system:masters",)))
     limits.check("create", User("alice"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kubeloop.apiserver.flow.control import FlowLimits
-from kubeloop.apiserver.operation import OperationOptions
+from kubeloop.apiserver.instrumentation import OperationOptions
 from kubeloop.apiserver.request_info import RequestInfo
 from tests.apiserver.conftest import CONFIGMAPS, TOKENS, Api, running_api
 

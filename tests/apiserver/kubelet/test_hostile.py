@@ -18,7 +18,7 @@ from kubeloop.apiserver.kubelet.reverse import reverse
 from kubeloop.apiserver.kubelet.translating import _outcome
 from kubeloop.apiserver.kubelet.upgrading import pass_on
 from kubeloop.meta.errors import ApiError
-from kubeloop.serving.answer import Answer, BrokenOff, Frames, Takeover
+from kubeloop.serving.answer import Aborted, Answer, Hijack, StreamingResponse
 from kubeloop.serving.request import Request
 from tests.apiserver.kubelet.scripted import V5
 
@@ -82,13 +82,13 @@ def test_whatever_a_backend_answers_is_answered(opening: bytes, rest: bytes | st
                 except ApiError as refusal:
                     codes.add(refusal.status.code)
                     continue
-                if isinstance(reply, Takeover):
+                if isinstance(reply, Hijack):
                     reply.close()
-                elif isinstance(reply, Frames):
+                elif isinstance(reply, StreamingResponse):
                     try:
                         async for _ in reply.chunks:
                             pass
-                    except BrokenOff:
+                    except Aborted:
                         pass
                 else:
                     assert isinstance(reply, Answer)
@@ -166,7 +166,7 @@ async def test_bytes_behind_an_upgrade_request_reach_the_backend_only_after_it_a
     async with answering(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", seen) as port:
         request = _request(Connection="Upgrade", Upgrade="x", **{"Content-Length": "50", "Transfer-Encoding": "chunked"})
         reply = await pass_on(request, Place("127.0.0.1", port, None, "/x"))
-        assert isinstance(reply, Frames)
+        assert isinstance(reply, StreamingResponse)
         assert reply.status == 403
     assert seen.endswith(b"\r\n\r\n")
     assert b"content-length" not in seen.lower()

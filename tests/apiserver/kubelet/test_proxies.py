@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubeloop.serving.answer import Answer, BrokenOff, Duplex, Frames, Reply, Takeover
+from kubeloop.serving.answer import Aborted, Answer, Duplex, Hijack, Reply, StreamingResponse
 from kubeloop.serving.listener import Listener
 from kubeloop.serving.request import Request
 from tests.apiserver.kubelet.conftest import Cluster, own_address
@@ -140,9 +140,9 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(cluster: Cluster, b
     async def chunks() -> AsyncIterator[bytes]:
         yield b"x" * 1000
         await asyncio.sleep(0.05)
-        raise BrokenOff("as commanded")
+        raise Aborted("as commanded")
 
-    backend.answer = Frames(chunks(), content_type="text/plain")
+    backend.answer = StreamingResponse(chunks(), content_type="text/plain")
     with pytest.raises(aiohttp.ClientPayloadError):
         async with cluster.session.get(f"{pod}/proxy/x") as answer:
             await answer.read()
@@ -153,7 +153,7 @@ async def test_an_upgrade_goes_through_to_a_pod(cluster: Cluster, backend: Backe
         while data := await duplex.read():
             await duplex.write(data.upper())
 
-    backend.answer = Takeover(echo, [("Connection", "Upgrade"), ("Upgrade", "shout")])
+    backend.answer = Hijack(echo, [("Connection", "Upgrade"), ("Upgrade", "shout")])
     config = cluster.server.config
     host, port = config.server.removeprefix("https://").split(":")
     from tests.apiserver.kubelet.conftest import tls_of

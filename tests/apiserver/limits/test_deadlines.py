@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kubeloop.apiserver.deadline import parse_duration
-from kubeloop.apiserver.operation import OperationOptions
+from kubeloop.apiserver.instrumentation import OperationOptions
+from kubeloop.apiserver.pipeline import parse_duration
 from tests.apiserver.conftest import CONFIGMAPS, Api, running_api
 
 TOO_LATE = (

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from kubeloop.types import JSONObject
 from tests.apiserver.ownership.conftest import Managers, Reply
 
 pytestmark = pytest.mark.server
 
-JSONObject = dict[str, Any]
 
 GROUP = f"lives{os.getpid()}.example.com"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

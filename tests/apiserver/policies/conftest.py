@@ -14,11 +14,10 @@ import pytest
 
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.transport import Transport
+from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.conftest import ADMISSION, CONFIGMAPS, World
 from tests.apiserver.webhooks.scripted import scripted_hook
 from tests.servers import ServerUnderTest
-
-JSONObject = dict[str, Any]
 
 _NUMBERS = itertools.count(1)
 _PATIENCE = 30.0

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.policies.audit import Annotations
 from kubeloop.apiserver.policies.compiling import CONDITION, CONFIGURATION, OPERATIONS, Compiled, Compiler
 from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-from kubeloop.apiserver.policies.constructed import NotMutable, as_configuration, as_operations, check_type_names
-from kubeloop.apiserver.policies.evaluating import OutOfBudget, Result, evaluate
+from kubeloop.apiserver.policies.evaluating import CostBudgetExceeded, Result, evaluate
+from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
+from kubeloop.apiserver.policies.validating import Annotations
 
 VALUES: dict[str, Any] = {"object": {"a": 1}, "oldObject": None}
 
@@ -41,7 +41,7 @@ def test_a_variable_that_nobody_uses_may_fail() -> None:
 def test_what_a_variable_costs_counts_for_who_uses_it_first() -> None:
     expressions, variables = compiled("true", "variables.v == 6", v="[1, 2, 3].map(x, x * 2).sum() - 6")
     evaluate(expressions[:1], VALUES, 5, variables)
-    with pytest.raises(OutOfBudget):
+    with pytest.raises(CostBudgetExceeded):
         evaluate(expressions, VALUES, 5, variables)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.policies.foreign_values import check_foreign
+from kubeloop.apiserver.policies.changes import check_foreign
 from kubeloop.cel.values import Timestamp
 from kubeloop.merge.fields import TypeMismatch, builtin_types
 from kubeloop.meta.kinds import GroupVersionKind

@@ -8,12 +8,10 @@ from typing import Any
 
 from kubeloop.apiserver.audit.log import AuditLog
 from kubeloop.apiserver.audit.policy import Policy
-from kubeloop.apiserver.operation import Auditing, OperationOptions
+from kubeloop.apiserver.instrumentation import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, Api, running_api
 from tests.apiserver.policies.conftest import rule
-
-JSONObject = dict[str, Any]
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"

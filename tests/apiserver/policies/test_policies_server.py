@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubeloop.types import JSONObject
 from tests.apiserver.policies.conftest import PolicyWorld, apply, patch, rule
 from tests.apiserver.webhooks.conftest import ADMISSION, CONFIGMAPS
 from tests.apiserver.webhooks.scripted import allow
@@ -13,7 +14,6 @@ from tests.apiserver.webhooks.scripted import patch as webhook_patch
 
 pytestmark = pytest.mark.server
 
-JSONObject = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
 

@@ -10,7 +10,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.client import Client
 from kubeloop.meta import InternalError, ObjectMeta
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
 
 
@@ -19,7 +19,7 @@ def config_map(name: str, size: int = 1) -> ConfigMap:
 
 
 async def test_a_full_disk_is_told_to_writers_readers_go_on_and_it_passes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with InLoopServer(data=tmp_path / "data") as server, Client(Transport(server.config)) as client:
+    async with TlsTestServer(data=tmp_path / "data") as server, Client(Transport(server.config)) as client:
         await client.create(config_map("a"))
         assert isinstance(server.api.storage, SqliteStorage)
         connection = server.api.storage._ledger._connection
@@ -38,7 +38,7 @@ async def test_a_full_disk_is_told_to_writers_readers_go_on_and_it_passes(tmp_pa
 
 
 async def test_a_server_whose_store_is_broken_is_no_longer_ready(tmp_path: Path) -> None:
-    async with InLoopServer(data=tmp_path / "data") as server, Client(Transport(server.config)) as client:
+    async with TlsTestServer(data=tmp_path / "data") as server, Client(Transport(server.config)) as client:
         assert (await client.transport.request("GET", "/readyz/etcd")).body == b"ok"
         assert isinstance(server.api.storage, SqliteStorage)
         server.api.storage._ledger._connection.execute("PRAGMA query_only = ON")  # any fault but a full disk

@@ -15,10 +15,9 @@ import pytest
 
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.transport import Response, Transport
+from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.scripted import Hook, allow, scripted_hook
 from tests.servers import ServerUnderTest
-
-JSONObject = dict[str, Any]
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CONFIGMAPS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}

@@ -17,8 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from kubeloop.pki import CertificateAuthority
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass

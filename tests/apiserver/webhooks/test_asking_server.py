@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kubeloop.meta.errors import ApiError
+from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.conftest import World
 from tests.apiserver.webhooks.scripted import Raw, allow, deny, patch, respond, scripted_hook
 
 pytestmark = pytest.mark.server
 
-JSONObject = dict[str, Any]
 
 MERGE = "application/merge-patch+json"
 EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"]}

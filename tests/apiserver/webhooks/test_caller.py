@@ -13,16 +13,15 @@ from kubeloop.apiserver.builtin_resources import builtin_registry
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.storage import MemoryStorage
-from kubeloop.apiserver.webhooks.caller import Caller
+from kubeloop.apiserver.webhooks.client import WebhookClient
 from kubeloop.apiserver.webhooks.failure import CallFailed, why_no_answer
 from kubeloop.apiserver.webhooks.services import ServiceResolver
 from kubeloop.apiserver.webhooks.target import ServiceName, target_of
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock
+from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.scripted import Hook, Raw, scripted_hook
-
-JSONObject = dict[str, Any]
 
 
 async def nowhere(wanted: ServiceName) -> tuple[str, int]:
@@ -37,13 +36,13 @@ async def hook() -> AsyncIterator[Hook]:
 
 
 @pytest.fixture
-async def caller() -> AsyncIterator[Caller]:
-    made = Caller(nowhere, FakeClock())
+async def caller() -> AsyncIterator[WebhookClient]:
+    made = WebhookClient(nowhere, FakeClock())
     yield made
     await made.close()
 
 
-async def test_the_next_call_uses_the_same_connection(hook: Hook, caller: Caller) -> None:
+async def test_the_next_call_uses_the_same_connection(hook: Hook, caller: WebhookClient) -> None:
     for _ in range(3):
         assert await caller.post(hook.client_config("/w"), {}, timeout=5) == b"{}"
     assert hook.connections == 1
@@ -51,7 +50,7 @@ async def test_the_next_call_uses_the_same_connection(hook: Hook, caller: Caller
 
 async def test_an_idle_connection_grows_old(hook: Hook) -> None:
     clock = FakeClock()
-    caller = Caller(nowhere, clock)
+    caller = WebhookClient(nowhere, clock)
     try:
         await caller.post(hook.client_config("/w"), {}, timeout=5)
         await clock.advance(60)
@@ -61,20 +60,20 @@ async def test_an_idle_connection_grows_old(hook: Hook) -> None:
         await caller.close()
 
 
-async def test_a_connection_that_the_webhook_closed_is_made_again(hook: Hook, caller: Caller) -> None:
+async def test_a_connection_that_the_webhook_closed_is_made_again(hook: Hook, caller: WebhookClient) -> None:
     await caller.post(hook.client_config("/w"), {}, timeout=5)
     await hook.drop_connections()
     assert await caller.post(hook.client_config("/w"), {}, timeout=5) == b"{}"
     assert hook.connections == 2
 
 
-async def test_calls_at_the_same_time_have_connections_of_their_own(hook: Hook, caller: Caller) -> None:
+async def test_calls_at_the_same_time_have_connections_of_their_own(hook: Hook, caller: WebhookClient) -> None:
     hook.scripts["/w"] = lambda _: Raw(b"{}", delay=0.02)
     answers = await asyncio.gather(*(caller.post(hook.client_config("/w"), {}, timeout=5) for _ in range(5)))
     assert (answers, hook.connections) == ([b"{}"] * 5, 5)
 
 
-async def test_a_call_under_way_ends_with_the_caller(hook: Hook, caller: Caller) -> None:
+async def test_a_call_under_way_ends_with_the_caller(hook: Hook, caller: WebhookClient) -> None:
     hook.scripts["/w"] = lambda _: Raw(b"{}", delay=30)
     call = asyncio.ensure_future(caller.post(hook.client_config("/w"), {}, timeout=30))
     while "/w" not in hook.seen:
@@ -83,7 +82,7 @@ async def test_a_call_under_way_ends_with_the_caller(hook: Hook, caller: Caller)
     assert call.cancelled()
 
 
-async def test_a_webhook_is_told_how_long_it_may_take_and_by_what_name_it_is_called(hook: Hook, caller: Caller) -> None:
+async def test_a_webhook_is_told_how_long_it_may_take_and_by_what_name_it_is_called(hook: Hook, caller: WebhookClient) -> None:
     await caller.post(hook.client_config("/w"), {"a": 1}, timeout=7)
     headers = hook.headers[0]
     assert (hook.queries, hook.seen["/w"]) == (["timeout=7s"], [{"a": 1}])
@@ -99,7 +98,7 @@ async def test_a_service_is_dialled_where_it_resolves_to_and_must_show_its_own_n
 
         config = {"caBundle": hook.client_config("")["caBundle"], "service": {"namespace": "ns", "name": "svc", "path": "/w"}}
         other = {**config, "service": {**config["service"], "name": "other"}}
-        caller = Caller(resolve, FakeClock())
+        caller = WebhookClient(resolve, FakeClock())
         try:
             assert await caller.post(config, {}, timeout=5) == b"{}"
             assert hook.headers[0]["Host"] == "svc.ns.svc:443"
@@ -109,13 +108,13 @@ async def test_a_service_is_dialled_where_it_resolves_to_and_must_show_its_own_n
             await caller.close()
 
 
-async def test_a_redirect_is_a_failure(hook: Hook, caller: Caller) -> None:
+async def test_a_redirect_is_a_failure(hook: Hook, caller: WebhookClient) -> None:
     hook.scripts["/w"] = lambda _: Raw(b"", 302, headers={"Location": "/other"})
     with pytest.raises(CallFailed, match="status code 302 but did not return more information"):
         await caller.post(hook.client_config("/w"), {}, timeout=5)
 
 
-async def test_whoever_does_not_speak_tls_is_told_apart(caller: Caller) -> None:
+async def test_whoever_does_not_speak_tls_is_told_apart(caller: WebhookClient) -> None:
     async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         writer.close()

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.conftest import ADMISSION, World
 from tests.apiserver.webhooks.scripted import allow
 
 pytestmark = pytest.mark.server
 
-JSONObject = dict[str, Any]
 
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
 SUBDOMAIN = (

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from kubeloop.meta.errors import ApiError, Conflict, NotFound, TooManyRequests
+from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.conftest import World
 from tests.apiserver.webhooks.scripted import Raw, Script
 
 pytestmark = pytest.mark.server
 
-JSONObject = dict[str, Any]
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NUMBERS = itertools.count(1)

@@ -11,13 +11,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewRequest, AdmissionReviewResponse, denial, verdict
 from kubeloop.apiserver.webhooks.conversion import ConversionWebhook
 from kubeloop.apiserver.webhooks.failure import CallFailed
-from kubeloop.apiserver.webhooks.review import Question, Verdict, denial, verdict
 from kubeloop.meta.errors import ApiError
 
 JSON = Any
-ASKED = Question("u-1", "v1", {})
+ASKED = AdmissionReviewRequest("u-1", "v1", {})
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 values = st.recursive(
@@ -45,7 +45,7 @@ reviews = st.builds(
 )
 
 
-def judged(body: bytes, *, mutating: bool) -> Verdict | None:
+def judged(body: bytes, *, mutating: bool) -> AdmissionReviewResponse | None:
     with contextlib.suppress(CallFailed):
         return verdict(ASKED, body, mutating=mutating)
     return None

@@ -8,10 +8,10 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import ByLabel, DeltaFifo, DeltaQueue, Event, Informers, Sorted
-from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Removed, Replaced, Resync, Sync
-from kubeloop.cache.documents.head import Head
 from kubeloop.cache.handlers.event import EventType
+from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.store import Snapshot, Store
 from kubeloop.client import Client
 from kubeloop.meta import parse_label_selector

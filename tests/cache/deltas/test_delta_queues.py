@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.deltas.delta_fifo import DeltaFifo
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, DeltaQueue, Known, Queue, Removed, Replaced, Resync
-from kubeloop.cache.documents.compression import Archive
-from kubeloop.cache.documents.head import Head, HeadReader, Shared
 from kubeloop.cache.handlers.event import EventType
+from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.store import Snapshot, Store
 
-READER = HeadReader("v1", "Pod", (), Archive(), Shared())
+READER = HeadReader("v1", "Pod", (), BlobStore(), StringInterner())
 BOTH = pytest.mark.parametrize("queue", [pytest.param(DeltaQueue, id="in order"), pytest.param(DeltaFifo, id="by object")])
 Make = Callable[[Known], Queue]
 Told = tuple[str, str, bool]

@@ -12,9 +12,9 @@ import pytest
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import Event, EventType
 from kubeloop.cache.handlers.registration import Callbacks, Registration
-from kubeloop.cache.reading.view import View
-from kubeloop.cache.running.progress import Progress
+from kubeloop.cache.lister.view import View
 from kubeloop.cache.store.store import Store
+from kubeloop.cache.tasks.progress import Progress
 from kubeloop.timing import FakeClock
 from kubeloop.transport import log_context, logger_with_context
 from tests.cache.heads import head

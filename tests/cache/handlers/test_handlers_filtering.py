@@ -13,7 +13,7 @@ from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.cache import Event, HandlerFailed, Head
 from kubeloop.cache.handlers.event import EventType
 from kubeloop.cache.handlers.filtering import Filter
-from kubeloop.cache.reading.view import View
+from kubeloop.cache.lister.view import View
 from kubeloop.cache.store.store import Store
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache.documents.head import Head
-from kubeloop.cache.handlers.buffer import Buffer, Replay
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.handlers.buffer import Buffer, Replay, merge
 from kubeloop.cache.handlers.event import Event, EventType
-from kubeloop.cache.handlers.merging import merge
-from kubeloop.cache.reading.view import View
+from kubeloop.cache.lister.view import View
 from kubeloop.cache.store.store import Store
 from tests.cache.heads import head
 

@@ -9,7 +9,7 @@ import pytest
 from kubeloop import Client, Controller, Informers, Manager, Result
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.meta import ObjectMeta
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
 from tests.cache.source import until
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.embedded
 
 
 async def test_nothing_is_reconciled_until_every_cache_is_complete_and_what_comes_meanwhile_is_one_request(
-    in_loop_server: InLoopServer,
+    in_loop_server: TlsTestServer,
 ) -> None:
     """[T235]"""
     reconciled: list[str] = []

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from kubeloop.cache import Event, EventType, Informer
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.meta import Resource
 

@@ -12,7 +12,7 @@ import msgspec
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.client import Client
 from kubeloop.meta import Conflict, NotFound, ObjectMeta
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from tests.cache.model.contract import Key, Seen
 
 PREFIX = "/registry/core/configmaps/"
@@ -47,7 +47,7 @@ def random_parts(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
 class StorageWriter:
     """Straight into the embedded server's storage: what is tested is on the reading side, and this is fifty times as fast as requests."""
 
-    def __init__(self, server: InLoopServer) -> None:
+    def __init__(self, server: TlsTestServer) -> None:
         self._server = server
 
     async def write(self, rng: random.Random, key: Key) -> None:

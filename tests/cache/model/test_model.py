@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from tests.cache.model.hurried import HurriedClock
 from tests.cache.model.programs import ALWAYS, HANDLERS, NETWORK, SERVER
 from tests.cache.model.world import EmbeddedSide, Step, World, leaks
@@ -33,7 +33,7 @@ TOLD: list[int] = []
 async def play(program: list[Step]) -> list[str]:
     """What is wrong after a program."""
     clock, tasks = HurriedClock(), asyncio.all_tasks()
-    async with InLoopServer(clock=clock, history_revisions=400) as server:
+    async with TlsTestServer(clock=clock, history_revisions=400) as server:
         async with World(EmbeddedSide(server, clock), clock, 1) as world:
             for step in program:
                 await world.do(step)

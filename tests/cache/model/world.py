@@ -21,7 +21,7 @@ from kubeloop.cache.handlers.registration import Registration
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.serving.request import Request
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
 from tests.cache.model.contract import ContractChecker, Key, Seen, seen
 from tests.cache.model.history import Content, StorageWriter, Writer
@@ -57,7 +57,7 @@ class ServerSide(Protocol):
 class EmbeddedSide:
     """The embedded server in this event loop."""
 
-    def __init__(self, server: InLoopServer, clock: HurriedClock) -> None:
+    def __init__(self, server: TlsTestServer, clock: HurriedClock) -> None:
         self._server = server
         self._clock = clock
         self.config = server.config

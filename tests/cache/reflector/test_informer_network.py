@@ -20,7 +20,7 @@ from kubeloop.cache import Informer, Informers
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import DeadlineError, ObjectMeta
-from kubeloop.testing import InLoopServer, LocalCluster
+from kubeloop.testing import LocalCluster, TlsTestServer
 from kubeloop.transport import Transport
 from tests.cache.model.contract import ContractChecker, Key, Seen, seen
 from tests.cache.model.hurried import HurriedClock
@@ -212,7 +212,7 @@ async def test_a_server_that_is_killed_and_comes_back_without_its_state_is_found
 @pytest.mark.parametrize("forget", [False, True], ids=["with its store", "without it"])
 async def test_a_server_that_crashes_again_and_again_is_followed_through_all_its_lives(forget: bool) -> None:
     clock = HurriedClock(50)
-    async with InLoopServer(clock=clock) as server, informed(server.config, "default", clock=clock) as around:
+    async with TlsTestServer(clock=clock) as server, informed(server.config, "default", clock=clock) as around:
         around.checker.server_forgets = forget
         for life in range(3):
             await server.crash()
@@ -226,7 +226,7 @@ async def test_a_server_that_crashes_again_and_again_is_followed_through_all_its
 @pytest.mark.embedded
 async def test_a_server_that_forgot_its_history_is_listed_and_only_what_changed_is_told() -> None:
     clock = HurriedClock(50)
-    async with InLoopServer(clock=clock) as server, informed(server.config, "default", clock=clock) as around:
+    async with TlsTestServer(clock=clock) as server, informed(server.config, "default", clock=clock) as around:
         events = around.checker.events
         around.proxy.freeze()
         await around.delete("a")

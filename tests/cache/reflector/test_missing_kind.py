@@ -9,9 +9,9 @@ import pytest
 from kubeloop import Resource, custom_resource
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache.reflector.failures import install_advice
-from kubeloop.cache.reflector.sink import Sink
-from kubeloop.cache.reflector.steps import Install, List, Stream, Why
-from kubeloop.cache.reflector.telling import Telling
+from kubeloop.cache.reflector.reporter import ReflectorReporter
+from kubeloop.cache.reflector.steps import Install, List, Reason, Stream
+from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.meta import Unstructured
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import Status
@@ -49,9 +49,9 @@ def test_a_missing_kind_is_one_warning_with_the_command_then_a_short_line_a_try_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    telling = Telling("missings", None, Missing)
-    sink: Sink = _Sink()  # type: ignore[assignment]
-    stream, listing = Stream(version="", pause=True, why=Why.FIRST), List(version="", limit=0, why=Why.FALLBACK)
+    telling = ReflectorReporter("missings", None, Missing)
+    sink: ReflectorStore = _Sink()  # type: ignore[assignment]
+    stream, listing = Stream(version="", pause=True, why=Reason.FIRST), List(version="", limit=0, why=Reason.FALLBACK)
     for _ in range(3):
         telling.failed(NotFound(Status(code=404)), "the state cannot be streamed")
         telling.next(listing, 0.0)

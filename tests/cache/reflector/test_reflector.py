@@ -6,7 +6,7 @@ import pytest
 
 from kubeloop.cache.reflector.reflector import MAX_UNFINISHED, PAGE, State, begin, next_step
 from kubeloop.cache.reflector.steps import (
-    Ending,
+    FailureClass,
     Follow,
     Install,
     Installed,
@@ -14,17 +14,17 @@ from kubeloop.cache.reflector.steps import (
     ListFailed,
     Outcome,
     Page,
+    Reason,
     Step,
     Stream,
     Streamed,
+    StreamEnd,
     StreamEnded,
     StreamFailed,
-    Trouble,
     Watch,
     WatchEnded,
     WatchError,
     WatchFailed,
-    Why,
 )
 
 LONG, SHORT = 400.0, 0.5
@@ -61,32 +61,32 @@ def streamed(version: str) -> tuple[Outcome, Outcome]:
             id="the first list is at version 0 in pages of 500 and the watch follows at the list's version [A1]",
         ),
         pytest.param(
-            (*listed("5"), WatchEnded("10", 3, LONG), WatchError("10", Trouble.OTHER)),
+            (*listed("5"), WatchEnded("10", 3, LONG), WatchError("10", FailureClass.OTHER)),
             [List("0", 500), Install("5"), Watch("5"), Watch("10"), List("10", 0, pause=True)],
             id="a relist after the first is at the last version seen, never at 0 again [A2]",
         ),
         pytest.param(
-            (*listed("10"), WatchError("", Trouble.EXPIRED), ListFailed(Trouble.EXPIRED)),
+            (*listed("10"), WatchError("", FailureClass.EXPIRED), ListFailed(FailureClass.EXPIRED)),
             [List("0", 500), Install("10"), Watch("10"), List("10", 0, pause=True), List("", PAGE)],
             id="a relist that is told 410 lists again at once at the newest, with no pause between [A3]",
         ),
         pytest.param(
-            (Page("12", "more"), ListFailed(Trouble.EXPIRED), *listed("13")),
+            (Page("12", "more"), ListFailed(FailureClass.EXPIRED), *listed("13")),
             [List("0", 500), List("", PAGE, token="more", fresh=False), List("0", 0), Install("13"), Watch("13")],
             id="a page that expires midway restarts as one full list at the version asked for on page one [A4]",
         ),
         pytest.param(
-            (*listed("20"), WatchError("", Trouble.OTHER), ListFailed(Trouble.TOO_LARGE), *listed("30")),
+            (*listed("20"), WatchError("", FailureClass.OTHER), ListFailed(FailureClass.TOO_LARGE), *listed("30")),
             [List("0", 500), Install("20"), Watch("20"), List("20", 0, pause=True), List("", PAGE), Install("30"), Watch("30")],
             id="a version that is too large is answered by a list at the newest [A5]",
         ),
         pytest.param(
-            (*listed("5"), WatchFailed(Trouble.OTHER), *listed("6")),
+            (*listed("5"), WatchFailed(FailureClass.OTHER), *listed("6")),
             [List("0", 500), Install("5"), Watch("5"), List("5", 0, pause=True), Install("6"), Watch("6")],
             id="a list at an exact version asks for everything in one page [A6]",
         ),
         pytest.param(
-            (Page("5", "more"), Page("5"), INSTALLED, WatchFailed(Trouble.OTHER)),
+            (Page("5", "more"), Page("5"), INSTALLED, WatchFailed(FailureClass.OTHER)),
             [List("0", 500), List("", 500, token="more", fresh=False), Install("5"), Watch("5"), List("5", PAGE, pause=True)],
             id="lists stay paged when the list at version 0 came in pages [A7]",
         ),
@@ -97,7 +97,7 @@ def test_lists(outcomes: tuple[Outcome, ...], expected: list[Step]) -> None:
 
 
 def test_a_chosen_page_size_is_used_for_every_list_and_they_end_in_one_installation_A8_A9() -> None:
-    steps = run(Page("5", "a"), Page("5", "b"), Page("5"), INSTALLED, WatchFailed(Trouble.OTHER), page_size=4)
+    steps = run(Page("5", "a"), Page("5", "b"), Page("5"), INSTALLED, WatchFailed(FailureClass.OTHER), page_size=4)
     assert steps == [
         List("0", 4),
         List("", 4, token="a", fresh=False),
@@ -109,23 +109,25 @@ def test_a_chosen_page_size_is_used_for_every_list_and_they_end_in_one_installat
 
 
 def test_after_a_410_only_the_newest_will_do_until_a_list_succeeds() -> None:
-    steps = run(*listed("10"), WatchError("", Trouble.OTHER), ListFailed(Trouble.EXPIRED), ListFailed(Trouble.OTHER), *listed("20"))
+    steps = run(
+        *listed("10"), WatchError("", FailureClass.OTHER), ListFailed(FailureClass.EXPIRED), ListFailed(FailureClass.OTHER), *listed("20")
+    )
     assert steps[-3] == List("", PAGE, pause=True)
-    assert next_step(State(version="20"), WatchFailed(Trouble.OTHER))[1] == List("20", 0, pause=True)
+    assert next_step(State(version="20"), WatchFailed(FailureClass.OTHER))[1] == List("20", 0, pause=True)
 
 
 def test_a_full_list_that_expires_too_lists_at_the_newest() -> None:
-    expired = ListFailed(Trouble.EXPIRED)
-    steps = run(*listed("10"), WatchFailed(Trouble.OTHER), Page("12", "more"), expired, expired, page_size=4)
+    expired = ListFailed(FailureClass.EXPIRED)
+    steps = run(*listed("10"), WatchFailed(FailureClass.OTHER), Page("12", "more"), expired, expired, page_size=4)
     assert steps[-2:] == [List("10", 0), List("", 4)]
 
 
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_resumed_reflector_begins_with_the_watch_and_a_410_leads_to_everything(streams: bool) -> None:
-    steps = run(WatchError("", Trouble.EXPIRED), watch_list=streams, resume_from="70")
+    steps = run(WatchError("", FailureClass.EXPIRED), watch_list=streams, resume_from="70")
     everything: Step = Stream("70", pause=True) if streams else List("70", 0, pause=True)
     assert steps == [Watch("70", check=True), everything]
-    assert run(WatchFailed(Trouble.EXPIRED), watch_list=streams, resume_from="70") == steps, "a 410 as the answer is the same"
+    assert run(WatchFailed(FailureClass.EXPIRED), watch_list=streams, resume_from="70") == steps, "a 410 as the answer is the same"
     assert run(watch_list=streams, resume_from="0") == [Stream("") if streams else List("0", PAGE)], "0 is no version to resume from"
 
 
@@ -138,87 +140,90 @@ WATCHING = State(version="3")
     ("outcome", "expected", "reason"),
     [
         pytest.param(
-            WatchFailed(Trouble.REFUSED),
+            WatchFailed(FailureClass.REFUSED),
             Watch("3", check=True, pause=True),
-            Why.REFUSED,
+            Reason.REFUSED,
             id="a refused connection watches again at the same version after a pause, no list [B15]",
         ),
         pytest.param(
-            WatchFailed(Trouble.BUSY, wait=7.0),
+            WatchFailed(FailureClass.BUSY, wait=7.0),
             Watch("3", pause=True, wait=7.0),
-            Why.BUSY,
+            Reason.BUSY,
             id="429 when opening the watch watches again after a pause, and not sooner than the server asked [B16]",
         ),
         pytest.param(
-            WatchFailed(Trouble.OTHER),
+            WatchFailed(FailureClass.OTHER),
             List("3", 0, pause=True),
-            Why.ERROR,
+            Reason.ERROR,
             id="any other error when opening the watch lists at the last version after a pause [B17]",
         ),
         pytest.param(
-            WatchFailed(Trouble.EXPIRED),
+            WatchFailed(FailureClass.EXPIRED),
             List("3", 0, pause=True),
-            Why.EXPIRED,
+            Reason.EXPIRED,
             id="410 when opening the watch ends the round; the next lists at the last version [B18]",
         ),
         pytest.param(
-            WatchError("", Trouble.EXPIRED), List("3", 0, pause=True), Why.EXPIRED, id="410 as an event lists at the last version [B18]"
+            WatchError("", FailureClass.EXPIRED),
+            List("3", 0, pause=True),
+            Reason.EXPIRED,
+            id="410 as an event lists at the last version [B18]",
         ),
         pytest.param(
-            WatchError("5", Trouble.INTERNAL),
+            WatchError("5", FailureClass.INTERNAL),
             List("5", 0, pause=True),
-            Why.INTERNAL,
+            Reason.INTERNAL,
             id="an internal error event lists, unless retries were asked for [B19]",
         ),
         pytest.param(
-            WatchError("5", Trouble.OTHER),
+            WatchError("5", FailureClass.OTHER),
             List("5", 0, pause=True),
-            Why.ERROR,
+            Reason.ERROR,
             id="an error event of another kind lists at the last version seen on the stream [B20]",
         ),
         pytest.param(
-            WatchError("5", Trouble.BUSY, wait=2.0), Watch("5", pause=True, wait=2.0), Why.BUSY, id="429 as an event watches again"
+            WatchError("5", FailureClass.BUSY, wait=2.0), Watch("5", pause=True, wait=2.0), Reason.BUSY, id="429 as an event watches again"
         ),
         pytest.param(
             WatchEnded("", 0, SHORT),
             List("3", 0, pause=True),
-            Why.SHORT,
+            Reason.SHORT,
             id="a watch that ends within a second without an event is an error [B22]",
         ),
         pytest.param(
             WatchEnded("4", 1, SHORT),
             Watch("4"),
-            Why.ENDED,
+            Reason.ENDED,
             id="a watch that brought events and closes is opened again at once from the last version, no list [B23]",
         ),
         pytest.param(
             WatchEnded("3", 2, SHORT),
             Watch("3", pause=True),
-            Why.SHORT,
+            Reason.SHORT,
             id="a watch closed within a second with nothing new is opened again after a pause",
         ),
         pytest.param(
             WatchEnded("", 0, LONG),
             Watch("3", check=True),
-            Why.ENDED,
+            Reason.ENDED,
             id="a silent watch that ran out is opened again at once from where it began [B23]",
         ),
         pytest.param(
-            WatchEnded("4", 1, LONG, Ending.BROKEN),
+            WatchEnded("4", 1, LONG, StreamEnd.BROKEN),
             Watch("4", check=True),
-            Why.BROKEN,
+            Reason.BROKEN,
             id="a connection that breaks is resumed at once from the last event",
         ),
         pytest.param(
-            WatchEnded("", 0, LONG, Ending.SILENT),
+            WatchEnded("", 0, LONG, StreamEnd.SILENT),
             Watch("3", check=True),
-            Why.SILENT,
+            Reason.SILENT,
             id="an abandoned watch is opened again at once [T239]",
         ),
-        pytest.param(WatchEnded("0", 1, LONG), Watch("3"), Why.ENDED, id="a version 0 on a stream is not taken for one"),
+        pytest.param(WatchEnded("0", 1, LONG), Watch("3"), Reason.ENDED, id="a version 0 on a stream is not taken for one"),
     ],
 )
-def test_a_watch(outcome: Outcome, expected: Step, reason: Why) -> None:
+def test_a_watch(outcome: Outcome, expected: Step, reason: Reason) -> None:
     _, step = next_step(WATCHING, outcome)
     assert step == expected
     assert step.why is reason
@@ -232,7 +237,7 @@ def test_internal_errors_are_retried_by_watching_only_within_the_window_that_was
             if second == success_at:
                 state, step = next_step(state, WatchEnded("4", 1, LONG), now=float(second))
                 continue
-            state, step = next_step(state, WatchError("", Trouble.INTERNAL), now=float(second))
+            state, step = next_step(state, WatchError("", FailureClass.INTERNAL), now=float(second))
             if not isinstance(step, Watch):
                 return second - (success_at is not None)
             assert step.pause
@@ -245,15 +250,15 @@ def test_internal_errors_are_retried_by_watching_only_within_the_window_that_was
 
 def test_a_server_that_was_out_of_sight_is_asked_whether_it_knows_the_version_and_if_not_for_everything() -> None:
     """One that lost its state keeps silent about all that happens below the version asked for, for ever and without an error."""
-    steps = run(*listed("9"), WatchFailed(Trouble.REFUSED), WatchFailed(Trouble.TOO_LARGE))
+    steps = run(*listed("9"), WatchFailed(FailureClass.REFUSED), WatchFailed(FailureClass.TOO_LARGE))
     assert steps[-2:] == [Watch("9", check=True, pause=True), List("", PAGE)]
-    assert steps[-1].why is Why.DOUBTFUL
-    steps = run(*listed("9"), WatchEnded("", 1, LONG, Ending.BROKEN), WatchEnded("12", 1, LONG))
+    assert steps[-1].why is Reason.DOUBTFUL
+    steps = run(*listed("9"), WatchEnded("", 1, LONG, StreamEnd.BROKEN), WatchEnded("12", 1, LONG))
     assert steps[-2:] == [Watch("9", check=True), Watch("12")], "a stream that was closed in order raises no doubt"
 
 
 def test_a_server_without_versions_is_listed_again_after_each_watch() -> None:
-    steps = run(Page(""), INSTALLED, WatchEnded("", 4, LONG), Page("0"), INSTALLED, WatchFailed(Trouble.BUSY))
+    steps = run(Page(""), INSTALLED, WatchEnded("", 4, LONG), Page("0"), INSTALLED, WatchFailed(FailureClass.BUSY))
     assert steps == [List("0", 500), Install(""), Watch(""), List("0", 500, pause=True), Install(""), Watch(""), List("0", 500, pause=True)]
 
 
@@ -269,57 +274,57 @@ def test_a_server_without_versions_is_listed_again_after_each_watch() -> None:
             id="the first state is streamed at the newest version, and the same stream goes on as the watch [C31, C35]",
         ),
         pytest.param(
-            (*streamed("7"), WatchEnded("9", 2, LONG), WatchError("", Trouble.OTHER)),
+            (*streamed("7"), WatchEnded("9", 2, LONG), WatchError("", FailureClass.OTHER)),
             [Stream(""), Install("7"), Follow("7"), Watch("9"), Stream("9", pause=True)],
             id="closed later, an ordinary watch follows; a later state is streamed at the last version seen [C37, C31]",
         ),
         pytest.param(
-            (StreamEnded(Ending.CLOSED, 5, LONG), *streamed("8")),
+            (StreamEnded(StreamEnd.CLOSED, 5, LONG), *streamed("8")),
             [Stream(""), Stream("", pause=True), Install("8"), Follow("8")],
             id="closed early, everything is asked for from scratch [C36]",
         ),
         pytest.param(
-            (StreamFailed(Trouble.BUSY, wait=3.0), StreamFailed(Trouble.BUSY), *streamed("8")),
+            (StreamFailed(FailureClass.BUSY, wait=3.0), StreamFailed(FailureClass.BUSY), *streamed("8")),
             [Stream(""), Stream("", pause=True, wait=3.0), Stream("", pause=True), Install("8"), Follow("8")],
             id="429 is retried as a stream [C38]",
         ),
         pytest.param(
-            (StreamFailed(Trouble.REFUSED),),
+            (StreamFailed(FailureClass.REFUSED),),
             [Stream(""), Stream("", pause=True)],
             id="where nothing listens, a list would not be heard either",
         ),
         pytest.param(
-            (StreamFailed(Trouble.INVALID), *listed("7"), WatchError("", Trouble.OTHER)),
+            (StreamFailed(FailureClass.INVALID), *listed("7"), WatchError("", FailureClass.OTHER)),
             [Stream(""), List("0", 500), Install("7"), Watch("7"), List("7", 0, pause=True)],
             id="what the server does not understand is listed in the same round, and never streamed again [C39]",
         ),
         pytest.param(
-            (StreamFailed(Trouble.OTHER), *listed("7"), WatchError("", Trouble.OTHER)),
+            (StreamFailed(FailureClass.OTHER), *listed("7"), WatchError("", FailureClass.OTHER)),
             [Stream(""), List("0", 500), Install("7"), Watch("7"), Stream("7", pause=True)],
             id="any other error falls back to a list in the same round [C39]",
         ),
         pytest.param(
-            (StreamFailed(Trouble.OTHER), ListFailed(Trouble.OTHER)),
+            (StreamFailed(FailureClass.OTHER), ListFailed(FailureClass.OTHER)),
             [Stream(""), List("0", 500), Stream("", pause=True)],
             id="when the list fails too, the next round begins with a stream again",
         ),
         pytest.param(
-            (*streamed("7"), WatchFailed(Trouble.OTHER), StreamFailed(Trouble.EXPIRED), *streamed("9")),
+            (*streamed("7"), WatchFailed(FailureClass.OTHER), StreamFailed(FailureClass.EXPIRED), *streamed("9")),
             [Stream(""), Install("7"), Follow("7"), Stream("7", pause=True), Stream(""), Install("9"), Follow("9")],
             id="a stream that is told 410 is asked for at once at the newest",
         ),
         pytest.param(
-            (*streamed("7"), WatchFailed(Trouble.OTHER), StreamFailed(Trouble.TOO_LARGE), StreamFailed(Trouble.TOO_LARGE)),
+            (*streamed("7"), WatchFailed(FailureClass.OTHER), StreamFailed(FailureClass.TOO_LARGE), StreamFailed(FailureClass.TOO_LARGE)),
             [Stream(""), Install("7"), Follow("7"), Stream("7", pause=True), Stream(""), List("", PAGE)],
             id="a version too large twice is listed",
         ),
         pytest.param(
-            (StreamEnded(Ending.SILENT, 0, 60.0), *listed("7")),
+            (StreamEnded(StreamEnd.SILENT, 0, 60.0), *listed("7")),
             [Stream(""), List("0", 500), Install("7"), Watch("7")],
             id="a stream that falls silent before its end is listed in the same round",
         ),
         pytest.param(
-            (StreamEnded(Ending.CLOSED, 0, SHORT), *listed("7")),
+            (StreamEnded(StreamEnd.CLOSED, 0, SHORT), *listed("7")),
             [Stream(""), List("0", 500), Install("7"), Watch("7")],
             id="a stream that is closed at once without an event is listed in the same round [B22]",
         ),
@@ -330,10 +335,10 @@ def test_streams(outcomes: tuple[Outcome, ...], expected: list[Step]) -> None:
 
 
 def test_a_server_whose_streams_never_end_is_remembered() -> None:
-    endings = [StreamEnded(Ending.BROKEN, 3, 9.0)] * MAX_UNFINISHED
-    steps = run(*endings, *listed("7"), WatchError("", Trouble.OTHER), watch_list=True)
+    endings = [StreamEnded(StreamEnd.BROKEN, 3, 9.0)] * MAX_UNFINISHED
+    steps = run(*endings, *listed("7"), WatchError("", FailureClass.OTHER), watch_list=True)
     assert steps == [Stream(""), *[Stream("", pause=True)] * 2, List("0", 500), Install("7"), Watch("7"), List("7", 0, pause=True)]
-    finished = run(*endings[1:], *streamed("7"), WatchFailed(Trouble.OTHER), *endings[1:], watch_list=True)
+    finished = run(*endings[1:], *streamed("7"), WatchFailed(FailureClass.OTHER), *endings[1:], watch_list=True)
     assert finished[-1] == Stream("7", pause=True), "one that ends in between starts the count anew"
 
 
@@ -344,8 +349,13 @@ def test_streams_can_be_switched_off_C30() -> None:
 def test_each_request_for_everything_says_why() -> None:
     state, step = begin()
     reasons = [step.why]
-    for outcome in (StreamFailed(Trouble.OTHER), *listed("7"), WatchFailed(Trouble.EXPIRED), StreamFailed(Trouble.TOO_LARGE)):
+    for outcome in (
+        StreamFailed(FailureClass.OTHER),
+        *listed("7"),
+        WatchFailed(FailureClass.EXPIRED),
+        StreamFailed(FailureClass.TOO_LARGE),
+    ):
         state, step = next_step(state, outcome)
         if isinstance(step, Stream | List):
             reasons.append(step.why)
-    assert reasons == [Why.FIRST, Why.FALLBACK, Why.EXPIRED, Why.TOO_LARGE]
+    assert reasons == [Reason.FIRST, Reason.FALLBACK, Reason.EXPIRED, Reason.TOO_LARGE]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kubeloop.cache.reflector.reflector import VERY_SHORT, begin, next_step
 from kubeloop.cache.reflector.steps import (
-    Ending,
+    FailureClass,
     Follow,
     Install,
     Installed,
@@ -18,9 +18,9 @@ from kubeloop.cache.reflector.steps import (
     Step,
     Stream,
     Streamed,
+    StreamEnd,
     StreamEnded,
     StreamFailed,
-    Trouble,
     Watch,
     WatchEnded,
     WatchError,
@@ -30,10 +30,10 @@ from kubeloop.cache.reflector.steps import (
 #: Failures in a row that may be answered without a pause: 410 at the version, 410 at the newest, a page that expires, the list whole.
 AT_ONCE = 4
 
-TROUBLES = st.sampled_from(Trouble)
+TROUBLES = st.sampled_from(FailureClass)
 VERSIONS = st.sampled_from(["", "0", "new"])
 LASTED = st.sampled_from([0.1, 400.0])
-ENDINGS = st.sampled_from(Ending)
+ENDINGS = st.sampled_from(StreamEnd)
 EVENTS = st.integers(0, 2)
 
 LISTS = st.one_of(st.builds(Page, VERSIONS, st.sampled_from(["", "more"])), st.builds(ListFailed, TROUBLES))
@@ -77,11 +77,11 @@ def is_failure(outcome: Outcome) -> bool:
         case ListFailed() | StreamFailed() | WatchFailed():
             return True
         case StreamEnded():
-            return outcome.how is not Ending.SILENT
+            return outcome.how is not StreamEnd.SILENT
         case WatchError():
             return outcome.version in ("", "0")
         case WatchEnded():
-            return outcome.version in ("", "0") and outcome.lasted < VERY_SHORT and outcome.how is not Ending.SILENT
+            return outcome.version in ("", "0") and outcome.lasted < VERY_SHORT and outcome.how is not StreamEnd.SILENT
         case _:
             return False
 

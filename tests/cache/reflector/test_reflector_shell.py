@@ -13,7 +13,7 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, WatchPolicy
 from kubeloop.cache.reflector.failures import diagnosis, is_too_large, trouble_of, wait_of
-from kubeloop.cache.reflector.steps import Trouble
+from kubeloop.cache.reflector.steps import FailureClass
 from kubeloop.client import Client
 from kubeloop.meta import ApiError, ConnectionRefused, Forbidden, NotFound, Status, TransportError
 from kubeloop.timing import Backoff, FakeClock
@@ -40,28 +40,30 @@ TOO_LARGE_BY_TEXT = error(504, "Timeout", "Too large resource version: 9, curren
 @pytest.mark.parametrize(
     ("failure", "trouble"),
     [
-        pytest.param(error(410, "Expired"), Trouble.EXPIRED, id="410 with its reason"),
-        pytest.param(error(410, "Gone"), Trouble.EXPIRED, id="410 as servers of old said it"),
-        pytest.param(TOO_LARGE_BY_REASON, Trouble.TOO_LARGE, id="too large, by a cause's reason [A5]"),
+        pytest.param(error(410, "Expired"), FailureClass.EXPIRED, id="410 with its reason"),
+        pytest.param(error(410, "Gone"), FailureClass.EXPIRED, id="410 as servers of old said it"),
+        pytest.param(TOO_LARGE_BY_REASON, FailureClass.TOO_LARGE, id="too large, by a cause's reason [A5]"),
         pytest.param(
             error(504, "Timeout", "x", [{"message": "Too large resource version"}]),
-            Trouble.TOO_LARGE,
+            FailureClass.TOO_LARGE,
             id="too large, by a cause's message [A5]",
         ),
-        pytest.param(TOO_LARGE_BY_TEXT, Trouble.TOO_LARGE, id="too large, by its message [A5]"),
-        pytest.param(error(500, "InternalError", "Too large resource version"), Trouble.INTERNAL, id="another error that only says so"),
-        pytest.param(error(504, "Timeout", "try again"), Trouble.OTHER, id="any other timeout"),
-        pytest.param(ConnectionRefused("nothing listens"), Trouble.REFUSED, id="a refused connection"),
-        pytest.param(TransportError("reset"), Trouble.OTHER, id="a connection that breaks"),
-        pytest.param(error(429, "TooManyRequests"), Trouble.BUSY, id="429"),
-        pytest.param(error(422, "Invalid"), Trouble.INVALID, id="422"),
-        pytest.param(error(400, "BadRequest"), Trouble.INVALID, id="400"),
-        pytest.param(error(405, "MethodNotAllowed"), Trouble.INVALID, id="405"),
-        pytest.param(error(403, "Forbidden"), Trouble.OTHER, id="403"),
-        pytest.param(error(500, "StoreReadError"), Trouble.INTERNAL, id="500 with a reason of its own"),
+        pytest.param(TOO_LARGE_BY_TEXT, FailureClass.TOO_LARGE, id="too large, by its message [A5]"),
+        pytest.param(
+            error(500, "InternalError", "Too large resource version"), FailureClass.INTERNAL, id="another error that only says so"
+        ),
+        pytest.param(error(504, "Timeout", "try again"), FailureClass.OTHER, id="any other timeout"),
+        pytest.param(ConnectionRefused("nothing listens"), FailureClass.REFUSED, id="a refused connection"),
+        pytest.param(TransportError("reset"), FailureClass.OTHER, id="a connection that breaks"),
+        pytest.param(error(429, "TooManyRequests"), FailureClass.BUSY, id="429"),
+        pytest.param(error(422, "Invalid"), FailureClass.INVALID, id="422"),
+        pytest.param(error(400, "BadRequest"), FailureClass.INVALID, id="400"),
+        pytest.param(error(405, "MethodNotAllowed"), FailureClass.INVALID, id="405"),
+        pytest.param(error(403, "Forbidden"), FailureClass.OTHER, id="403"),
+        pytest.param(error(500, "StoreReadError"), FailureClass.INTERNAL, id="500 with a reason of its own"),
     ],
 )
-def test_a_failure_means(failure: Exception, trouble: Trouble) -> None:
+def test_a_failure_means(failure: Exception, trouble: FailureClass) -> None:
     assert trouble_of(failure) is trouble
 
 

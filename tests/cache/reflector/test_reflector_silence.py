@@ -6,7 +6,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informer, WatchPolicy
-from kubeloop.cache.reflector.silence import Rhythm
+from kubeloop.cache.reflector.stall_detection import BookmarkInterval
 from kubeloop.client import Client
 from kubeloop.timing import FakeClock
 from tests.cache.informing import informed
@@ -30,7 +30,7 @@ LISTS = WatchPolicy(watch_list=False, min_watch_timeout=5000)
     ],
 )
 def test_silence_allowed_after_bookmarks_at(times: list[float], limit: float | None) -> None:
-    rhythm = Rhythm()
+    rhythm = BookmarkInterval()
     for time in times:
         rhythm.bookmark(time)
     assert rhythm.limit == limit

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeloop.cache import ByLabel, Sorted, UnknownIndex
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.index import Index
 from kubeloop.cache.store.postings import FEW, Postings
 from kubeloop.cache.store.sorted_index import BUCKET

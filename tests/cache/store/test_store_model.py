@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kubeloop.cache import ByLabel, Snapshot, Sorted
-from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Removed, Replaced
-from kubeloop.cache.documents.head import Head
 from kubeloop.cache.handlers.event import EventType
+from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.index import index_key
 from kubeloop.cache.store.index_sources import IndexSource, make_index
 from kubeloop.codec import decode

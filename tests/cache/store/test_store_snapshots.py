@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kubeloop.cache import ByLabel, Sorted
-from kubeloop.cache.deltas.apply import apply
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.deltas.delta_queue import Replaced
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.pipeline import apply
 from kubeloop.cache.store.cow_map import PART, CowMap
 from kubeloop.cache.store.index import Index
 from tests.cache.heads import head, store, unreplayed

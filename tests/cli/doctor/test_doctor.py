@@ -25,7 +25,7 @@ from kubeloop.codegen.crd import definitions_of
 from kubeloop.config import Kubeconfig
 from kubeloop.controller.permissions import Permission
 from kubeloop.meta import ApiError, Forbidden, NotFound, ServiceUnavailable, Unstructured
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from tests.cli.doctor.program import GROUP, Gadget
 from tests.servers import ServerUnderTest
 
@@ -118,7 +118,7 @@ def test_a_kind_that_is_not_installed_fails_with_the_way_out(kubeconfig: Path) -
     ],
 )
 async def test_what_the_server_does_not_say_is_unknown(error: type[ApiError], state: str, said: str) -> None:
-    async with InProcessServer() as server:
+    async with HandlerServer() as server:
         client = server.client()
         server.faults.refuse(error, times=100, matching=lambda request: request.path == f"/apis/{GROUP}/v1")
         (finding,) = await definitions(client, [Gadget])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeloop.cli.new.merging import merge_text
+from kubeloop.cli.new.changes import merge_text
 
 BASE = "a\nb\nc\nd\n"
 

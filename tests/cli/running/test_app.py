@@ -15,7 +15,7 @@ from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.core.v1 import ConfigMap, Namespace
 from kubeloop.cli.application import named
 from kubeloop.cli.running.app import WANTED, AppError, controllers_of, manager_of
-from kubeloop.cli.running.board import Boards
+from kubeloop.cli.running.board import DashboardSnapshots
 from kubeloop.cli.running.installing import InstallError, custom_kinds, install
 from kubeloop.cli.running.options import RunOptions
 from kubeloop.meta import ObjectMeta, Unstructured
@@ -192,7 +192,7 @@ async def test_a_board_shows_a_manager_before_while_and_after_it_runs(cluster: O
     client = cluster.client()
     await client.create(ConfigMap(metadata=ObjectMeta(name="bad")))
     manager = await manager_of(Maps, RunOptions(target="m:app"), client)
-    boards = Boards("m:app", manager)
+    boards = DashboardSnapshots("m:app", manager)
     before = boards.take(100.0)
     assert (before.state, before.seconds, before.informers) == ("starting", 0.0, ())
     async with manager:

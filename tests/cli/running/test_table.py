@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from kubeloop.cli.running.board import Board, ControllerRow, InformerRow
-from kubeloop.cli.running.showing import Lines
-from kubeloop.cli.running.table import begun, figures, table
+from kubeloop.cli.running.board import ControllerRow, DashboardSnapshot, InformerRow
+from kubeloop.cli.running.showing import Lines, begun, figures, table
 
 WEB = ControllerRow("web", 2, waiting=3, working=2, later=1, reconciles=1234, per_second=12.34, errors=2)
 FAILING = replace(WEB, failing="shop/a", last_error="too\n  large \x1b[2J")
-BOARD = Board(
+BOARD = DashboardSnapshot(
     "web.app:controllers",
     "https://127.0.0.1:6443",
     "running",
@@ -39,7 +38,7 @@ last error web shop/a: too large \\x1b[2J
 """
 
 
-def drawn(board: Board, width: int = 80) -> str:
+def drawn(board: DashboardSnapshot, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(table(board))
     assert isinstance(console.file, io.StringIO)
@@ -64,7 +63,7 @@ def test_in_80_columns_long_names_stay_whole() -> None:
 
 
 def test_before_anything_is_known_there_is_the_head_line_only() -> None:
-    assert drawn(Board("web:app", "https://x", "starting", 0.4)) == "web:app on https://x: starting 0 s\n"
+    assert drawn(DashboardSnapshot("web:app", "https://x", "starting", 0.4)) == "web:app on https://x: starting 0 s\n"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_before_anything_is_known_there_is_the_head_line_only() -> None:
     ],
 )
 def test_time_is_written_as_people_say_it(seconds: float, said: str) -> None:
-    assert drawn(Board("a", "b", "running", seconds)) == f"a on b: running {said}\n"
+    assert drawn(DashboardSnapshot("a", "b", "running", seconds)) == f"a on b: running {said}\n"
 
 
 def test_one_line_says_that_it_runs_and_one_how_a_controller_is() -> None:
@@ -89,7 +88,7 @@ def test_one_line_says_that_it_runs_and_one_how_a_controller_is() -> None:
 def test_without_a_terminal_lines_tell_of_changes_only_and_of_one_controller_every_two_seconds_at_most() -> None:
     lines = Lines()
     idle = ControllerRow("web")
-    board = Board("web:app", "https://x", "starting", 0.0, (idle,))
+    board = DashboardSnapshot("web:app", "https://x", "starting", 0.0, (idle,))
     assert lines.lines(board) == []
     assert lines.lines(replace(board, state="running", seconds=1.0)) == ["running on https://x: web; 0 informers synced, 0 objects"]
     busy = replace(board, state="running", controllers=(WEB, idle))

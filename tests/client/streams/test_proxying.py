@@ -12,7 +12,7 @@ from kubeloop.client import Client
 from kubeloop.client.streams import OutputTooLarge, StreamError
 from kubeloop.client.streams import proxying as proxying_module
 from kubeloop.meta import NotFound, ServiceUnavailable
-from kubeloop.serving.answer import Answer, Frames
+from kubeloop.serving.answer import Answer, StreamingResponse
 from tests.apiserver.kubelet.conftest import own_address
 from tests.apiserver.kubelet.test_proxies import Backend, backend
 from tests.client.streams.conftest import Cluster, ScriptedKubelet
@@ -70,7 +70,7 @@ async def test_an_answer_is_read_as_it_comes_and_left_when_one_likes(client: Cli
         finally:
             left.set()
 
-    backend.answer = Frames(endless(), content_type="text/plain")
+    backend.answer = StreamingResponse(endless(), content_type="text/plain")
     async with client.proxy(web) as answer:
         assert (answer.status, answer.headers["Content-Type"]) == (200, "text/plain")
         assert await anext(aiter(answer.chunks())) == b"first"

@@ -17,7 +17,7 @@ from kubeloop.client import Client
 from kubeloop.codec import to_dict
 from kubeloop.declare import ListMap
 from kubeloop.meta import Model, ObjectMeta, Resource, Unstructured, custom_resource
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from kubeloop.transport import Transport
 from tests.codec.random_edits import Edit, Plant, document
 from tests.faults import FaultServer, Received, Reply
@@ -243,7 +243,7 @@ async def one_update(client: Client, rng: random.Random, way: str) -> None:
 @pytest.mark.parametrize("way", ["update", "patch"])
 def test_random_objects_of_which_the_models_know_a_part_survive_random_changes(way: str) -> None:
     with asyncio.Runner() as runner:
-        server = InProcessServer()
+        server = HandlerServer()
         runner.run(server.__aenter__())
         try:
             client = server.client()

@@ -27,7 +27,7 @@ from kubeloop.api.core.v1 import (
 )
 from kubeloop.api.policy.v1 import Eviction, PodDisruptionBudget, PodDisruptionBudgetSpec
 from kubeloop.client import Client, DeleteOptions, WriteOptions
-from kubeloop.client.scales import read_scale
+from kubeloop.client.verbs.subresources import read_scale
 from kubeloop.meta import Conflict, DecodeError, Invalid, LabelSelector, NotFound, ObjectMeta, Quantity, Status, TooManyRequests
 
 pytestmark = pytest.mark.server

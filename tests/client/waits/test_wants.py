@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.client.waits.wants import Want, wanted
+from kubeloop.client.waits.conditions import Want, wanted
 from kubeloop.codec import decode
 from kubeloop.meta import Unstructured
 

@@ -9,13 +9,11 @@ import base64
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kubeloop.codec import protobuf
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @cache

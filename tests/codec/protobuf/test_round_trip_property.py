@@ -13,8 +13,8 @@ from kubeloop.codec import protobuf
 from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar, Zero, table
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.time import format_micro_time, format_time
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Draw = st.DrawFn
 
 _KINDS = [

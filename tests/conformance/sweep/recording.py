@@ -6,15 +6,13 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from kubeloop.schema import ResourceInfo
+from kubeloop.types import JSONObject
 from tests.conformance.scenario import Run
 from tests.conformance.sweep.script import Script, title
 from tests.conformance.trees import put
 from tests.conformance.wire import Server
-
-JSONObject = dict[str, Any]
 
 FOLDER = Path(__file__).parent.parent / "recorded" / "sweep"
 

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from kubeloop.schema import ResourceInfo, TypeSchema, builtin
+from kubeloop.types import JSONObject
 from tests.conformance.sweep.values import Values
 from tests.conformance.trees import dig, expand, put
 
-JSONObject = dict[str, Any]
 Step = dict[str, Any]
 
 HINTS: dict[str, JSONObject] = yaml.safe_load(Path(__file__).with_name("kinds.yaml").read_text())

@@ -8,8 +8,7 @@ from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, PodSpec, PodTemplateSpec, Secret, Service, ServicePort, ServiceSpec
 from kubeloop.client import Client
 from kubeloop.controller.children.children import Children
-from kubeloop.controller.children.drift import find_drift
-from kubeloop.controller.children.redacting import redacted
+from kubeloop.controller.children.drift import find_drift, redacted
 from kubeloop.controller.children.report import ForeignChild
 from kubeloop.meta import LabelSelector, ObjectMeta
 

@@ -13,7 +13,7 @@ from kubeloop.client import Client
 from kubeloop.controller.election import LeaderElector, LeaseConfig, LeaseLost, LeaseRecord
 from kubeloop.meta import ObjectMeta
 from kubeloop.serving.request import Request
-from kubeloop.testing import InProcessServer, on
+from kubeloop.testing import HandlerServer, on
 from kubeloop.testing.calls import Matches
 from kubeloop.timing import Clock, FakeClock
 
@@ -73,7 +73,7 @@ def of(identity: str, verb: str = "*") -> Matches:
 
 
 class Candidates:
-    def __init__(self, server: InProcessServer, clock: FakeClock) -> None:
+    def __init__(self, server: HandlerServer, clock: FakeClock) -> None:
         self.server = server
         self.clock = clock
         self.made: list[Candidate] = []

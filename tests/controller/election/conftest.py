@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from tests.controller.election.candidates import Candidates, StallingClock
 
 
@@ -16,13 +16,13 @@ def clock() -> StallingClock:
 
 
 @pytest.fixture
-async def in_process(clock: StallingClock) -> AsyncIterator[InProcessServer]:
-    async with InProcessServer(clock=clock) as found:
+async def in_process(clock: StallingClock) -> AsyncIterator[HandlerServer]:
+    async with HandlerServer(clock=clock) as found:
         yield found
 
 
 @pytest.fixture
-async def candidates(in_process: InProcessServer, clock: StallingClock) -> AsyncIterator[Candidates]:
+async def candidates(in_process: HandlerServer, clock: StallingClock) -> AsyncIterator[Candidates]:
     found = Candidates(in_process, clock)
     yield found
     await found.end()

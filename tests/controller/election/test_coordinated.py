@@ -11,7 +11,7 @@ from kubeloop.api.coordination.v1beta1 import LeaseCandidate as CandidateObject
 from kubeloop.client import Client
 from kubeloop.controller.election import LeaseCandidate, LeaseConfig
 from kubeloop.meta import NotFound, UnknownKind, Unstructured
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from tests.controller.election.candidates import Candidates, StallingClock, of
 
 Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
@@ -41,7 +41,7 @@ async def serve_candidates(client: Client) -> None:
     await client.create(Definition.from_dict(definition))
 
 
-async def test_a_candidate_says_that_it_stands_and_answers_when_asked(in_process: InProcessServer, clock: StallingClock) -> None:
+async def test_a_candidate_says_that_it_stands_and_answers_when_asked(in_process: HandlerServer, clock: StallingClock) -> None:
     client = in_process.client()
     await serve_candidates(client)
     standing = asyncio.create_task(LeaseCandidate(client, CONFIG, binary_version="1.2.0", emulation_version="1.1.0").run())

@@ -11,7 +11,7 @@ from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller.election import LeaseLost
 from kubeloop.meta import Conflict, Forbidden, NotFound, ObjectMeta
-from kubeloop.testing import InProcessServer, on
+from kubeloop.testing import HandlerServer, on
 from kubeloop.transport import logger_with_context
 from tests.controller.election.candidates import Candidates, StallingClock, of
 
@@ -133,7 +133,7 @@ async def test_without_release_on_stop_the_lease_stays(candidates: Candidates, c
     assert not one.elector.is_leader
 
 
-async def test_a_conflict_while_releasing_is_tried_again(candidates: Candidates, in_process: InProcessServer, clock: StallingClock) -> None:
+async def test_a_conflict_while_releasing_is_tried_again(candidates: Candidates, in_process: HandlerServer, clock: StallingClock) -> None:
     """Behaviour I125."""
     one = candidates.start("a")
     await clock.advance(1)
@@ -146,7 +146,7 @@ async def test_a_conflict_while_releasing_is_tried_again(candidates: Candidates,
 
 
 async def test_conflicts_without_end_end_a_release_at_the_renew_deadline(
-    candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     """Behaviour I125."""
     one = candidates.start("a")
@@ -167,7 +167,7 @@ async def test_conflicts_without_end_end_a_release_at_the_renew_deadline(
     [pytest.param("update", False, id="in an update"), pytest.param("get", True, id="in a get")],
 )
 async def test_a_stop_in_the_middle_of_a_request_releases_too(
-    verb: str, disturbed: bool, candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    verb: str, disturbed: bool, candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     """Behaviour I126."""
     one = candidates.start("a")
@@ -182,7 +182,7 @@ async def test_a_stop_in_the_middle_of_a_request_releases_too(
 
 
 async def test_a_stop_while_the_lease_is_being_won_releases_what_the_server_wrote(
-    candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     """Behaviour I126: the create was carried out, its answer never came."""
     made = in_process.client()
@@ -220,7 +220,7 @@ async def test_what_on_new_leader_raises_does_not_end_the_election(candidates: C
 
 
 async def test_a_leader_that_cannot_renew_gives_up_at_the_renew_deadline_and_keeps_no_work(
-    candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     """Counted from when the last renewal was sent: 2 s before the server went away."""
     one = candidates.start("a")
@@ -240,7 +240,7 @@ async def test_a_leader_that_cannot_renew_gives_up_at_the_renew_deadline_and_kee
     )
 
 
-async def test_no_request_outlives_the_renew_deadline(candidates: Candidates, in_process: InProcessServer, clock: StallingClock) -> None:
+async def test_no_request_outlives_the_renew_deadline(candidates: Candidates, in_process: HandlerServer, clock: StallingClock) -> None:
     """One that hangs leaves time for another: half of the deadline each."""
     one = candidates.start("a")
     await clock.advance(1)
@@ -278,7 +278,7 @@ async def test_a_short_standstill_costs_nothing(candidates: Candidates, clock: S
 
 
 async def test_an_answer_that_comes_after_the_deadline_does_not_make_a_leader(
-    candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     """The process stood still between request and answer: by the time that it reads the answer others may lead."""
     in_process.faults.delay(1, matching=on("create", Lease))
@@ -344,7 +344,7 @@ async def test_the_health_check_fails_only_for_a_leader_that_has_not_noticed(can
 
 
 async def test_what_the_server_refuses_is_tried_again_until_it_no_longer_does(
-    candidates: Candidates, in_process: InProcessServer, clock: StallingClock, caplog: pytest.LogCaptureFixture
+    candidates: Candidates, in_process: HandlerServer, clock: StallingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     in_process.faults.refuse(Forbidden, times=5, matching=on("create", Lease))
     one = candidates.start("a")
@@ -355,7 +355,7 @@ async def test_what_the_server_refuses_is_tried_again_until_it_no_longer_does(
     assert "lease default/lock cannot be written: Forbidden: refused by a test" in complaints[0].message
 
 
-async def test_a_leader_survives_a_server_that_restarts(candidates: Candidates, in_process: InProcessServer, clock: StallingClock) -> None:
+async def test_a_leader_survives_a_server_that_restarts(candidates: Candidates, in_process: HandlerServer, clock: StallingClock) -> None:
     one = candidates.start("a")
     await clock.advance(3)
     in_process.faults.refuse(NotFound, times=3, matching=of("a"))
@@ -366,7 +366,7 @@ async def test_a_leader_survives_a_server_that_restarts(candidates: Candidates, 
 
 
 async def test_a_server_that_forgot_everything_gets_its_lease_again(
-    candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     one = candidates.start("a")
     await clock.advance(3)

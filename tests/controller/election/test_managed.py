@@ -10,9 +10,9 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller import Manager
 from kubeloop.controller.election import LeaseConfig, LeaseLost
-from kubeloop.controller.managing.background import Background
+from kubeloop.controller.manager.background import Background
 from kubeloop.meta import ObjectMeta
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from tests.controller.election.candidates import StallingClock
 
 
@@ -26,7 +26,7 @@ async def until(clock: StallingClock, work: Awaitable[object]) -> None:
     waiting.result()
 
 
-async def test_work_that_stood_still_for_longer_than_the_lease_writes_nothing(in_process: InProcessServer, clock: StallingClock) -> None:
+async def test_work_that_stood_still_for_longer_than_the_lease_writes_nothing(in_process: HandlerServer, clock: StallingClock) -> None:
     """Whatever wakes up first after the standstill: its write is refused before it is sent, as this process leads no longer."""
     client = in_process.client()
     outcomes: list[object] = []

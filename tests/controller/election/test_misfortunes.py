@@ -10,7 +10,7 @@ import pytest
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.meta import Conflict, NotFound, ServiceUnavailable
-from kubeloop.testing import InProcessServer, on
+from kubeloop.testing import HandlerServer, on
 from tests.controller.election.candidates import Candidates, StallingClock, of
 
 IDENTITIES = ("a", "b", "c")
@@ -18,7 +18,7 @@ IDENTITIES = ("a", "b", "c")
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_there_are_never_two_leaders_and_one_in_the_end(
-    seed: int, candidates: Candidates, in_process: InProcessServer, clock: StallingClock
+    seed: int, candidates: Candidates, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     rng = random.Random(seed)
     cut: dict[str, Callable[[], None]] = {}

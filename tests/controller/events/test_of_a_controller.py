@@ -9,7 +9,7 @@ from kubeloop.api.events.v1 import Event
 from kubeloop.controller import Controller, Manager
 from kubeloop.controller.events import EventSink, SeriesEvents
 from kubeloop.meta import ObjectKey, ObjectMeta
-from kubeloop.testing import InProcessServer, eventually, many
+from kubeloop.testing import HandlerServer, eventually, many
 from kubeloop.timing import Clock, FakeClock, TokenBucket
 from kubeloop.workqueue import BucketLimiter, Limiter
 
@@ -33,7 +33,7 @@ class Names(Controller[ConfigMap]):
 
 async def test_events_go_to_the_sinks_and_retries_wait_by_the_limiter_that_a_controller_chooses() -> None:
     clock = FakeClock()
-    async with InProcessServer(clock=clock) as server:
+    async with HandlerServer(clock=clock) as server:
         client, names = server.client(), Names()
         await client.create(ConfigMap(metadata=ObjectMeta(name="c")))
         async with Manager(client, [names], clock=clock, namespace="default"):

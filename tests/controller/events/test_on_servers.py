@@ -14,7 +14,7 @@ from kubeloop.client import Client
 from kubeloop.controller import EventRecorder
 from kubeloop.controller.events import CoreEvents, SeriesEvents
 from kubeloop.meta import NotFound, ObjectMeta, Resource
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
@@ -159,7 +159,7 @@ async def test_j139_the_same_event_from_many_threads_at_once_is_one_event(client
 @pytest.mark.parametrize(
     ("sink", "count"), [(CoreEvents(), 2), (SeriesEvents(), 2)], ids=["J135: core/v1", "J139: events.k8s.io/v1, where it is tried again"]
 )
-async def test_a_patch_that_finds_no_event_creates_it(in_loop_server: InLoopServer, sink: CoreEvents | SeriesEvents, count: int) -> None:
+async def test_a_patch_that_finds_no_event_creates_it(in_loop_server: TlsTestServer, sink: CoreEvents | SeriesEvents, count: int) -> None:
     """The patch is answered with 404 once, although the event is there: so the create meets it."""
     clock = FakeClock()
     async with (
@@ -184,7 +184,7 @@ async def test_a_patch_that_finds_no_event_creates_it(in_loop_server: InLoopServ
         assert recorder.dropped == 0
 
 
-async def test_nothing_that_cannot_be_an_event_raises(in_loop_server: InLoopServer) -> None:
+async def test_nothing_that_cannot_be_an_event_raises(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         recorder = EventRecorder(client, "tester", flush=60)
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
@@ -200,13 +200,13 @@ async def test_nothing_that_cannot_be_an_event_raises(in_loop_server: InLoopServ
         assert recorder.dropped == 4
 
 
-async def test_a_component_that_events_k8s_io_would_refuse_is_refused_at_once(in_loop_server: InLoopServer) -> None:
+async def test_a_component_that_events_k8s_io_would_refuse_is_refused_at_once(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         with pytest.raises(ValueError, match='"my controller" cannot be the reporting controller of an event'):
             EventRecorder(client, "my controller", sinks=[SeriesEvents()], flush=60)
 
 
-async def test_metrics_of_recorders_are_added_up_and_stay_after_their_end(in_loop_server: InLoopServer) -> None:
+async def test_metrics_of_recorders_are_added_up_and_stay_after_their_end(in_loop_server: TlsTestServer) -> None:
     registry = CollectorRegistry()
     async with Client(Transport(in_loop_server.config)) as client:
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))

@@ -9,7 +9,7 @@ from kubeloop.client import Client
 from kubeloop.controller import EventRecorder
 from kubeloop.controller.events import QUEUE
 from kubeloop.meta import Forbidden, ObjectMeta, Status
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
 
@@ -88,7 +88,7 @@ async def test_an_event_of_a_cluster_scoped_object_goes_to_namespace_default(cli
 
 
 @pytest.mark.embedded
-async def test_what_the_server_refuses_is_dropped_at_once_and_the_next_event_is_sent(in_loop_server: InLoopServer) -> None:
+async def test_what_the_server_refuses_is_dropped_at_once_and_the_next_event_is_sent(in_loop_server: TlsTestServer) -> None:
     refused = Forbidden(Status(reason="Forbidden", code=403, message="no events here"))
     in_loop_server.faults.refuse(refused, matching=lambda request: request.path.endswith("/events"))
     async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester", clock=FakeClock(), flush=60) as recorder:
@@ -100,7 +100,7 @@ async def test_what_the_server_refuses_is_dropped_at_once_and_the_next_event_is_
 
 
 @pytest.mark.embedded
-async def test_an_event_without_an_answer_is_tried_again_after_a_pause(in_loop_server: InLoopServer) -> None:
+async def test_an_event_without_an_answer_is_tried_again_after_a_pause(in_loop_server: TlsTestServer) -> None:
     clock = FakeClock()
     config = in_loop_server.config
     async with Client(Transport(config)) as client, EventRecorder(client, "tester", clock=clock, flush=0.01) as recorder:
@@ -118,7 +118,7 @@ async def test_an_event_without_an_answer_is_tried_again_after_a_pause(in_loop_s
         assert recorder.dropped == 1
 
 
-async def test_a_full_queue_drops_and_neither_blocks_nor_raises(in_loop_server: InLoopServer) -> None:
+async def test_a_full_queue_drops_and_neither_blocks_nor_raises(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         recorder = EventRecorder(client, "tester", flush=60)
         obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
@@ -127,13 +127,13 @@ async def test_a_full_queue_drops_and_neither_blocks_nor_raises(in_loop_server: 
         assert recorder.dropped == 5
 
 
-async def test_events_may_be_recorded_from_another_thread(in_loop_server: InLoopServer) -> None:
+async def test_events_may_be_recorded_from_another_thread(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client, EventRecorder(client, "tester", flush=60) as recorder:
         await asyncio.to_thread(recorder.normal, ConfigMap(metadata=ObjectMeta(name="c", namespace="default")), "Far", "from a thread")
         await recorded(recorder, sent=1)
 
 
-async def test_leaving_the_recorder_sends_what_waits_and_later_events_are_dropped(in_loop_server: InLoopServer) -> None:
+async def test_leaving_the_recorder_sends_what_waits_and_later_events_are_dropped(in_loop_server: TlsTestServer) -> None:
     obj = ConfigMap(metadata=ObjectMeta(name="c", namespace="default"))
     async with Client(Transport(in_loop_server.config)) as client:
         async with EventRecorder(client, "tester", flush=60) as recorder:

@@ -14,7 +14,7 @@ from kubeloop.controller.election.fence import checked
 from kubeloop.controller.sharding import Ownership, ShardConfig, ShardMember
 from kubeloop.controller.sharding.slots import SLOTS
 from kubeloop.meta import NotFound, ObjectKey, ObjectMeta
-from kubeloop.testing import InProcessServer
+from kubeloop.testing import HandlerServer
 from tests.controller.election.candidates import StallingClock, of
 
 KEYS = [ObjectKey("c", "default", f"key-{number}") for number in range(60)]
@@ -23,7 +23,7 @@ KEYS = [ObjectKey("c", "default", f"key-{number}") for number in range(60)]
 class Replica:
     """A member with one controller, and the keys that are worked on in it."""
 
-    def __init__(self, server: InProcessServer, clock: StallingClock, identity: str) -> None:
+    def __init__(self, server: HandlerServer, clock: StallingClock, identity: str) -> None:
         self.client = server.client(user=identity)
         self.member = ShardMember(self.client, ShardConfig("group", "default", identity), clock=clock)
         self.member.cover(self.client)
@@ -48,7 +48,7 @@ class Replica:
 
 
 class Replicas:
-    def __init__(self, server: InProcessServer, clock: StallingClock) -> None:
+    def __init__(self, server: HandlerServer, clock: StallingClock) -> None:
         self.server = server
         self.clock = clock
         self.made: list[Replica] = []
@@ -73,13 +73,13 @@ def clock() -> StallingClock:
 
 
 @pytest.fixture
-async def in_process(clock: StallingClock) -> AsyncIterator[InProcessServer]:
-    async with InProcessServer(clock=clock) as found:
+async def in_process(clock: StallingClock) -> AsyncIterator[HandlerServer]:
+    async with HandlerServer(clock=clock) as found:
         yield found
 
 
 @pytest.fixture
-async def replicas(in_process: InProcessServer, clock: StallingClock) -> AsyncIterator[Replicas]:
+async def replicas(in_process: HandlerServer, clock: StallingClock) -> AsyncIterator[Replicas]:
     found = Replicas(in_process, clock)
     yield found
     for one in found.made:
@@ -140,7 +140,7 @@ async def test_a_key_of_another_is_not_worked_on(replicas: Replicas, clock: Stal
 
 
 async def test_a_dead_replica_is_taken_over_after_its_lease_and_not_before(
-    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+    replicas: Replicas, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     one, two = replicas.start("a"), replicas.start("b")
     await clock.advance(10)
@@ -154,7 +154,7 @@ async def test_a_dead_replica_is_taken_over_after_its_lease_and_not_before(
 
 
 async def test_a_replica_that_cannot_renew_cancels_its_work_and_comes_back(
-    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+    replicas: Replicas, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     one, two = replicas.start("a"), replicas.start("b")
     await clock.advance(10)
@@ -193,7 +193,7 @@ async def test_a_write_of_a_reconcile_that_stood_still_is_not_sent(replicas: Rep
 
 
 async def test_a_write_of_work_that_outlived_its_term_is_not_sent_in_the_next_one(
-    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+    replicas: Replicas, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     """Its key may have been another replica's in between."""
     one = replicas.start("a")
@@ -224,7 +224,7 @@ async def test_a_write_of_work_that_outlived_its_term_is_not_sent_in_the_next_on
 
 
 async def test_work_that_takes_long_to_end_does_not_keep_other_work_from_being_cancelled(
-    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+    replicas: Replicas, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     one = replicas.start("a")
     await clock.advance(0)
@@ -253,7 +253,7 @@ async def test_work_that_takes_long_to_end_does_not_keep_other_work_from_being_c
     await asyncio.gather(*slow, *works)
 
 
-async def test_a_member_that_never_began_leaves_nothing_on_its_client(in_process: InProcessServer, clock: StallingClock) -> None:
+async def test_a_member_that_never_began_leaves_nothing_on_its_client(in_process: HandlerServer, clock: StallingClock) -> None:
     client = in_process.client()
     member = ShardMember(client, ShardConfig("group", "default", "a"), clock=clock)
     member.cover(client)
@@ -301,7 +301,7 @@ async def test_leases_of_those_that_left_are_deleted_in_the_end(replicas: Replic
 
 
 async def test_a_server_that_restarts_costs_nothing_and_one_that_forgets_only_a_moment(
-    replicas: Replicas, in_process: InProcessServer, clock: StallingClock
+    replicas: Replicas, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     one, two = replicas.start("a"), replicas.start("b")
     await clock.advance(10)
@@ -314,7 +314,7 @@ async def test_a_server_that_restarts_costs_nothing_and_one_that_forgets_only_a_
 
 
 async def test_refusals_are_said_once(
-    replicas: Replicas, in_process: InProcessServer, clock: StallingClock, caplog: pytest.LogCaptureFixture
+    replicas: Replicas, in_process: HandlerServer, clock: StallingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     in_process.faults.refuse(NotFound, times=100, matching=of("a", "list"))
     one = replicas.start("a")

@@ -16,7 +16,7 @@ from kubeloop.controller import Controller, GraceExceeded, Manager, ManagerError
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.meta import ObjectMeta
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport
 
 NAMES = [f"key-{number}" for number in range(300)]
@@ -59,7 +59,7 @@ class Shared(Controller[ConfigMap], name="shared", workers=8):
 
 
 class Replica:
-    def __init__(self, server: InLoopServer, book: Book, name: str) -> None:
+    def __init__(self, server: TlsTestServer, book: Book, name: str) -> None:
         self.name = name
         self.client = Client(Transport(server.config), namespace="default")
         # A short retry period, so that hand-overs are quick; deadlines so long that a slow machine meets none of them by itself.
@@ -75,8 +75,8 @@ class Replica:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[InLoopServer]:
-    async with InLoopServer() as found:
+async def server() -> AsyncIterator[TlsTestServer]:
+    async with TlsTestServer() as found:
         yield found
 
 
@@ -87,7 +87,7 @@ def even(counts: Counter[str], replicas: int) -> bool:
 
 @pytest.mark.embedded
 @pytest.mark.timeout(200)
-async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(server: InLoopServer) -> None:
+async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(server: TlsTestServer) -> None:
     """One leaves, one comes, one dies, and all objects change meanwhile: the last state of each is reconciled, never by two at a time."""
     book = Book()
     admin = server.client()
@@ -129,7 +129,7 @@ async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(se
 
 
 @pytest.mark.embedded
-async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expire(server: InLoopServer) -> None:
+async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expire(server: TlsTestServer) -> None:
     begun, gate = threading.Event(), threading.Event()
 
     class Plain(Controller[ConfigMap], name="plain"):
@@ -151,6 +151,6 @@ async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expir
 
 
 @pytest.mark.embedded
-async def test_sharding_and_leader_election_are_alternatives(server: InLoopServer) -> None:
+async def test_sharding_and_leader_election_are_alternatives(server: TlsTestServer) -> None:
     with pytest.raises(ManagerError, match="give one of the two"):
         Manager(server.client(), sharding=ShardConfig("a", "default"), leader_election=LeaseConfig("a", "default"))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
-
-JSONObject = dict[str, Any]
 
 
 async def http(

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from kubeloop.controller.webhooks import Webhooks
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def review(obj: Any, *, version: str = "v1", kind: str = "Foo", operation: str = "CREATE", old: Any = None, **more: Any) -> bytes:

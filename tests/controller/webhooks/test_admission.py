@@ -16,8 +16,9 @@ from kubeloop.controller.webhooks import AdmissionRequest, Denied, ReviewMalform
 from kubeloop.meta import ApiError, NotFound, Unstructured
 from kubeloop.meta.field_error import invalid, required
 from kubeloop.meta.status import Status, StatusDetails
+from kubeloop.types import JSONObject
 from tests.controller.webhooks.foos import Foo
-from tests.controller.webhooks.reviews import JSONObject, asked, foo, review
+from tests.controller.webhooks.reviews import asked, foo, review
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])

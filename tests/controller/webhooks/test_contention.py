@@ -10,7 +10,7 @@ from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.client import Client
 from kubeloop.controller.webhooks import Url, Webhooks
 from kubeloop.controller.webhooks.registering import Registrar, registered
-from kubeloop.testing import InProcessServer, eventually, one
+from kubeloop.testing import HandlerServer, eventually, one
 from kubeloop.timing import FakeClock
 from tests.controller.webhooks.foos import Foo
 
@@ -34,7 +34,7 @@ async def test_after_five_times_it_is_put_right_every_ten_seconds(caplog: pytest
         """Allows all."""
 
     clock = FakeClock()
-    async with InProcessServer(clock=clock) as api:
+    async with HandlerServer(clock=clock) as api:
         client = api.client()
         registrar = Registrar(client, clock, registered(hooks, "foo", Url("https://127.0.0.1:9443")), b"")
         await registrar.apply()

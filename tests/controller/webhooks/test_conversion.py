@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.builder.declaration import DeclarationError
 from kubeloop.controller.webhooks import Denied, ReviewMalformed, Webhooks
 from kubeloop.meta import DecodeError, ObjectMeta, Unstructured
+from kubeloop.types import JSONObject
 from tests.controller.webhooks.foos import Foo, FooSpec, FooSpecV2, FooSpecV3, FooV2, FooV3
-
-JSONObject = dict[str, Any]
 
 
 def hub_and_spokes() -> Webhooks:

@@ -12,8 +12,9 @@ from kubeloop.codec import decode
 from kubeloop.controller.webhooks import Denied, Webhooks
 from kubeloop.merge.json_patch import json_patch
 from kubeloop.meta import ObjectMeta, Unstructured
+from kubeloop.types import JSONObject
 from tests.controller.webhooks.foos import Foo, FooSpec
-from tests.controller.webhooks.reviews import JSONObject, asked, foo, patch_of, review
+from tests.controller.webhooks.reviews import asked, foo, patch_of, review
 
 
 async def test_fields_that_the_class_does_not_know_survive_a_mutation() -> None:

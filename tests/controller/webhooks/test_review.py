@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,8 @@ from kubeloop.controller.webhooks import AdmissionRequest, Denied, User, Warning
 from kubeloop.controller.webhooks.injection import bundle_patch, conversion_patch, definition_bundle_patch
 from kubeloop.merge.json_patch import json_patch
 from kubeloop.meta import ObjectMeta
+from kubeloop.types import JSONObject
 from tests.controller.webhooks.foos import Foo, FooSpec, FooSpecV2, FooV2
-
-JSONObject = dict[str, Any]
 
 
 async def test_a_hook_is_asked_by_its_function_or_its_name() -> None:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.client import Client
-from kubeloop.controller.managing.certificates import OwnCertificate
+from kubeloop.controller.manager.certificates import OwnCertificate
 from kubeloop.controller.webhooks import Register, Url, Webhooks, WebhookServer
 from kubeloop.controller.webhooks.registering import Registrar, registered
 from kubeloop.controller.webhooks.session import BEFORE, SESSION, end_session

@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import Secret
 from kubeloop.controller.webhooks import ManagedCertificates, Register, Webhooks, WebhookServer
 from kubeloop.controller.webhooks.patience import waited_for
 from kubeloop.meta import ConfigError, Forbidden, KubeloopError, ServiceUnavailable, Status, TransportError, UntrustedCertificate
-from kubeloop.testing import InProcessServer, driven, on
+from kubeloop.testing import HandlerServer, driven, on
 from kubeloop.timing import FakeClock
 from tests.controller.webhooks.foos import Foo
 
@@ -73,7 +73,7 @@ async def test_in_the_end_it_is_told_why() -> None:
 
 async def test_a_server_that_starts_beside_its_api_server_comes_up() -> None:
     clock = FakeClock()
-    async with InProcessServer(clock=clock) as api:
+    async with HandlerServer(clock=clock) as api:
         client = api.client()
         api.faults.refuse(ServiceUnavailable, times=2, matching=on("get", Secret))
         api.faults.refuse(ServiceUnavailable, times=2, matching=on("patch", ValidatingWebhookConfiguration))
@@ -108,7 +108,7 @@ def test_names_that_no_certificate_can_be_for_are_refused(names: Any) -> None:
 @pytest.mark.parametrize("name", ["::0001", "fe80::1%eth0", "Hooks.Default.SVC", "*.default.svc"])
 async def test_a_name_in_another_form_is_no_reason_to_renew(name: str) -> None:
     clock = FakeClock()
-    async with InProcessServer(clock=clock) as api:
+    async with HandlerServer(clock=clock) as api:
         first = await ManagedCertificates("hooks", "default", [name]).open(api.client(), clock)
         assert await ManagedCertificates("hooks", "default", [name]).open(api.client(), clock) == first
         assert [call.verb for call in api.faults.writes] == ["create"]
@@ -117,7 +117,7 @@ async def test_a_name_in_another_form_is_no_reason_to_renew(name: str) -> None:
 async def test_replicas_of_different_names_agree_on_a_certificate_for_all() -> None:
     """As pods that give their own addresses: each in turn would take the other's name away, for ever."""
     clock = FakeClock()
-    async with InProcessServer(clock=clock) as api:
+    async with HandlerServer(clock=clock) as api:
         sources = [ManagedCertificates("hooks", "default", [name]) for name in ("10.0.0.1", "10.0.0.2") * 2]
         served = [await source.open(api.client(), clock) for source in sources]
         assert served[1] == served[2] == served[3]

@@ -1,13 +1,10 @@
 """Whether an object fits its type. The texts are those of a Kubernetes API server."""
 
-from typing import Any
-
 import pytest
 
 from kubeloop.merge.fields import DEDUCED, TypeMismatch, check
+from kubeloop.types import JSONObject
 from tests.merge.fields.things import THING
-
-JSONObject = dict[str, Any]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from kubeloop.merge.fields import DEDUCED, FieldSet, TypeMismatch, builtin_types
 from kubeloop.merge.fields.comparing import equal
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.structural import parse
+from kubeloop.types import JSONObject
 from tests.merge.fields.things import THING
-
-JSONObject = dict[str, Any]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """Field types read off schemas, built-in and custom."""
 
-from typing import Any
-
 import pytest
 
 from kubeloop.merge.fields import DEDUCED, FieldType, builtin_types, custom_type
 from kubeloop.merge.fields.field_types import ATOMIC
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.structural import parse
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def at(type_: FieldType, *names: str) -> FieldType:

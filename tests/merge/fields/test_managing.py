@@ -26,11 +26,11 @@ from kubeloop.merge.fields import (
 )
 from kubeloop.merge.fields.comparing import equal
 from kubeloop.merge.fields.filters import ANY
-from kubeloop.merge.fields.reconciling import reconcile
+from kubeloop.merge.fields.managing import reconcile
 from kubeloop.schema.structural import parse
+from kubeloop.types import JSONObject
 from tests.merge.fields.things import SCHEMA, THING
 
-JSONObject = dict[str, Any]
 Managers = dict[str, VersionedSet]
 
 

@@ -1,13 +1,10 @@
 """Merging what is applied into what is live."""
 
-from typing import Any
-
 import pytest
 
 from kubeloop.merge.fields import TypeMismatch, merge
+from kubeloop.types import JSONObject
 from tests.merge.fields.things import THING
-
-JSONObject = dict[str, Any]
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from kubeloop.merge.fields import (
 )
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.structural import parse
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Managers = dict[tuple[str, str, str], VersionedSet]
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())

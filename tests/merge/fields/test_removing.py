@@ -1,14 +1,12 @@
 """Taking fields out of an object, or only some of them."""
 
-from typing import Any
-
 import pytest
 
 from kubeloop.merge.fields import FieldSet, TypeMismatch, extract, remove
 from kubeloop.merge.fields.removing import with_named_fields
+from kubeloop.types import JSONObject
 from tests.merge.fields.things import THING
 
-JSONObject = dict[str, Any]
 X, Y = 'k:{"name":"x"}', 'k:{"name":"y"}'
 
 

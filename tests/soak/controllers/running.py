@@ -15,7 +15,7 @@ from kubeloop.api.core.v1 import Namespace
 from kubeloop.client import Client
 from kubeloop.codegen.crd import definitions_of
 from kubeloop.meta import ObjectMeta, Unstructured
-from kubeloop.testing import InLoopServer
+from kubeloop.testing import TlsTestServer
 from tests.soak.controllers.history import History
 from tests.soak.controllers.kinds import KINDS, NAMESPACES
 from tests.soak.controllers.load import Load
@@ -56,7 +56,7 @@ async def run(settings: Settings, progress: Progress | None = None) -> Outcome:
     outcome = Outcome(settings)
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
-        server = await stack.enter_async_context(InLoopServer(history_revisions=20_000))
+        server = await stack.enter_async_context(TlsTestServer(history_revisions=20_000))
         client = server.client()
         await _prepare(client, settings)
         kubeconfig = folder / "kubeconfig"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeloop.meta import Conflict, InternalError, Status
 from kubeloop.serving.request import Request
-from kubeloop.testing import InLoopServer, on
+from kubeloop.testing import TlsTestServer, on
 from tests.soak.controllers.history import History
 from tests.soak.controllers.load import Load
 from tests.soak.controllers.replicas import Replica, Replicas
@@ -28,7 +28,7 @@ _LATE = 0.15
 class Storm:
     """``faults`` and ``deaths`` run until they have done their part; ``counts`` says what has happened."""
 
-    def __init__(self, server: InLoopServer, load: Load, history: History, settings: Settings) -> None:
+    def __init__(self, server: TlsTestServer, load: Load, history: History, settings: Settings) -> None:
         self._server = server
         self._load = load
         self._history = history

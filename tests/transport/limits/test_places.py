@@ -10,14 +10,14 @@ import pytest
 from kubeloop.meta import TooManyRequests
 from kubeloop.timing import FakeClock
 from kubeloop.transport import Transport
-from kubeloop.transport.limits.places import MAX_REQUESTS, MIN_REQUESTS, Places
+from kubeloop.transport.limits.in_flight import MAX_REQUESTS, MIN_REQUESTS, InFlightLimiter
 from tests.faults import FaultServer, Reply
 
 
 class Crowd:
     """Requests that hold their place until they are let go."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: InFlightLimiter) -> None:
         self.places = places
         self.inside: dict[int, asyncio.Event] = {}
         self.entered: list[int] = []
@@ -51,7 +51,7 @@ async def settle() -> None:
 
 
 async def test_who_comes_first_is_served_first_and_who_gives_up_holds_nobody_back() -> None:
-    crowd = Crowd(Places(2, 1))
+    crowd = Crowd(InFlightLimiter(2, 1))
     for number in range(6):
         await crowd.come(number)
     assert (crowd.entered, crowd.places.waiting) == ([0, 1], 4)
@@ -66,7 +66,7 @@ async def test_who_comes_first_is_served_first_and_who_gives_up_holds_nobody_bac
 
 
 def test_a_refusal_halves_the_window_down_to_a_floor_and_answers_open_it_again_slowly() -> None:
-    places = Places(100, 10)
+    places = InFlightLimiter(100, 10)
     windows = []
     for _ in range(5):
         places.refused()
@@ -81,7 +81,7 @@ def test_a_refusal_halves_the_window_down_to_a_floor_and_answers_open_it_again_s
 
 
 async def test_a_place_that_was_given_while_its_taker_was_cancelled_goes_to_the_next() -> None:
-    crowd = Crowd(Places(1, 1))
+    crowd = Crowd(InFlightLimiter(1, 1))
     for number in range(3):
         await crowd.come(number)
     crowd.inside.pop(0).set()
@@ -92,7 +92,7 @@ async def test_a_place_that_was_given_while_its_taker_was_cancelled_goes_to_the_
 
 
 async def test_who_gives_up_in_the_turn_in_which_another_leaves_is_passed_over() -> None:
-    crowd = Crowd(Places(1, 1))
+    crowd = Crowd(InFlightLimiter(1, 1))
     for number in range(3):
         await crowd.come(number)
     crowd.inside.pop(0).set()
@@ -107,7 +107,7 @@ async def test_who_gives_up_in_the_turn_in_which_another_leaves_is_passed_over()
 @pytest.mark.parametrize("seed", range(5))
 async def test_never_more_than_the_window_and_nobody_is_forgotten(seed: int) -> None:
     chosen = random.Random(seed)
-    crowd = Crowd(Places(5, 1))
+    crowd = Crowd(InFlightLimiter(5, 1))
     for number in range(200):
         await crowd.come(number)
         while crowd.inside and chosen.random() < 0.55:

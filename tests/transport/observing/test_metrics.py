@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kubeloop.meta import NotFound, TooManyRequests, TransportError
 from kubeloop.timing import FakeClock, TokenBucket
 from kubeloop.transport import Transport
-from kubeloop.transport.observing.figures import BYTES, SECONDS, Figures
+from kubeloop.transport.observing.counters import BYTES, SECONDS, RequestCounters
 from kubeloop.transport.observing.metrics import TransportMetrics
 from tests.faults import DROP, FaultServer, Reply
 
@@ -124,7 +124,7 @@ async def test_a_name_that_is_looked_up_is_timed(registry: CollectorRegistry) ->
 
 
 def test_figures_add_up() -> None:
-    one, two = Figures(), Figures()
+    one, two = RequestCounters(), RequestCounters()
     for figures in (one, two):
         figures.tried(200, "GET", 0)
         figures.tried(None, "GET", 1)

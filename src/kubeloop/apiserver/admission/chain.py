@@ -18,8 +18,7 @@ from kubeloop.apiserver.metrics.admission import AdmissionMetrics
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)

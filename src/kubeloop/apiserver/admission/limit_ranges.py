@@ -6,16 +6,15 @@ Source: plugin/pkg/admission/limitranger.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.kept import Kept
-from kubeloop.apiserver.admission.refusing import aggregated, refused
+from kubeloop.apiserver.admission.errors import aggregated, refused
 from kubeloop.apiserver.builtin.quantities import aggregate
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 ResourceList = Mapping[str, str]
 
 _PODS = GroupResource("", "pods")
@@ -30,7 +29,7 @@ class LimitRanges:
 
     resources = frozenset({_PODS, _CLAIMS})
 
-    def __init__(self, ranges: Kept) -> None:
+    def __init__(self, ranges: CachedList) -> None:
         self._ranges = ranges
 
     async def mutate(self, attributes: Attributes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
@@ -25,7 +25,7 @@ class NamespaceLifecycle:
         is_namespace = attributes.resource.gvr.group_resource == NAMESPACES
         if attributes.operation == "DELETE":
             if is_namespace and attributes.name in _IMMORTAL:
-                raise refusals.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
+                raise api_errors.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
             return
         if is_namespace or not attributes.namespace or attributes.operation not in ("CREATE", "UPDATE"):
             return
@@ -36,7 +36,7 @@ class NamespaceLifecycle:
             return
         found = await self._objects.get(namespaces, "", attributes.namespace)
         if found is None:
-            raise refusals.not_found(NAMESPACES, attributes.namespace)
+            raise api_errors.not_found(NAMESPACES, attributes.namespace)
         if attributes.operation == "CREATE" and (found.obj.get("status") or {}).get("phase") == "Terminating":
             raise self._terminating(attributes)
 
@@ -52,4 +52,4 @@ class NamespaceLifecycle:
         metadata = (attributes.obj or {}).get("metadata", {})
         # Upstream has not generated a name by now.
         name = attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown"
-        return refusals.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])
+        return api_errors.forbidden(attributes.resource.gvr.group_resource, name, why, [cause])

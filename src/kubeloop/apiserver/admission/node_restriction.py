@@ -6,10 +6,10 @@ Source: plugin/pkg/admission/noderestriction.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.admission.errors import refused
 from kubeloop.apiserver.admission.node_rules import (
     certificate_fault,
     forbidden_labels,
@@ -17,14 +17,12 @@ from kubeloop.apiserver.admission.node_rules import (
     mirror_fault,
     same_claims,
 )
-from kubeloop.apiserver.admission.refusing import refused
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _PREFIX = "system:node:"
 _PODS = GroupResource("", "pods")
@@ -87,7 +85,7 @@ class NodeRestriction:
         assert attributes.obj is not None
         found = await self._get("nodes", "", node)
         if found is None and not mirror_fault(attributes.obj, node, None):
-            raise refusals.not_found(GroupResource("", "node"), node)
+            raise api_errors.not_found(GroupResource("", "node"), node)
         return mirror_fault(attributes.obj, node, found)
 
     @staticmethod
@@ -216,7 +214,7 @@ class NodeRestriction:
     async def _existing_pod(self, attributes: Attributes, name: str) -> JSONObject:
         found = await self._get("pods", attributes.namespace, name)
         if found is None:
-            raise refusals.not_found(GroupResource("", "pod"), name)
+            raise api_errors.not_found(GroupResource("", "pod"), name)
         return found
 
     async def _get(self, resource: str, namespace: str, name: str, group: str = "") -> JSONObject | None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.apiserver.admission.pod_references import config_map_names, secret_names
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _KUBELETS_LABELS = frozenset(
     {

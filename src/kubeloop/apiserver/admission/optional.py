@@ -7,17 +7,15 @@ Source: plugin/pkg/admission/{deny,alwayspullimages,network/denyserviceexternali
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.refusing import aggregated, refused
+from kubeloop.apiserver.admission.errors import aggregated, refused
 from kubeloop.apiserver.bootstrap import SYSTEM
 from kubeloop.meta.field_error import not_supported
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import qualified_name
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _PODS = GroupResource("", "pods")
 _HOSTNAME = "kubernetes.io/hostname"
@@ -61,7 +59,7 @@ class AlwaysPullImages:
         if len(faults) == 1:
             raise faults[0]
         if faults:
-            raise refusals.internal(aggregated(fault.status.message for fault in faults))
+            raise api_errors.internal(aggregated(fault.status.message for fault in faults))
 
 
 class DenyExternalAddresses:
@@ -124,7 +122,7 @@ class HardAntiAffinity:
             key = term.get("topologyKey", "")
             if key != _HOSTNAME:
                 subject = f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key}"
-                raise refusals.forbidden(_PODS, obj["metadata"].get("name", ""), f"{subject} but only key {_HOSTNAME} is allowed")
+                raise api_errors.forbidden(_PODS, obj["metadata"].get("name", ""), f"{subject} but only key {_HOSTNAME} is allowed")
 
 
 def _is_pod_write(attributes: Attributes) -> bool:

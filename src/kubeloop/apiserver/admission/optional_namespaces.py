@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
 from kubeloop.apiserver.admission.namespaces import NAMESPACES
 from kubeloop.apiserver.bootstrap import SYSTEM
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry_store import Call, Writer
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.writing import Call, Writer
 from kubeloop.meta.errors import AlreadyExists
 from kubeloop.meta.kinds import GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 
@@ -35,7 +33,7 @@ class NamespaceExists:
 
     async def validate(self, attributes: Attributes) -> None:
         if attributes.operation != "CONNECT" and await _is_missing(self._registry, self._objects, attributes):
-            raise refusals.not_found(NAMESPACES, attributes.namespace)
+            raise api_errors.not_found(NAMESPACES, attributes.namespace)
 
 
 class NamespaceAutoProvision:

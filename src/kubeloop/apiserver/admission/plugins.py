@@ -6,33 +6,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.admission.chain import Plugin
-from kubeloop.apiserver.admission.declared_features import DeclaredFeatures
-from kubeloop.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
-from kubeloop.apiserver.admission.initial_marks import DefaultTolerations, NodeTaints, StorageProtection
-from kubeloop.apiserver.admission.kept import Kept
+from kubeloop.apiserver.admission.checks import AdminAccess, CertificateApproval, CertificateSigning, ClaimExpansion, SubjectRestriction
+from kubeloop.apiserver.admission.defaults import (
+    DefaultIngressClass,
+    DefaultStorageClass,
+    DefaultTolerations,
+    NodeTaints,
+    StorageProtection,
+)
 from kubeloop.apiserver.admission.limit_ranges import LimitRanges
 from kubeloop.apiserver.admission.namespaces import NamespaceLifecycle
 from kubeloop.apiserver.admission.pod_security import PodSecurity
-from kubeloop.apiserver.admission.priorities import Priority
-from kubeloop.apiserver.admission.quota_status import QUOTAS, QuotaStatus
-from kubeloop.apiserver.admission.quotas import Quotas
-from kubeloop.apiserver.admission.resizes import PodResize
+from kubeloop.apiserver.admission.pods import DeclaredFeatures, PodResize, Priority, RuntimeClasses, TopologyLabels
+from kubeloop.apiserver.admission.quotas import QUOTAS, Quotas, QuotaStatus
 from kubeloop.apiserver.admission.service_accounts import ServiceAccounts
-from kubeloop.apiserver.admission.signers import CertificateApproval, CertificateSigning
 from kubeloop.apiserver.admission.table import ORDER, chosen
 from kubeloop.apiserver.authorization.access import Authorizer
-from kubeloop.apiserver.builtin.certificates.subject_restriction import SubjectRestriction
-from kubeloop.apiserver.builtin.claim_expansion import ClaimExpansion
-from kubeloop.apiserver.builtin.devices.admin_access import AdminAccess
-from kubeloop.apiserver.builtin.pods.runtime_class_admission import RuntimeClasses
-from kubeloop.apiserver.builtin.pods.topology_labels import TopologyLabels
 from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry_store import Writer
 from kubeloop.apiserver.watch_cache import WatchCache
-from kubeloop.apiserver.writing import Writer
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 
@@ -46,7 +43,7 @@ class AdmissionOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class PluginInitializer:
     """What plug-ins work with.
 
     ``others``: plug-ins that are made elsewhere, by Kubernetes' names (webhooks, policies). ``checks``: made like plug-ins, and asked
@@ -64,7 +61,7 @@ class Means:
     checks: Sequence[Plugin] = ()
 
 
-def plugins(means: Means, options: AdmissionOptions | None = None) -> list[Plugin]:
+def plugins(means: PluginInitializer, options: AdmissionOptions | None = None) -> list[Plugin]:
     """What is no plug-in upstream (devices, addresses of services) comes last.
 
     Raises:
@@ -78,16 +75,16 @@ def plugins(means: Means, options: AdmissionOptions | None = None) -> list[Plugi
     return [*means.checks, *made, AdminAccess(*where), ServiceAddresses(*where, means.cache, means.ranges, means.clock)]
 
 
-def _makers(means: Means) -> dict[str, Callable[[], Plugin]]:
+def _makers(means: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
     """By Kubernetes' names; without those that have nothing to do here, as their feature gates are off in 1.36 or they only say yes."""
     where = means.registry, means.objects
 
-    def kept(group: str, resource: str) -> Kept:
+    def kept(group: str, resource: str) -> CachedList:
         served = means.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
             # A limit is in force when its write has been answered.
             means.objects.follow(served.storage_prefix, means.cache.reached)
-        return Kept(GroupVersionResource(group, "v1", resource), means.registry, means.objects, means.cache)
+        return CachedList(GroupVersionResource(group, "v1", resource), means.registry, means.objects, means.cache)
 
     def quotas() -> Plugin:
         status = QuotaStatus(means.registry, means.objects, means.writer)
@@ -134,25 +131,25 @@ def _optional(name: str) -> Plugin:
     return made
 
 
-def _owner_permissions(means: Means) -> Plugin:
-    from kubeloop.apiserver.admission.owner_references import OwnerPermissions
+def _owner_permissions(means: PluginInitializer) -> Plugin:
+    from kubeloop.apiserver.admission.checks import OwnerPermissions
 
     return OwnerPermissions(means.registry, means.authorizer)
 
 
-def _node_restriction(means: Means) -> Plugin:
+def _node_restriction(means: PluginInitializer) -> Plugin:
     from kubeloop.apiserver.admission.node_restriction import NodeRestriction
 
     return NodeRestriction(means.registry, means.objects, means.authorizer)
 
 
-def _provisioning(means: Means) -> Plugin:
+def _provisioning(means: PluginInitializer) -> Plugin:
     from kubeloop.apiserver.admission.optional_namespaces import NamespaceAutoProvision
 
     return NamespaceAutoProvision(means.registry, means.objects, means.writer)
 
 
-def _existing(means: Means) -> Plugin:
+def _existing(means: PluginInitializer) -> Plugin:
     from kubeloop.apiserver.admission.optional_namespaces import NamespaceExists
 
     return NamespaceExists(means.registry, means.objects)

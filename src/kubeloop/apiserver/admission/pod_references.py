@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Kinds of volumes with a Secret: where its name stands.
 _SECRETS = {

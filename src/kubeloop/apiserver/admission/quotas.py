@@ -6,21 +6,63 @@ Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. What is freed by de
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakValueDictionary
 
+from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.kept import Kept
-from kubeloop.apiserver.admission.refusing import refused
+from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.bootstrap import SYSTEM
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.ownership import SERVER
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry_store import Call, Writer
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.errors import Conflict, NotFound
-from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.quota import Amounts, Evaluator, amounts_of, evaluator_of, masked, plus, texts_of
 from kubeloop.quota.amounts import less_at_least_zero, without_zeros
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
+
+
+class QuotaStatus:
+    """``writer`` is asked for when it is needed: it writes through the plug-ins that use this."""
+
+    def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], Writer]) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._writer = writer
+
+    async def read(self, namespace: str, name: str) -> JSONObject | None:
+        """The newest state, shared."""
+        found = await self._objects.get(self._resource, namespace, name)
+        return None if found is None else found.obj
+
+    async def note(self, quota: JSONObject, used: dict[str, str]) -> None:
+        """Raises Conflict when ``quota`` has changed since it was read, NotFound when it is gone."""
+        metadata = quota["metadata"]
+        context = RequestContext(SYSTEM.name, SYSTEM.groups, metadata["namespace"], subresource="status")
+        call = Call(self._resource, metadata["namespace"], metadata["name"], SYSTEM, context, "status", manager=SERVER)
+
+        async def change(_: JSONObject) -> JSONObject:
+            changed = copy.deepcopy(quota)
+            changed["status"]["used"] = used
+            return changed
+
+        await self._writer().update(call, change, status=True)
+
+    @property
+    def _resource(self) -> ServedResource:
+        found = self._registry.get(QUOTAS)
+        assert found is not None
+        return found
+
 
 _REVIEWS = "authorization.k8s.io"
 #: What is never stored, and Events, which come in any number.
@@ -58,7 +100,7 @@ class Quotas:
         That usage is that of what exists: a write that fails after admission has been noted, until the controller counts again.
     """
 
-    def __init__(self, quotas: Kept, read: Callable[[str, str], Awaitable[JSONObject | None]], note: NoteUsage, clock: Clock) -> None:
+    def __init__(self, quotas: CachedList, read: Callable[[str, str], Awaitable[JSONObject | None]], note: NoteUsage, clock: Clock) -> None:
         self._quotas = quotas
         self._read = read
         self._note = note

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.admission.errors import refused
 from kubeloop.apiserver.admission.pod_references import environment_names, secret_names
-from kubeloop.apiserver.admission.refusing import refused
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.timing import Clock
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _PODS = GroupResource("", "pods")
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path

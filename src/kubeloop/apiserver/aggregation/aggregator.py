@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.aggregation.autoregister import Autoregister
+from kubeloop.apiserver.aggregation.controller import Keeper
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.aggregation.keeper import Keeper
 from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.apiserver.answers import Reply
 from kubeloop.apiserver.authentication import User
+from kubeloop.apiserver.egress_policy import EgressPolicy
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.ownership import Owners
-from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.serving.request import Request
@@ -45,7 +45,7 @@ class Aggregator:
         changes: WatchCache,
         clock: Clock,
         identity: ProxyIdentity,
-        reach: Reach,
+        reach: EgressPolicy,
     ) -> None:
         self.table = Table()
         self._registry = registry

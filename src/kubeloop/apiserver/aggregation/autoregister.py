@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.aggregation.registered import MANAGED, OWN_GROUP
 from kubeloop.apiserver.object_meta import fill_new, timestamp
-from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.provisioning.api_services import available
 from kubeloop.apiserver.registry import Registry
@@ -22,8 +22,7 @@ from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import Supervisor, close_all
 from kubeloop.timing import Clock
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _API_SERVICES: Final = GroupVersionResource(OWN_GROUP, "v1", "apiservices")
@@ -98,7 +97,7 @@ class Autoregister:
             return
         if not _is_kept(stored.obj):
             return
-        with contextlib.suppress(StaleWrite):  # somebody wrote first; the change that brings their state is on its way
+        with contextlib.suppress(PreconditionFailed):  # somebody wrote first; the change that brings their state is on its way
             if not wanted:
                 if not stored.obj["metadata"].get("finalizers"):
                     await self._objects.remove(stored)
@@ -120,7 +119,7 @@ class Autoregister:
         fill_new(obj["metadata"], now)
         scope = self._owners.scope(resource, "")
         self._owners.updated(scope, scope.empty, obj, SERVER)
-        with contextlib.suppress(StaleWrite):
+        with contextlib.suppress(PreconditionFailed):
             await self._objects.write(resource, obj, expected=0)
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.aggregation.backend import PROBER, Backends, CallFailed, NoBackend
 from kubeloop.apiserver.aggregation.conditions import PASSED, Finding
@@ -17,8 +17,7 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.kinds import GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 SERVICES: Final = GroupVersionResource("", "v1", "services")
 SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")

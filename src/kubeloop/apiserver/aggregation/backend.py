@@ -16,8 +16,8 @@ from urllib.parse import quote
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.authentication import MASTERS, User
+from kubeloop.apiserver.egress_policy import EgressPolicy
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
-from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.target import ServiceName, trust
 from kubeloop.transport.headers import Headers
@@ -46,7 +46,7 @@ class NoBackend(Exception):
 class Backends:
     """Finds and dials services. For one event loop."""
 
-    def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], identity: ProxyIdentity, reach: Reach) -> None:
+    def __init__(self, resolve: Callable[[ServiceName], Awaitable[tuple[str, int]]], identity: ProxyIdentity, reach: EgressPolicy) -> None:
         self._resolve = resolve
         self._identity = identity
         self._reach = reach

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.aggregation.registered import conditions_of
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)

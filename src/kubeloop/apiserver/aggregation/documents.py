@@ -7,18 +7,68 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.aggregation.backend import OPENAPI_READER, PROBER, READER, Backends, CallFailed, NoBackend
 from kubeloop.apiserver.aggregation.conditions import Finding
 from kubeloop.apiserver.aggregation.registered import Registered, Table
-from kubeloop.apiserver.aggregation.resource_lists import version_of_list
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.transport.headers import Headers
+from kubeloop.types import JSONObject
+
+# Legacy discovery, an APIResourceList, read as the aggregated form of it. Source: k8s.io/apiserver pkg/endpoints/installer.go.
+
+
+def version_of_list(tree: JSONObject, version: str) -> JSONObject:
+    """An APIVersionDiscovery.
+
+    Raises:
+        KeyError, TypeError: a resource without a name, or no list.
+        ValueError: a subresource is namespaced and its resource is not, or the other way round.
+    """
+    resources: dict[str, JSONObject] = {}
+    for one in tree["resources"]:
+        if "/" not in one["name"]:
+            resources[one["name"]] = _legacy_resource(one)
+    for one in tree["resources"]:
+        name, slash, sub = one["name"].partition("/")
+        if not slash:
+            continue
+        parent = resources.setdefault(
+            name, {"resource": name, "responseKind": _legacy_kind({}), "scope": _scope(one), "singularResource": "", "verbs": []}
+        )
+        if parent["scope"] != _scope(one):
+            raise ValueError(f"the scopes of {name} and its subresource {sub} do not match")
+        shown = {"subresource": sub, "responseKind": _legacy_kind(one), "verbs": list(one.get("verbs") or ())}
+        parent.setdefault("subresources", []).append(shown)
+    return {"version": version, **({"resources": list(resources.values())} if resources else {})}
+
+
+def _legacy_resource(one: JSONObject) -> JSONObject:
+    shown: JSONObject = {
+        "resource": one["name"],
+        "responseKind": _legacy_kind(one),
+        "scope": _scope(one),
+        "singularResource": one.get("singularName", ""),
+        "verbs": list(one.get("verbs") or ()),
+    }
+    for name in ("shortNames", "categories"):
+        if one.get(name):
+            shown[name] = list(one[name])
+    return shown
+
+
+def _legacy_kind(one: JSONObject) -> JSONObject:
+    named = bool(one.get("kind"))
+    return {"group": one.get("group", "") if named else "", "version": one.get("version", "") if named else "", "kind": one.get("kind", "")}
+
+
+def _scope(one: JSONObject) -> str:
+    return "Namespaced" if one.get("namespaced") else "Cluster"
+
 
 _LOG = logging.getLogger(__name__)
 
-JSONObject = dict[str, Any]
 
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 _ACCEPT: Final = ",".join(_AGGREGATED.format(version) for version in ("v2", "v2beta1"))

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from kubeloop.apiserver.aggregation.backend import TIMEOUT, Backends, CallFailed, speaking_for
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.answers import Answer, Frames, Reply, text
+from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse, text
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.kubelet.backends import SAFE
 from kubeloop.apiserver.kubelet.options import encoded
@@ -57,7 +57,7 @@ async def proxied(
     except ApiError as refusal:
         failed()
         return _refused(refusal.status.message)
-    if isinstance(answer, Answer | Frames):
+    if isinstance(answer, Answer | StreamingResponse):
         answer.headers = [(name, value) for name, value in answer.headers if name.lower() != "audit-id"]  # this server says its own
     return answer
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.webhooks.target import ServiceName
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Aggregation itself: this server's own, whatever an APIService says.
 OWN_GROUP: Final = "apiregistration.k8s.io"

@@ -7,21 +7,76 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from kubeloop.apiserver.audit.policy import Logged
-from kubeloop.apiserver.audit.redaction import HIDDEN, redact
 from kubeloop.apiserver.audit.stages import LEVELS, METADATA, REQUEST, REQUEST_RESPONSE
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.negotiation import JSON, PROTOBUF, YAML
-from kubeloop.apiserver.passage import Passage
+from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.request_state import RequestState
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# What no audit log shows: the data of Secrets, and tokens. Whoever may read the log must not learn credentials from it.
+#
+# A deviation from kube-apiserver, which logs them at the levels Request and RequestResponse and leaves it to the policy not to.
+
+
+#: Stands for each value that is not shown.
+HIDDEN: Final = "<redacted>"
+
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_DATA = frozenset({"data", "stringData"})
+_AUTHENTICATION = "authentication.k8s.io"
+
+
+def redact(info: RequestInfo, tree: Any) -> Any:
+    """``tree`` is what a request sent or was answered (an object, a list, a Table, a patch); it is changed in place and returned."""
+    if info.group == "" and info.resource == "secrets":
+        return _secrets(tree)
+    if info.group == "" and (info.resource, info.subresource) == ("serviceaccounts", "token"):
+        _hide(tree, "status", "token")
+    elif info.group == _AUTHENTICATION and info.resource == "tokenreviews":
+        _hide(tree, "spec", "token")
+        _without_applied(tree)
+    return tree
+
+
+def _secrets(tree: Any) -> Any:
+    if isinstance(tree, list):  # a JSON patch: any value may be, or hold, data
+        return [{**one, "value": HIDDEN} if isinstance(one, dict) and "value" in one else one for one in tree]
+    if not isinstance(tree, dict):
+        return HIDDEN
+    for name in _DATA & tree.keys():
+        values = tree[name]
+        tree[name] = dict.fromkeys(values, HIDDEN) if isinstance(values, dict) else HIDDEN
+    _without_applied(tree)
+    for one in tree.get("items") or ():
+        _secrets(one)
+    for row in tree.get("rows") or ():
+        if isinstance(row, dict) and isinstance(row.get("object"), dict):
+            _secrets(row["object"])
+    return tree
+
+
+def _hide(tree: Any, part: str, name: str) -> None:
+    inner = tree.get(part) if isinstance(tree, dict) else None
+    if isinstance(inner, dict) and inner.get(name):
+        inner[name] = HIDDEN
+
+
+def _without_applied(tree: Any) -> None:
+    """``kubectl apply`` keeps the whole object in an annotation."""
+    metadata = tree.get("metadata") if isinstance(tree, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if isinstance(annotations, dict) and _APPLIED in annotations:
+        annotations[_APPLIED] = HIDDEN
+
 
 #: Takes one event, encoded, without a line break.
 Sink = Callable[[bytes], None]
@@ -41,7 +96,7 @@ _LONGEST_KNOWN = 512
 class AuditRecord:
     """Collects what is known of a request, and gives an event at each stage that its rule does not omit."""
 
-    def __init__(self, passage: Passage, logged: Logged, sink: Sink, received: datetime) -> None:
+    def __init__(self, passage: RequestState, logged: Logged, sink: Sink, received: datetime) -> None:
         self._passage = passage
         self._logged = logged
         self._sink = sink
@@ -145,7 +200,7 @@ class AuditRecord:
 _REFERENCE = ("resource", "namespace", "name", "uid", "apiGroup", "apiVersion", "resourceVersion", "subresource")
 
 
-def _reference(passage: Passage) -> JSONObject:
+def _reference(passage: RequestState) -> JSONObject:
     info = passage.info
     if not info.is_resource:
         return {}

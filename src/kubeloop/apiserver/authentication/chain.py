@@ -5,18 +5,75 @@ Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes pkg/kubeap
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from collections.abc import MutableMapping
-from typing import Protocol
+from typing import Final, Protocol
 
-from kubeloop.apiserver import refusals
+from multidict import CIMultiDict
+
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.authentication.authorities import ClientAuthorities
 from kubeloop.apiserver.authentication.certificates import named, presented
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
 from kubeloop.apiserver.authentication.users import ANONYMOUS, Proof, User, authenticated
-from kubeloop.apiserver.authentication.websocket_protocol import BadProtocol, forget_websocket_token, websocket_token
 from kubeloop.serving.request import Request
+
+# Bearer tokens of browsers, which cannot set headers of a WebSocket: one of the subprotocols that they offer.
+#
+# Source: k8s.io/apiserver pkg/authentication/request/websocket.
+
+
+_PREFIX: Final = "base64url.bearer.authorization.k8s.io."
+_PROTOCOLS: Final = "Sec-WebSocket-Protocol"
+
+
+class BadProtocol(Exception):
+    """The subprotocols offered hold no token as they should. The text never holds it."""
+
+
+def websocket_token(request: Request) -> str:
+    """Empty: none is offered, or the request is for no WebSocket.
+
+    Raises:
+        BadProtocol
+    """
+    if _PROTOCOLS not in request.headers or request.header("Upgrade").lower() != "websocket":
+        return ""
+    offered = _offered(request)
+    tokens = [one.removeprefix(_PREFIX) for one in offered if one.startswith(_PREFIX)]
+    if not tokens:
+        return ""
+    if len(tokens) > 1:
+        raise BadProtocol("multiple base64.bearer.authorization tokens specified")
+    try:
+        if "=" in tokens[0]:
+            raise BadProtocol("invalid base64.bearer.authorization token encoding")
+        decoded = base64.b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise BadProtocol("invalid base64.bearer.authorization token encoding") from None
+    try:
+        token = decoded.decode()
+    except UnicodeDecodeError:
+        raise BadProtocol("invalid base64.bearer.authorization token") from None
+    if token and len(offered) == 1:
+        raise BadProtocol("missing additional subprotocol")
+    return token
+
+
+def forget_websocket_token(request: Request) -> None:
+    """Nobody behind authentication sees it, and it is never chosen."""
+    headers = CIMultiDict(request.headers)
+    headers[_PROTOCOLS] = ",".join(one for one in _offered(request) if not one.startswith(_PREFIX))
+    request.headers = headers
+
+
+def _offered(request: Request) -> list[str]:
+    values = (value for name, value in request.headers.items() if name.lower() == _PROTOCOLS.lower())
+    return [one.strip() for value in values for one in value.split(",")]
+
 
 INVALID_TOKEN = "invalid bearer token"  # noqa: S105 - what is said of one
 _EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
@@ -68,10 +125,10 @@ class Authenticator:
         try:
             proof = await self._proof(request, warnings)
         except NotAuthenticated:
-            raise refusals.unauthorized() from None
+            raise api_errors.unauthorized() from None
         if proof is None:
             if not self._anonymous:
-                raise refusals.unauthorized()
+                raise api_errors.unauthorized()
             return ANONYMOUS
         if self._proxies is not CONVENTIONAL:  # those are dropped where requests are passed on
             self._proxies.forget(request)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.authentication.request_header import unescaped
 from kubeloop.apiserver.authentication.users import User
 from kubeloop.serving.request import Request
@@ -34,7 +34,7 @@ def impersonated(request: Request) -> User | None:
     if not name:
         if groups or extra or uid:
             asked = f'&user.DefaultInfo{{Name:"", UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}}}'
-            raise refusals.bad_request(f"requested {asked} without impersonating a user name")
+            raise api_errors.bad_request(f"requested {asked} without impersonating a user name")
         return None
     return User(name, tuple(groups), uid, {key: tuple(values) for key, values in extra.items()})
 

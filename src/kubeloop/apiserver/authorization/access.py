@@ -7,15 +7,14 @@ Source: k8s.io/apiserver pkg/authorization/authorizer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.meta.selectors import FieldTerm, parse_field_selector
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class Access(msgspec.Struct, frozen=True):

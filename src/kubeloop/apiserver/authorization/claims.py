@@ -7,16 +7,14 @@ Source: k8s.io/kubernetes pkg/registry/resource/utils.go, feature DRAResourceCla
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
 from kubeloop.apiserver.authorization.refusing import require
-from kubeloop.apiserver.writing import Call
+from kubeloop.apiserver.registry_store import Call
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, forbidden
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _BINDING = "changing status.allocation or status.reservedFor"
 

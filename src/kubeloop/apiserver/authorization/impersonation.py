@@ -143,7 +143,7 @@ def _together(mode: Mode, single: list[Access], many: Access) -> Iterator[_Quest
 
 
 def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
-    from kubeloop.apiserver.builtin.networking.ingress_class import domain_prefixed_path
+    from kubeloop.apiserver.builtin.networking.ingress import domain_prefixed_path
 
     for key, values in sorted(extra.items()):
         if not key:

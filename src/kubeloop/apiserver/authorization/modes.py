@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization.access import Access, Authorizer, Decision, Rules
-from kubeloop.apiserver.authorization.keeping import keep_roles
 from kubeloop.apiserver.authorization.node.authorizer import NodeAuthorizer
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import RoleIndex
-from kubeloop.apiserver.authorization.union import Always, Masters, Union
+from kubeloop.apiserver.authorization.role_informer import keep_roles
+from kubeloop.apiserver.authorization.union import Always, SystemMastersAuthorizer, Union
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.errors import ConfigError
@@ -50,8 +50,8 @@ class Authorization:
         #: All roles and bindings, whatever the modes: what somebody may grant depends on them too.
         self.roles = RoleAuthorizer(RoleIndex())
         self.modes = tuple(modes)
-        self._union = Union([Masters(), *map(self._of, modes)])
-        self._superusers = Masters()
+        self._union = Union([SystemMastersAuthorizer(), *map(self._of, modes)])
+        self._superusers = SystemMastersAuthorizer()
 
     async def start(self) -> None:
         """The cache has been started."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.go_quote import go_quoted
@@ -25,8 +25,8 @@ def forbidden(access: Access, reason: str = "") -> ApiError:
     if reason:
         why = f"{why}: {reason}"
     if not access.is_resource:
-        return refusals.forbidden_path(why)
-    return refusals.forbidden(GroupResource(access.group, access.resource), access.name, why)
+        return api_errors.forbidden_path(why)
+    return api_errors.forbidden(GroupResource(access.group, access.resource), access.name, why)
 
 
 def _cannot(access: Access) -> str:

@@ -47,7 +47,7 @@ class Union:
             await one.prepare(user)
 
 
-class Masters:
+class SystemMastersAuthorizer:
     """Members of system:masters may do everything, whatever any role says; that they may is told by the role cluster-admin."""
 
     def authorize(self, access: Access) -> Decision:

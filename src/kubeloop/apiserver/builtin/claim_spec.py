@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
@@ -11,8 +10,8 @@ from kubeloop.apiserver.validation.metadata import template_meta
 from kubeloop.apiserver.validation.selectors import label_selector
 from kubeloop.meta.field_error import FieldError, Printed, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 #: Upstream quotes the field's path rather than its value, and a path shows nothing of itself.

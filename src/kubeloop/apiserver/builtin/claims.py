@@ -4,20 +4,51 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
-from kubeloop.apiserver.builtin.claim_status import claim_status
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.explicit_empties import part_at
+from kubeloop.apiserver.builtin.quantities import is_native, quantity
+from kubeloop.apiserver.empty_values import part_at
 from kubeloop.apiserver.strategy import RequestContext
-from kubeloop.apiserver.validation.formats import immutable
-from kubeloop.meta.field_error import FieldError, forbidden
+from kubeloop.apiserver.validation.formats import each, immutable, one_of, unsupported
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid
+from kubeloop.meta.names import qualified_name
 from kubeloop.meta.quantity import Quantity
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# How far the expansion of a volume has come. Source: ValidatePersistentVolumeClaimStatusUpdate.
+
+
+_STAGES = ("ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending")
+
+
+def claim_status(status: JSONObject) -> Errors:
+    for name, amount in (status.get("capacity") or {}).items():
+        yield from _amount(f"status.capacity[{name}]", amount)
+    path = "status.allocatedResourceStatuses"
+    for name, stage in (status.get("allocatedResourceStatuses") or {}).items():
+        yield from _resource(path, name)
+        if stage not in _STAGES:
+            yield unsupported(path, name, sorted(_STAGES))
+    path = "status.allocatedResources"
+    for name, amount in (status.get("allocatedResources") or {}).items():
+        faults = list(_resource(path, name))
+        yield from faults or _amount(f"{path}[{name}]", amount)
+
+
+def _resource(path: str, name: str) -> Errors:
+    faults = list(each(path, name, qualified_name(name)))
+    yield from faults
+    if not faults and is_native(name):
+        yield from one_of(path, name, ("storage",))
+
+
+def _amount(path: str, text: str) -> Errors:
+    whole = quantity(text).value()
+    if whole < 0:
+        yield invalid(path, whole, "must be a valid resource quantity")
+
 
 _STRUCT = "core.PersistentVolumeClaimSpec"
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))

@@ -19,8 +19,7 @@ from kubeloop.apiserver.builtin.autoscaling.older_metrics import (
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.strict import conform
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _V2 = GroupVersionKind("autoscaling", "v2", "HorizontalPodAutoscaler")
 

@@ -6,17 +6,134 @@ As upstream's generated defaulters do, so one rule for probes serves pods and ev
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.defaults_core import CORE
+from kubeloop.apiserver.builtin.defaults_core import CORE, Rule, absent, missing
 from kubeloop.apiserver.builtin.defaults_others import OTHERS
-from kubeloop.apiserver.builtin.defaults_workloads import WORKLOADS
-from kubeloop.apiserver.builtin.gated import GATED
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.strict_types import wire_types
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# Fields behind feature gates that Kubernetes 1.36 leaves off: written values are dropped, without a word.
+#
+# Source: pkg/features/kube_features.go, the ``dropDisabledFields`` of pkg/api/pod and of the strategies.
+
+
+#: Go type name to its fields that nobody can use.
+_OFF = {
+    "v1.VolumeProjection": ("clusterTrustBundle", "podCertificate"),  # ClusterTrustBundleProjection, PodCertificateRequest
+    "v1.LeaseSpec": ("strategy", "preferredHolder"),  # CoordinatedLeaderElection
+    "v1.PodSpec": ("schedulingGroup",),  # GenericWorkload
+    "v1.DeviceAttribute": ("bools", "ints", "strings", "versions"),  # DRAListTypeAttributes
+    "v1.Device": ("nodeAllocatableResourceMappings",),  # DRANodeAllocatableResources
+    "v1.JobSpec": ("scheduling",),  # WorkloadWithJob
+    "v1.CSIDriverSpec": ("preventPodSchedulingIfMissing",),  # VolumeLimitScaling
+    "v1.PodStatus": ("nodeAllocatableResourceClaimStatuses",),  # DRANodeAllocatableResources
+    "v1.VolumeMountStatus": ("volumeStatus",),  # ImageVolumeWithDigest
+    "v1.NodeSpec": ("configSource",),  # DynamicKubeletConfig, which is gone
+    "v1.NodeStatus": ("config",),
+}
+
+
+def _drop(names: tuple[str, ...], value: dict[str, Any]) -> None:
+    for name in names:
+        value.pop(name, None)
+
+
+def _drop_stop_signal(container: dict[str, Any]) -> None:
+    """ContainerStopSignals. A lifecycle of nothing else goes too."""
+    lifecycle = container.get("lifecycle")
+    if lifecycle and lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+        del container["lifecycle"]
+
+
+GATED: dict[str, Callable[[Any], None]] = {
+    **{kind: partial(_drop, names) for kind, names in _OFF.items()},
+    **dict.fromkeys(("v1.Container", "v1.EphemeralContainer", "v1.EphemeralContainerCommon"), _drop_stop_signal),
+}
+
+
+# Defaults of apps and batch. Source: pkg/apis/apps/v1/defaults.go, pkg/apis/batch/v1/defaults.go.
+
+
+def _deployment(deployment: JSONObject) -> None:
+    spec = deployment["spec"]
+    missing(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)(spec)
+    strategy = spec.setdefault("strategy", {})
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        absent(maxUnavailable="25%", maxSurge="25%")(_rolling(strategy))
+
+
+def _rolling(strategy: JSONObject) -> JSONObject:
+    if strategy.get("rollingUpdate") is None:
+        strategy["rollingUpdate"] = {}
+    rolling: JSONObject = strategy["rollingUpdate"]
+    return rolling
+
+
+def _replica_set(found: JSONObject) -> None:
+    found["spec"].setdefault("replicas", 1)
+
+
+def _daemon_set(found: JSONObject) -> None:
+    spec = found["spec"]
+    missing(revisionHistoryLimit=10)(spec)
+    strategy = spec.setdefault("updateStrategy", {})
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        absent(maxUnavailable=1, maxSurge=0)(_rolling(strategy))
+    # Upstream keeps the number in a field of its own and writes it as this annotation: conversion of apps/v1 DaemonSet.
+    found["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
+
+
+def _stateful_set(found: JSONObject) -> None:
+    spec = found["spec"]
+    missing(podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)(spec)
+    strategy = spec.setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        _rolling(strategy)
+    if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+    missing(whenDeleted="Retain", whenScaled="Retain")(spec.setdefault("persistentVolumeClaimRetentionPolicy", {}))
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim["apiVersion"], claim["kind"] = "v1", "PersistentVolumeClaim"
+
+
+def _job(job: JSONObject) -> None:
+    _job_spec(job["spec"])
+    labels = ((job["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
+
+
+def _job_spec(spec: JSONObject) -> None:
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
+    replacement = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
+    absent(completionMode="NonIndexed", suspend=False, podReplacementPolicy=replacement, manualSelector=False)(spec)
+
+
+def _cron_job(cron: JSONObject) -> None:
+    spec = cron["spec"]
+    missing(concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)(spec)
+
+
+WORKLOADS: dict[str, Rule] = {
+    "apps/v1/Deployment": _deployment,
+    "apps/v1/ReplicaSet": _replica_set,
+    "apps/v1/DaemonSet": _daemon_set,
+    "apps/v1/StatefulSet": _stateful_set,
+    "batch/v1/Job": _job,
+    "batch/v1/CronJob": _cron_job,
+    "v1.PodFailurePolicyOnPodConditionsPattern": missing(status="True"),
+}
+
+
 Visit = Callable[[Any], None]
 
 #: Go type name (as ``v1.Probe``) to what fills such a value in.

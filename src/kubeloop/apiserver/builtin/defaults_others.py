@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from kubeloop.apiserver.builtin.defaults_core import Rule, absent, missing
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _RBAC = "rbac.authorization.k8s.io"
 _SCALE_UP: JSONObject = {

@@ -1,21 +1,27 @@
-"""Endpoints. Source: ValidateEndpoints."""
+"""Endpoints and EndpointSlices. Source: pkg/apis/core/validation, pkg/apis/discovery/validation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
 from kubeloop.apiserver.builtin.services.spec import endpoint_ip
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.addresses import ip_warnings
-from kubeloop.apiserver.validation.formats import each, ip_address, label_name_field, one_of, subdomain_field
-from kubeloop.meta.field_error import FieldError, required
-from kubeloop.meta.names import port_number, qualified_name
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.apiserver.validation.formats import (
+    canonical_ip,
+    each,
+    fully_qualified_name,
+    immutable,
+    ip_address,
+    label_name_field,
+    one_of,
+    subdomain_field,
+)
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, required, too_many
+from kubeloop.meta.names import dns1123_subdomain, label_value, port_number, qualified_name
+from kubeloop.types import JSONObject
 
 _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 
@@ -76,3 +82,131 @@ def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
         yield from one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
     if port.get("appProtocol") is not None:
         yield from each(f"{path}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
+
+
+_SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+_CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
+#: How many there may be at most.
+_ENDPOINTS, _PORTS, _ADDRESSES, _HINTS = 1000, 20000, 100, 8
+
+
+class EndpointSliceStrategy(BuiltinStrategy):
+    """Endpoints that are stored already are not checked again. Metadata is not compared with the old state as other kinds do."""
+
+    metadata_checks_on_update = ("create",)
+
+    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+        for endpoint in obj.get("endpoints") or ():
+            # Version v1 reads it only from what older versions stored, of which there is none here.
+            endpoint.pop("deprecatedTopology", None)
+
+    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+        self.prepare_create(context, obj)
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_slice(obj, None))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*_slice(obj, old), *immutable("addressType", obj.get("addressType"), old.get("addressType"))]
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        deprecated = ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []
+        return deprecated + self._address_warnings(obj)
+
+    def warnings_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[str]:
+        return self._address_warnings(obj)
+
+    @staticmethod
+    def _address_warnings(obj: JSONObject) -> list[str]:
+        if (obj["metadata"].get("labels") or {}).get(_SLICE_MANAGED_BY) in _CONTROLLERS:
+            return []
+        addresses = (
+            (f"endpoints[{at}].addresses[{address_at}]", address)
+            for at, endpoint in enumerate(obj.get("endpoints") or ())
+            for address_at, address in enumerate(endpoint.get("addresses") or ())
+        )
+        return [text for path, address in addresses for text in ip_warnings(path, address)]
+
+    def counts_for_generation(self, obj: JSONObject) -> object:
+        return super().counts_for_generation(obj), obj["metadata"].get("labels") or {}
+
+
+def _slice(obj: JSONObject, old: JSONObject | None) -> Errors:
+    kind, endpoints = obj.get("addressType", ""), obj.get("endpoints") or []
+    if not kind:
+        yield required("addressType")
+    else:
+        yield from one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
+    yield from _ports(obj.get("ports") or [])
+    if old is not None and endpoints == (old.get("endpoints") or []):
+        return
+    if len(endpoints) > _ENDPOINTS:
+        yield too_many("endpoints", len(endpoints), _ENDPOINTS)
+        return
+    for at, endpoint in enumerate(endpoints):
+        yield from _endpoint(f"endpoints[{at}]", endpoint, kind)
+
+
+def _endpoint(path: str, endpoint: JSONObject, kind: str) -> Errors:
+    addresses = endpoint.get("addresses") or []
+    if not addresses:
+        yield required(f"{path}.addresses", "must contain at least 1 address")
+    elif len(addresses) > _ADDRESSES:
+        yield too_many(f"{path}.addresses", len(addresses), _ADDRESSES)
+    yield from _addresses(f"{path}.addresses", addresses, kind)
+    if endpoint.get("nodeName") is not None:
+        yield from subdomain_field(f"{path}.nodeName", endpoint["nodeName"])
+    if endpoint.get("hostname") is not None:
+        yield from label_name_field(f"{path}.hostname", endpoint["hostname"])
+    for name, rule in (("forZones", label_value), ("forNodes", dns1123_subdomain)):
+        hints = (endpoint.get("hints") or {}).get(name) or []
+        yield from _hints(f"{path}.hints.{name}", hints, rule)
+        if len(hints) > _HINTS:
+            return
+
+
+def _hints(path: str, hints: list[JSONObject], rule: Callable[[str], list[str]]) -> Errors:
+    if len(hints) > _HINTS:
+        yield too_many(path, len(hints), _HINTS)
+        return
+    names: set[str] = set()
+    for at, hint in enumerate(hints):
+        here, name = f"{path}[{at}].name", hint.get("name", "")
+        if name in names:
+            yield duplicate(here, name)
+        names.add(name)
+        yield from each(here, name, rule(name))
+
+
+def _addresses(path: str, addresses: list[str], kind: str) -> Errors:
+    for at, address in enumerate(addresses):
+        here = f"{path}[{at}]"
+        if kind == "FQDN":
+            yield from fully_qualified_name(here, address)
+        elif kind in ("IPv4", "IPv6"):
+            faults = ip_address(address) if kind == "IPv4" else canonical_ip(address)
+            yield from each(here, address, faults)
+            if not faults and (":" in address) != (kind == "IPv6"):
+                yield from each(path, address, [f"must be an {kind} address"])
+            if not faults:
+                yield from each(here, address, endpoint_ip(address))
+
+
+def _ports(ports: list[JSONObject]) -> Errors:
+    if len(ports) > _PORTS:
+        yield too_many("ports", len(ports), _PORTS)
+        return
+    names: set[str] = set()
+    for at, port in enumerate(ports):
+        here, name = f"ports[{at}]", port.get("name") or ""
+        if name:
+            yield from label_name_field(f"{here}.name", name)
+        if name in names:
+            yield duplicate(f"{here}.name", name)
+        names.add(name)
+        if port.get("protocol") is None:
+            yield required(f"{here}.protocol")
+        else:
+            yield from one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)
+        if port.get("appProtocol") is not None:
+            yield from each(f"{here}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))

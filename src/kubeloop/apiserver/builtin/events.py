@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
 from kubeloop.apiserver.event_conversion import convert_event
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import each, immutable
 from kubeloop.apiserver.validation.metadata import object_meta
-from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import dns1123_subdomain, path_segment, qualified_name
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _MISPLACED = "does not match event.namespace"
 _IMMUTABLE = (

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.provisioning.flow_control import mandatory
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import each, subdomain_field, unsupported
-from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _LARGEST_PRECEDENCE = 10_000
 _METHODS = ("ByNamespace", "ByUser")

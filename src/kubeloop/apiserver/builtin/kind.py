@@ -9,8 +9,7 @@ from kubeloop.apiserver.builtin.defaulting import apply_defaults, drop_gated
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema.strict import zero
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class BuiltinStrategy(Strategy):

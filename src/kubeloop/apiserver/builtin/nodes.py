@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import resource_value
@@ -12,12 +10,10 @@ from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.addresses import cidr_warnings
 from kubeloop.apiserver.validation.formats import cidr, each, one_of
-from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
 from kubeloop.schema.internal_values import internal_value
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 _ONCE = 'node updates may not change podCIDR except from "" to valid'

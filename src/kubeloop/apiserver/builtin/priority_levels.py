@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.flow_control import conditions_of
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.provisioning.flow_control import mandatory
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import one_of
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
+from kubeloop.types import JSONObject
 
 _MOST_QUEUES = 10_000_000
 #: Bits of the hash that deals hands of queues (shufflesharding.MaxHashBits).

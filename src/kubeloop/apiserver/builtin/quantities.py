@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
 
 from kubeloop.meta.quantity import Quantity
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 ResourceList = Mapping[str, str]
 
 #: Resources that may be given for a pod as a whole; huge pages besides. Source: component-helpers resource/helpers.go.

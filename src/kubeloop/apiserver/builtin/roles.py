@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
 from kubeloop.apiserver.validation.selectors import label_selector
-from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import path_segment
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _GROUP = "rbac.authorization.k8s.io"
 

@@ -6,14 +6,12 @@ Source: apiextensions-apiserver schema/cel/compilation.go (messages are its).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression
 from kubeloop.cel.declared import Declared, environment
 from kubeloop.schema.field_paths import FieldPathError, normalise
 from kubeloop.schema.node import TypeSchema
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _NOT_BOOL = "cel expression must evaluate to a bool"
 _NOT_STRING = "messageExpression must evaluate to a string"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.crd import paths
-from kubeloop.apiserver.crd.definition import JSONObject, has_status_subresource, scale_subresource, schema_of
+from kubeloop.apiserver.crd.definition import has_status_subresource, scale_subresource, schema_of
 from kubeloop.apiserver.resource import ScalePaths
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.apiserver.validation.metadata import embedded_meta
@@ -29,6 +29,7 @@ from kubeloop.schema.list_types import check_lists
 from kubeloop.schema.pruning import drop_nulls, prune
 from kubeloop.schema.structural import has_rules, parse
 from kubeloop.schema.validation import validate
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.crd.rules import Rules
@@ -90,7 +91,7 @@ class CustomStrategy(Strategy):
     def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
         if self._terminating:
             why = "create not allowed while custom resource definition is terminating"
-            raise refusals.forbidden(self._resource, obj["metadata"].get("name", ""), why)
+            raise api_errors.forbidden(self._resource, obj["metadata"].get("name", ""), why)
         super().prepare_create(context, obj)
 
     def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:

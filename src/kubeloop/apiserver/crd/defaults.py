@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.crd.definition import JSONObject, names_of, storage_version
+from kubeloop.apiserver.crd.definition import names_of, storage_version
+from kubeloop.types import JSONObject
 
 
 def apply(crd: JSONObject) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 APPROVAL_ANNOTATION: Final = "api-approved.kubernetes.io"

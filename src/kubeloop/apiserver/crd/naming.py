@@ -13,7 +13,8 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from kubeloop.apiserver.crd.conversion import bundle_fault
-from kubeloop.apiserver.crd.definition import APPROVAL_ANNOTATION, JSONObject, accepted_names, condition, group_of, names_of, set_condition
+from kubeloop.apiserver.crd.definition import APPROVAL_ANNOTATION, accepted_names, condition, group_of, names_of, set_condition
+from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)

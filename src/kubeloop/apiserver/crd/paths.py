@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.definition import JSONObject
 from kubeloop.meta.field_error import go_number
+from kubeloop.types import JSONObject
 
 #: Nothing is there; null is something.
 MISSING: Final = object()

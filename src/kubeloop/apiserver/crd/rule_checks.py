@@ -16,8 +16,7 @@ from kubeloop.cel.estimate import UNBOUNDED
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.schema.internal_form import rule_form
 from kubeloop.schema.structural import has_rules, parse
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _RULE_LIMIT: Final = 10_000_000
 _TOTAL_LIMIT: Final = 100_000_000

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.crd.columns import columns_of
-from kubeloop.apiserver.crd.converter import WebhookConverter
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.definition import (
-    JSONObject,
     accepted_names,
     group_of,
     has_status_subresource,
@@ -22,9 +22,176 @@ from kubeloop.apiserver.crd.definition import (
     versions_of,
 )
 from kubeloop.apiserver.discovery.version_order import by_priority
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.encoding import decode, encode
+from kubeloop.apiserver.resource import Column, ConversionNeeded, ServedResource
+from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.tables.duration import age
 from kubeloop.apiserver.webhooks.conversion import ConversionWebhook, Post, calls_nobody
+from kubeloop.merge import JSONPath, JSONPathError
+from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.types import JSONObject
+
+# Printer columns of custom resources: ``additionalPrinterColumns``, or the age.
+#
+# Source: apiextensions-apiserver registry/customresource/tableconvertor.
+
+
+#: As Go prints null in a cell.
+_NOTHING = "<no value>"
+
+
+def columns_of(version: JSONObject) -> tuple[Column, ...]:
+    """The name, then what the definition asks for; without anything, the age."""
+    name = Column(
+        "Name", "string", "name", "Name of the object, unique in its namespace.", 0, lambda obj, _: obj["metadata"].get("name", "")
+    )
+    wanted = version.get("additionalPrinterColumns") or [
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "When the object was created."}
+    ]
+    columns = [name]
+    for column in wanted:
+        try:
+            columns.append(_column(column))
+        except JSONPathError:
+            # As upstream: from the first path that cannot be read on, columns are left out.
+            break
+    return tuple(columns)
+
+
+def _column(column: JSONObject) -> Column:
+    path = column["jsonPath"]
+    described = column.get("description") or f"Custom resource definition column (in JSONPath format): {path}"
+    format_, priority = column.get("format") or "", column.get("priority") or 0
+    return Column(column["name"], column["type"], format_, described, priority, _reader(path, column["type"]))
+
+
+def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
+    compiled = JSONPath(f"{{{path}}}", allow_missing=True)
+
+    def read(obj: JSONObject, now: float) -> Any:
+        try:
+            found = compiled.values(obj)
+        except JSONPathError:
+            return None
+        if not found:
+            return None
+        value = found[0]
+        if type_ != "string":
+            return _cell(type_, value, now)
+        return _NOTHING if value is None else compiled.text(value)
+
+    return read
+
+
+def _cell(type_: str, value: Any, now: float) -> Any:
+    """A value in the type of its column; null when it is of another."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    match type_:
+        case "integer" if number:
+            return int(value)
+        case "number" if number:
+            return go_whole(float(value))
+        case "boolean" if isinstance(value, bool):
+            return value
+        case "date" if isinstance(value, str):
+            return age(value, now, invalid="<invalid>")
+        case _:
+            return None
+
+
+# Custom objects from version to version through a webhook: defaulted and pruned by the schemas on both sides, answers remembered.
+#
+# Source: apiextensions-apiserver pkg/apiserver (customresource_handler.go: storage decodes, defaults, converts, prunes).
+
+
+_Key = tuple[bytes, str]
+#: Answers remembered. One is a few KiB.
+_MOST_KNOWN = 4096
+
+
+class WebhookConverter:
+    """Converts objects of one definition, whatever versions they are in.
+
+    Guarantees
+        The webhook is asked once for an object and version while its answer is remembered, however many want it at the same time.
+        All objects of one call that are not known go to the webhook in one review.
+    """
+
+    def __init__(self, webhook: ConversionWebhook, strategies: Mapping[str, Strategy]) -> None:
+        """``strategies`` by version (``v1``)."""
+        self._webhook = webhook
+        self._strategies = strategies
+        self._known: OrderedDict[_Key, bytes] = OrderedDict()
+        self._asked: dict[_Key, asyncio.Task[dict[_Key, bytes]]] = {}
+
+    async def convert(self, objects: list[JSONObject], to: str, *, stored: bool = False) -> list[JSONObject]:
+        """Fresh trees in the API version ``to``. ``stored``: they come from storage, so that defaults of their version are filled in.
+
+        Raises:
+            ApiError: the webhook failed.
+        """
+        sources = [self._source(one, to, stored=stored) for one in objects]
+        keys = [(source, to) for source in sources]
+        found = {key: self._known[key] for key in keys if key in self._known}
+        missing = [key for key in dict.fromkeys(keys) if key not in found and key not in self._asked]
+        if missing:
+            task = asyncio.create_task(self._ask(missing, to), name=f"conversion to {to}")
+            task.add_done_callback(lambda ended: self._done(ended, missing))
+            self._asked |= dict.fromkeys(missing, task)
+        for task in {self._asked[key] for key in keys if key not in found}:
+            found |= await asyncio.shield(task)
+        return [decode(found[key]) for key in keys]
+
+    def known(self, obj: JSONObject, to: str) -> JSONObject:
+        """The same for what has been converted before.
+
+        Raises:
+            ConversionNeeded: it has not, or was forgotten.
+        """
+        found = self._known.get((self._source(obj, to, stored=False), to))
+        if found is None:
+            raise ConversionNeeded(obj, to)
+        tree: JSONObject = decode(found)
+        return tree
+
+    def _source(self, obj: JSONObject, to: str, *, stored: bool) -> bytes:
+        """What the webhook is shown."""
+        if obj.get("apiVersion") == to:
+            return encode(obj)
+        strategy = self._strategies.get(_version(obj))
+        if strategy is None:
+            raise api_errors.undefined_version(obj.get("apiVersion", ""))
+        if stored:
+            strategy.conform(obj)
+            strategy.default(obj)
+        return encode(obj)
+
+    async def _ask(self, keys: list[_Key], to: str) -> dict[_Key, bytes]:
+        trees: dict[_Key, JSONObject] = {key: decode(key[0]) for key in keys}
+        foreign = [key for key, tree in trees.items() if tree.get("apiVersion") != to]
+        made = await self._webhook.convert([trees[key] for key in foreign], to) if foreign else []
+        target = self._strategies.get(to.rpartition("/")[2])
+        for key, tree in zip(foreign, made, strict=True):
+            if target is not None:
+                target.conform(tree)
+            trees[key] = tree
+        return {key: encode(tree) for key, tree in trees.items()}
+
+    def _done(self, task: asyncio.Task[dict[_Key, bytes]], keys: list[_Key]) -> None:
+        for key in keys:
+            self._asked.pop(key, None)
+        if task.cancelled() or task.exception() is not None:
+            return  # whoever waits is told; nobody may be left
+        for key, value in task.result().items():
+            self._known[key] = value
+        while len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+
+
+def _version(obj: JSONObject) -> str:
+    return str(obj.get("apiVersion", "")).rpartition("/")[2]
+
 
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
@@ -44,7 +211,7 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
         """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""
         came_from = strategies.get(str(obj.get("apiVersion", "")).rpartition("/")[2])
         if came_from is None:
-            raise refusals.undefined_version(obj.get("apiVersion", ""))
+            raise api_errors.undefined_version(obj.get("apiVersion", ""))
         came_from.conform(obj)
         came_from.default(obj)
         converted = {**obj, "apiVersion": f"{group}/{to}"}

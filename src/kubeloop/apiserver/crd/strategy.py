@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 
 from kubeloop.apiserver.crd import defaults, validation
-from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, JSONObject, schema_of, set_condition, versions_of
+from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, schema_of, set_condition, versions_of
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.time import format_time
 from kubeloop.schema.crd_rules import unrecognised_formats
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
 
 class DefinitionStrategy(Strategy):

@@ -14,7 +14,6 @@ from typing import Any, Final
 from kubeloop.apiserver.crd.conversion import check_bundle, check_conversion
 from kubeloop.apiserver.crd.definition import (
     APPROVAL_ANNOTATION,
-    JSONObject,
     accepted_names,
     group_of,
     has_status_subresource,
@@ -30,6 +29,7 @@ from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, inv
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain
 from kubeloop.schema.crd_rules import check_schema
 from kubeloop.schema.internal_form import internal_form
+from kubeloop.types import JSONObject
 
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

@@ -6,16 +6,32 @@ Source: Kubernetes documentation "Discovery API"; meta.k8s.io/v1 APIGroup and AP
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from typing import Final
 
 from kubeloop.apiserver.discovery.order import Order
-from kubeloop.apiserver.discovery.subresources import subresources_of
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.meta.kinds import GroupVersion
+from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import SubresourceInfo, builtin
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+_VERBS: Final = ("get", "patch", "update")
+_SCALE: Final = GroupVersionKind("autoscaling", "v1", "Scale")
+
+
+@cache
+def _builtin() -> dict[GroupVersionResource, tuple[SubresourceInfo, ...]]:
+    return {info.gvr: info.subresources for info in builtin().resources()}
+
+
+def subresources_of(resource: ServedResource) -> tuple[SubresourceInfo, ...]:
+    """In discovery's order. Subresources that the resource does not serve are left out."""
+    if resource.custom:
+        return tuple(
+            SubresourceInfo(name=name, kind=_SCALE if name == "scale" else resource.gvk, verbs=_VERBS) for name in resource.subresources
+        )
+    return tuple(one for one in _builtin().get(resource.gvr, ()) if one.name in resource.subresources)
 
 
 def root_paths(order: Order, others: Iterable[str]) -> JSONObject:

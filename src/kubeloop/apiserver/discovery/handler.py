@@ -6,11 +6,11 @@ Documents are kept, encoded, until the registry changes. Source: Kubernetes docu
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.apiserver.answers import indented
 from kubeloop.apiserver.discovery import documents
@@ -22,8 +22,7 @@ from kubeloop.schema import builtin
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.serving.request import Request
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Paths of other handlers that ``/`` names.
 _OTHERS: Final = ("/healthz", "/healthz/ping", "/livez", "/livez/ping", "/openapi/v2", "/openapi/v3", "/readyz", "/readyz/ping", "/version")
@@ -54,11 +53,11 @@ class Discovery:
         if known is None:
             return None
         if not known:
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         accept = request.header("accept")
         if self._is_routed(parts):
             if request.method != "GET":
-                raise refusals.method_not_allowed()
+                raise api_errors.method_not_allowed()
             check_route(accept, MEDIA_TYPES)
         if not parts[0]:
             return indented(documents.root_paths(self._order, _OTHERS))

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from kubeloop.codec.protobuf.envelope import wrapped
 from kubeloop.codec.protobuf.wire import varint
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _BYTES: Final = 2
 #: By message, its fields in order: number, name, and what it is: ``text`` (always written), ``[text]``, a message, or ``[message]``.

@@ -7,19 +7,92 @@ loop: what a burst asks for is spread over many turns, between which the loop re
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.flow.levels import Level, share_out
-from kubeloop.apiserver.flow.queues import ESTIMATE, Queue, Waiter
+from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, Queue, Waiter
 from kubeloop.apiserver.flow.schemas import FlowSchema
 from kubeloop.apiserver.request_info import RequestInfo
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+
+class Level:
+    """A PriorityLevelConfiguration at work. ``nominal`` is its share of seats; ``exempt`` has no limit, ``queues`` None means refusing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.uid = ""
+        self.exempt = False
+        self.reject = False
+        self.shares = 0
+        self.lendable_percent = 0
+        self.borrowing_percent: int | None = None
+        self.queue_length = 0
+        self.queues = FairQueues()
+        self._shape = (0, 0)
+        self.nominal = 0
+        #: Its part of the loop's time. Nobody has more of it than who is exempt.
+        self.weight = 1
+        self.executing = 0
+        #: Seconds that its requests have taken, by ``weight``.
+        self.virtual = 0.0
+        self.dispatched: Counter[str] = Counter()
+        #: By schema and reason.
+        self.rejected: Counter[tuple[str, str]] = Counter()
+
+    def configure(self, obj: JSONObject) -> None:
+        """Take over another state of the object; who waits goes on waiting."""
+        spec = obj.get("spec") or {}
+        self.uid = obj["metadata"].get("uid") or ""
+        self.exempt = spec.get("type") == "Exempt"
+        how = spec.get("exempt" if self.exempt else "limited") or {}
+        shares = how.get("nominalConcurrencyShares")
+        self.shares = shares if shares is not None else 0 if self.exempt else 30
+        self.lendable_percent = how.get("lendablePercent") or 0
+        self.borrowing_percent = how.get("borrowingLimitPercent")
+        response = how.get("limitResponse") or {}
+        self.reject = not self.exempt and response.get("type") != "Queue"
+        queuing = response.get("queuing") or {}
+        self.queue_length = queuing.get("queueLengthLimit") or 50
+        shape = (0, 0) if self.exempt or self.reject else (queuing.get("queues") or 64, queuing.get("handSize") or 8)
+        if shape != self._shape and not self.queues.length:
+            self.queues, self._shape = FairQueues(*shape), shape
+
+    @property
+    def lendable(self) -> int:
+        return round(self.nominal * self.lendable_percent / 100)
+
+    @property
+    def most(self) -> float:
+        """Seats at most, borrowed ones among them."""
+        if self.exempt:
+            return math.inf
+        return math.inf if self.borrowing_percent is None else self.nominal + round(self.nominal * self.borrowing_percent / 100)
+
+    def has_seat(self, levels: Iterable[Level]) -> bool:
+        """One of its own, or one that another level lends and does not use."""
+        if self.exempt or self.executing < max(1, self.nominal):  # one at a time, however small its share
+            return True
+        if self.executing >= self.most:
+            return False
+        lent = sum(min(one.lendable, max(0, one.nominal - one.executing)) for one in levels if not one.exempt and one is not self)
+        borrowed = sum(max(0, one.executing - one.nominal) for one in levels if not one.exempt)
+        return borrowed < lent
+
+
+def share_out(levels: Iterable[Level], seats: int) -> None:
+    """Give each level its part of ``seats``, rounded up as upstream does."""
+    levels = list(levels)
+    total = sum(level.shares for level in levels) or 1
+    for level in levels:
+        level.nominal = math.ceil(seats * level.shares / total)
+        level.weight = max(1, seats if level.exempt else level.nominal)
+
 
 #: Seconds that a turn of the loop is to take at most while requests wait; by this its room grows and shrinks.
 _TURN = 0.0015
@@ -32,7 +105,7 @@ _LONGEST = 512
 _CATCH_ALL = "catch-all"
 
 
-class TooMany(Exception):
+class RejectedByFlowControl(Exception):
     """There is no room for the request: 429. ``retry_after`` in seconds."""
 
     retry_after = 1
@@ -150,7 +223,7 @@ class FlowControl:
         """Returns when the request may be carried out.
 
         Raises:
-            TooMany
+            RejectedByFlowControl
         """
         level = flow.level
         if self._room and not self._waiting and level.has_seat(self.levels.values()):
@@ -215,7 +288,7 @@ class FlowControl:
         self.waits.seconds[where] += self._clock.now() - since
         if not admitted:
             level.rejected[flow.schema.name, "time-out"] += 1
-            raise TooMany
+            raise RejectedByFlowControl
         return Seat(flow, time.monotonic(), queue)
 
     def _check_room(self, flow: Flow, queue: Queue) -> None:
@@ -228,7 +301,7 @@ class FlowControl:
         if level.reject and not level.queues.length and level.has_seat(self.levels.values()):
             return  # only the turn of the loop is full
         level.rejected[flow.schema.name, "concurrency-limit" if level.reject else "queue-full"] += 1
-        raise TooMany
+        raise RejectedByFlowControl
 
     def _time_out(self, waiter: Waiter) -> None:
         if waiter.flow.level.queues.remove(waiter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.authentication import MASTERS, User
-from kubeloop.apiserver.flow.control import FlowLimits, TooMany
+from kubeloop.apiserver.flow.control import FlowLimits, RejectedByFlowControl
 
 _READING = frozenset({"get", "list", "watch"})
 
@@ -36,8 +36,8 @@ class InFlight:
         """Before ``enter``, where these limits are all there is.
 
         Raises:
-            TooMany
+            RejectedByFlowControl
         """
         now, most = (self.mutating, self._limits.mutating) if is_mutating(verb) else (self.reading, self._limits.reading)
         if most and now >= most and MASTERS not in user.groups:
-            raise TooMany
+            raise RejectedByFlowControl

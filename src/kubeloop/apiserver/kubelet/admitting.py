@@ -5,16 +5,15 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/rest.go (ConnectResource).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from kubeloop.apiserver.asking_admission import ask_admission
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.connect_admission import ask_admission
 from kubeloop.apiserver.kubelet.options import truth
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.serving.request import Request
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _KINDS: Final = {
     ("pods", "exec"): "PodExecOptions",
@@ -26,7 +25,7 @@ _KINDS: Final = {
 }
 
 
-async def admit(exchange: Exchange) -> None:
+async def admit(exchange: RequestScope) -> None:
     """Raises whatever admission raises. A dry run is not asked about: it is refused anyway."""
     if "dryRun" in exchange.request.query:
         return

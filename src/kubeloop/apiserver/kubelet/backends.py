@@ -9,8 +9,8 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from kubeloop.apiserver.reach import OutOfReach, Reach
-from kubeloop.serving.answer import Frames
+from kubeloop.apiserver.egress_policy import DestinationNotAllowed, EgressPolicy
+from kubeloop.serving.answer import StreamingResponse
 from kubeloop.transport.dial import open_wire
 from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
@@ -41,7 +41,7 @@ class Place:
     path: str = ""
     query: str = ""
     server_name: str = ""
-    reach: Reach | None = None
+    reach: EgressPolicy | None = None
 
     @property
     def authority(self) -> str:
@@ -92,7 +92,7 @@ class WireBytes:
 def dial_fault(fault: BaseException, place: Place) -> str:
     """Why there is no connection or answer, as Go's net package says it where it has words for it."""
     where = f"dial tcp {place.authority}"
-    if isinstance(fault, OutOfReach):
+    if isinstance(fault, DestinationNotAllowed):
         return f"{where}: {fault}"
     if isinstance(fault, ConnectionRefusedError):
         return f"{where}: connect: connection refused"
@@ -123,11 +123,11 @@ def request_head(method: str, target: str, headers: list[tuple[str, str]]) -> by
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
 
 
-def whole(status: int, body: bytes, content_type: str, headers: list[tuple[str, str]]) -> Frames:
+def whole(status: int, body: bytes, content_type: str, headers: list[tuple[str, str]]) -> StreamingResponse:
     """A backend's whole answer, which this server neither encodes nor compresses anew."""
 
     async def once() -> AsyncIterator[bytes]:
         yield body
 
     rest = [(name, value) for name, value in headers if name.lower() not in ("content-length", "content-type")]
-    return Frames(once(), content_type, [*rest, ("Content-Length", str(len(body)))], status)
+    return StreamingResponse(once(), content_type, [*rest, ("Content-Length", str(len(body)))], status)

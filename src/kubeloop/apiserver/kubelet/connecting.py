@@ -13,7 +13,7 @@ from kubeloop.apiserver.answers import Reply
 from kubeloop.apiserver.request_info import RequestInfo
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.exchange import Exchange
+    from kubeloop.apiserver.request_scope import RequestScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Connecting:
     """``paths``: the path may go on after the subresource."""
 
     methods: frozenset[str]
-    handler: Callable[[Exchange], Awaitable[Reply]]
+    handler: Callable[[RequestScope], Awaitable[Reply]]
     paths: bool = False
 
 
@@ -30,13 +30,13 @@ def connecting(info: RequestInfo) -> Connecting | None:
     return _TABLE.get(f"{info.resource}/{info.subresource}") if info.subresource and not info.group else None
 
 
-async def _log(exchange: Exchange) -> Reply:
+async def _log(exchange: RequestScope) -> Reply:
     from kubeloop.apiserver.kubelet.log import log
 
     return await log(exchange)
 
 
-async def _exec(exchange: Exchange) -> Reply:
+async def _exec(exchange: RequestScope) -> Reply:
     from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.streaming import exec_
 
@@ -44,7 +44,7 @@ async def _exec(exchange: Exchange) -> Reply:
     return await exec_(exchange)
 
 
-async def _attach(exchange: Exchange) -> Reply:
+async def _attach(exchange: RequestScope) -> Reply:
     from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.streaming import attach
 
@@ -52,7 +52,7 @@ async def _attach(exchange: Exchange) -> Reply:
     return await attach(exchange)
 
 
-async def _port_forward(exchange: Exchange) -> Reply:
+async def _port_forward(exchange: RequestScope) -> Reply:
     from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.streaming import port_forward
 
@@ -60,7 +60,7 @@ async def _port_forward(exchange: Exchange) -> Reply:
     return await port_forward(exchange)
 
 
-async def _proxy(exchange: Exchange) -> Reply:
+async def _proxy(exchange: RequestScope) -> Reply:
     from kubeloop.apiserver.kubelet.admitting import admit
     from kubeloop.apiserver.kubelet.proxying import proxy
 

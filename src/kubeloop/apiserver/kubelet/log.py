@@ -9,25 +9,117 @@ import asyncio
 import json
 import logging
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from datetime import timedelta
 from urllib.parse import quote
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, Reply
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse
 from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
 from kubeloop.apiserver.kubelet.nodes import is_simulated, kubelet_of
-from kubeloop.apiserver.kubelet.objects import container_of, pod_of
+from kubeloop.apiserver.kubelet.objects import PODS, container_of, find, pod_of
 from kubeloop.apiserver.kubelet.options import encoded, log_parameters, truth
-from kubeloop.apiserver.kubelet.simulated_logs import read_log
 from kubeloop.apiserver.kubelet.upgrading import is_websocket, subprotocols
 from kubeloop.apiserver.negotiation import MEDIA_TYPES, negotiate
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupResource
+from kubeloop.meta.time import parse_time
 from kubeloop.serving.answer import Socket, SocketTakeover
 from kubeloop.serving.negotiation import parse_accept
 from kubeloop.tasks import end_tasks
 from kubeloop.transport.http1 import Wire
+from kubeloop.types import JSONObject
+
+# Logs of pods on simulated nodes: the lines of an annotation of the pod, none without it, as a kubelet would answer them.
+#
+# Source: Kubernetes pkg/kubelet/kubelet_pods.go (validateContainerLogStatus), pkg/kubelet/kuberuntime/logs (options of a log).
+
+
+#: The text that each container of a pod on a simulated node has logged. kubeloop.controlplane.simulation lists all such annotations.
+LOG = "simulated.kubeloop.dev/log"
+#: Seconds between two looks at a pod whose log is followed.
+_POLL = 0.5
+_KINDS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+
+
+def read_log(exchange: RequestScope, pod: JSONObject, container: str, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """Return the log of a container on a simulated node.
+
+    A log that is followed goes on, without further lines, until the container ends or the pod is gone.
+
+    Args:
+        exchange: The request.
+        pod: The pod as it is stored.
+        container: A container of the pod.
+        parameters: Those that a kubelet would be asked with, such as ``{"follow": "true", "tailLines": "3"}``.
+
+    Raises:
+        BadRequest: the container has not begun to run, or has no previous instance; in the kubelet's words.
+    """
+    started = _started(pod, container, previous="previous" in parameters)
+    lines = ((pod["metadata"].get("annotations") or {}).get(LOG) or "").splitlines(keepends=True)
+    if not _is_wanted(started, parameters, exchange):
+        lines = []
+    if "tailLines" in parameters:
+        count = int(parameters["tailLines"])
+        lines = lines[len(lines) - min(count, len(lines)) :]
+    if "timestamps" in parameters:
+        lines = [f"{started} {line}" for line in lines]
+    text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).encode()
+    if "limitBytes" in parameters:
+        text = text[: int(parameters["limitBytes"])]
+    follow = "follow" in parameters and "previous" not in parameters and "limitBytes" not in parameters
+    return _stream(exchange, pod, container, text, follow=follow)
+
+
+async def _stream(exchange: RequestScope, pod: JSONObject, container: str, text: bytes, *, follow: bool) -> AsyncIterator[bytes]:
+    if text:
+        yield text
+    metadata = pod["metadata"]
+    while follow:
+        found = await find(exchange, PODS, metadata.get("namespace", ""), metadata["name"])
+        if (
+            found is None
+            or found["metadata"]["uid"] != metadata["uid"]
+            or not (_status(found, container).get("state") or {}).get("running")
+        ):
+            return
+        await exchange.parts.clock.sleep(_POLL)
+
+
+def _started(pod: JSONObject, container: str, *, previous: bool) -> str:
+    """Return when the instance of a container whose log is asked for began to run."""
+    status, name = _status(pod, container), pod["metadata"]["name"]
+    state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
+    if not status:
+        raise api_errors.bad_request(f'container "{container}" in pod "{name}" is not available')
+    if previous:
+        if last is None:
+            raise api_errors.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+        return str(last.get("startedAt") or "")
+    chosen = state.get("running") or state.get("terminated") or last
+    if chosen is None:
+        reason = (state.get("waiting") or {}).get("reason")
+        raise api_errors.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+    return str(chosen.get("startedAt") or "")
+
+
+def _status(pod: JSONObject, container: str) -> JSONObject:
+    statuses = pod.get("status") or {}
+    return next((one for kind in _KINDS for one in statuses.get(kind) or () if one["name"] == container), {})
+
+
+def _is_wanted(started: str, parameters: Mapping[str, str], exchange: RequestScope) -> bool:
+    """Return whether lines of that time are asked for: all lines count as logged when the container began."""
+    if not started:
+        return True
+    if "sinceTime" in parameters:
+        return parse_time(started) >= parse_time(parameters["sinceTime"])
+    if "sinceSeconds" in parameters:
+        return parse_time(started) >= exchange.parts.clock.wall() - timedelta(seconds=int(parameters["sinceSeconds"]))
+    return True
+
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -54,7 +146,7 @@ _REFUSALS: dict[int, tuple[str, str | None]] = {
 }
 
 
-async def log(exchange: Exchange) -> Reply:
+async def log(exchange: RequestScope) -> Reply:
     """The log as text, to WebSockets as messages; 204 for a pod that has no node yet."""
     _check_accept(exchange.request.header("Accept"))
     by_socket = is_websocket(exchange.request)
@@ -91,18 +183,18 @@ def _reply(chunks: AsyncIterator[bytes], *, by_socket: bool, offered: Collection
         return Answer(403, body=b"")
     if by_socket:
         return SocketTakeover(lambda socket: _messages(socket, chunks), _PROTOCOLS, close=close)
-    return Frames(chunks, content_type=_TEXT)
+    return StreamingResponse(chunks, content_type=_TEXT)
 
 
 def _check_accept(header: str) -> None:
     """Upstream's router takes text/plain for this path, the handler behind it does not."""
     try:
         if negotiate(header).form:
-            raise refusals.not_acceptable(MEDIA_TYPES)
+            raise api_errors.not_acceptable(MEDIA_TYPES)
     except ApiError:
         if any(clause.media_type in (_TEXT, *MEDIA_TYPES) for clause in parse_accept(header)):
-            raise refusals.not_acceptable(MEDIA_TYPES) from None
-        raise refusals.not_acceptable_at_all((_TEXT, *MEDIA_TYPES)) from None
+            raise api_errors.not_acceptable(MEDIA_TYPES) from None
+        raise api_errors.not_acceptable_at_all((_TEXT, *MEDIA_TYPES)) from None
 
 
 async def _ask(place: Place) -> tuple[Wire, int]:
@@ -115,14 +207,14 @@ async def _ask(place: Place) -> tuple[Wire, int]:
     except FAULTS as fault:
         if wire is not None:
             wire.abort()
-        raise refusals.internal(f"Get {json.dumps(place.url)}: {dial_fault(fault, place)}") from None
+        raise api_errors.internal(f"Get {json.dumps(place.url)}: {dial_fault(fault, place)}") from None
     except BaseException:
         if wire is not None:
             wire.abort()
         raise
     if status in (301, 302, 303, 307, 308) and headers.get("Location"):
         wire.abort()
-        raise refusals.internal(f"Get {json.dumps(headers.get('Location', ''))}: redirects forbidden")
+        raise api_errors.internal(f"Get {json.dumps(headers.get('Location', ''))}: redirects forbidden")
     return wire, status
 
 
@@ -133,19 +225,19 @@ async def _refused(wire: Wire, status: int, pod: str) -> ApiError:
             while len(body) < _REFUSAL_SIZE and (part := await wire.chunk()):
                 body += part
     except FAULTS as fault:
-        return refusals.internal_error(str(fault))
+        return api_errors.internal_error(str(fault))
     finally:
         wire.abort()
     text = body[:_REFUSAL_SIZE].decode("utf-8", "replace")
     if status == 500:
-        return refusals.internal_error(text)
+        return api_errors.internal_error(text)
     if status == 400:
-        return refusals.bad_request(text)
+        return api_errors.bad_request(text)
     reason, message = _REFUSALS.get(status, ("", f"the server responded with the status code {status} but did not return more information"))
     if status not in _REFUSALS and status > 500:
         reason, message = "InternalError", f"an error on the server ({json.dumps(text)}) has prevented the request from succeeding"
     shown = text if message is None else message
-    return refusals.refusal(status, reason, f"{shown} ( {_LOG.resource} {pod})", refusals.about(_LOG, pod))
+    return api_errors.refusal(status, reason, f"{shown} ( {_LOG.resource} {pod})", api_errors.about(_LOG, pod))
 
 
 async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:

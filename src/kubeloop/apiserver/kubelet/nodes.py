@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.kubelet.objects import find
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.meta.kinds import GroupVersionResource
 
 NODES = GroupVersionResource("", "v1", "nodes")
@@ -32,7 +32,7 @@ class Kubelet:
     websockets: bool
 
 
-async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
+async def kubelet_of(exchange: RequestScope, node: str) -> Kubelet:
     """The kubelet of a node.
 
     Raises:
@@ -41,11 +41,11 @@ async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
     """
     found = await find(exchange, NODES, "", node)
     if found is None:
-        raise refusals.not_found(exchange.resource.gvr.group_resource, node)
+        raise api_errors.not_found(exchange.resource.gvr.group_resource, node)
     status: dict[str, Any] = found.get("status") or {}
     port = _port(status)
     if _is_simulated(status):
-        raise refusals.not_implemented(
+        raise api_errors.not_implemented(
             f"commands and connections on the simulated node {node}, whose pods have no containers; "
             f'ScriptedKubelet(cluster, node="{node}") of kubeloop.testing serves them (docs/testing.md), or name a kubelet of your own '
             "in the node's status.daemonEndpoints"
@@ -54,11 +54,11 @@ async def kubelet_of(exchange: Exchange, node: str) -> Kubelet:
     host = next((one.get("address", "") for kind in _ADDRESS_TYPES for one in addresses if one.get("type") == kind), None)
     if host is None:
         shown = " ".join(f"{{{one.get('type', '')} {one.get('address', '')}}}" for one in addresses)
-        raise refusals.internal(f"no preferred addresses found; known addresses: [{shown}]")
+        raise api_errors.internal(f"no preferred addresses found; known addresses: [{shown}]")
     return Kubelet(host, port if port > 0 else _DEFAULT_PORT, _WEBSOCKETS in (status.get("declaredFeatures") or ()))
 
 
-async def is_simulated(exchange: Exchange, node: str) -> bool:
+async def is_simulated(exchange: RequestScope, node: str) -> bool:
     """Return whether the node exists, runs no containers, and names no kubelet."""
     found = await find(exchange, NODES, "", node)
     return found is not None and _is_simulated(found.get("status") or {})

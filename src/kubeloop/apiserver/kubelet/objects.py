@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.meta.kinds import GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 PODS = GroupVersionResource("", "v1", "pods")
 
 
-async def find(exchange: Exchange, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject | None:
+async def find(exchange: RequestScope, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject | None:
     """The object, not to be changed; None if there is none."""
     resource = exchange.parts.registry.get(gvr)
     found = await exchange.parts.objects.get(resource, namespace, name) if resource is not None else None
     return found.obj if found is not None else None
 
 
-async def pod_of(exchange: Exchange, name: str) -> JSONObject:
+async def pod_of(exchange: RequestScope, name: str) -> JSONObject:
     """Raises NotFound."""
     found = await find(exchange, PODS, exchange.namespace, name)
     if found is None:
-        raise refusals.not_found(PODS.group_resource, name)
+        raise api_errors.not_found(PODS.group_resource, name)
     return found
 
 
@@ -39,10 +36,10 @@ def container_of(pod: JSONObject, wanted: str) -> str:
     known = [one["name"] for kind in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(kind) or []]
     if wanted:
         if wanted not in known:
-            raise refusals.bad_request(f"container {wanted} is not valid for pod {name}")
+            raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
         return wanted
     if len(containers) == 1:
         return str(containers[0]["name"])
     if not containers:
-        raise refusals.bad_request(f"a container name must be specified for pod {name}")
-    raise refusals.bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(known)}]")
+        raise api_errors.bad_request(f"a container name must be specified for pod {name}")
+    raise api_errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(known)}]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from urllib.parse import quote_plus
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.meta.integers import decimal, is_digits
@@ -45,7 +45,7 @@ def log_parameters(request: Request, pod: str) -> Parameters:
     if "stream" in request.query:
         errors.append(forbidden("stream", "may not be specified"))  # PodLogsQuerySplitStreams is off by default
     if errors:
-        raise refusals.invalid(GroupKind("", "PodLogOptions"), pod, errors)
+        raise api_errors.invalid(GroupKind("", "PodLogOptions"), pod, errors)
     found: Parameters = [(name, "true") for name in ("follow", "previous", "timestamps") if truth(request, name)]
     numbers = {"sinceSeconds": seconds, "tailLines": tail, "limitBytes": limit}
     found += [(name, str(number)) for name, number in numbers.items() if number is not None]
@@ -87,14 +87,14 @@ def _integer(request: Request, name: str) -> int | None:
         return None
     number = decimal(values[0])
     if number is None:
-        raise refusals.bad_request(f"strconv.ParseInt: {_parsing(values[0])}")
+        raise api_errors.bad_request(f"strconv.ParseInt: {_parsing(values[0])}")
     return number
 
 
 def _port(text: str) -> str:
     number = decimal(text, signed=False)
     if number is None or number >= _INT32:
-        raise refusals.bad_request(f"cannot convert to []int32: strconv.ParseUint: {_parsing(text)}")
+        raise api_errors.bad_request(f"cannot convert to []int32: strconv.ParseUint: {_parsing(text)}")
     return str(number)
 
 
@@ -112,4 +112,4 @@ def _time(request: Request, name: str) -> str | None:
     try:
         return decode_time(values[0], micro=False)
     except DecodeError as fault:
-        raise refusals.bad_request(str(fault)) from None
+        raise api_errors.bad_request(str(fault)) from None

@@ -16,17 +16,18 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Reply
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.kubelet.backends import SAFE, Place
 from kubeloop.apiserver.kubelet.nodes import kubelet_of
-from kubeloop.apiserver.kubelet.objects import JSONObject, find, pod_of
+from kubeloop.apiserver.kubelet.objects import find, pod_of
 from kubeloop.apiserver.kubelet.reverse import reverse
 from kubeloop.apiserver.kubelet.upgrading import is_upgrade, pass_on
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.integers import decimal
 from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.types import JSONObject
 
 PODS = GroupVersionResource("", "v1", "pods")
 SERVICES = GroupVersionResource("", "v1", "services")
@@ -35,11 +36,11 @@ ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
 _SINGULAR = {"pods": "pod", "services": "service", "nodes": "node"}
 
 
-async def proxy(exchange: Exchange) -> Reply:
+async def proxy(exchange: RequestScope) -> Reply:
     """What the end answers, or why there is none."""
     request = exchange.request
     if "dryRun" in request.query:
-        raise refusals.bad_request("dryRun is not supported")
+        raise api_errors.bad_request("dryRun is not supported")
     resource = exchange.info.resource
     scheme, name, port = _reference(exchange.info.name, resource)
     if resource == "nodes":
@@ -65,7 +66,7 @@ def _reference(text: str, resource: str) -> tuple[str, str, str]:
     elif len(parts) == 3:
         scheme, name, port = parts
     if len(parts) > 3 or not name or scheme not in ("", "http", "https"):
-        raise refusals.bad_request(f'invalid {_SINGULAR[resource]} request "{text}"')
+        raise api_errors.bad_request(f'invalid {_SINGULAR[resource]} request "{text}"')
     return scheme, name, port
 
 
@@ -86,7 +87,7 @@ def _escaped(path: str) -> str:
     return quote(path, safe=SAFE, errors="surrogateescape")
 
 
-async def _node(exchange: Exchange, scheme: str, name: str, port: str) -> Place:
+async def _node(exchange: RequestScope, scheme: str, name: str, port: str) -> Place:
     kubelet = await kubelet_of(exchange, name)
     await _check_host(kubelet.host)
     if port in ("", str(kubelet.port)):
@@ -94,7 +95,7 @@ async def _node(exchange: Exchange, scheme: str, name: str, port: str) -> Place:
     return _end(exchange, scheme, kubelet.host, _number(port))
 
 
-async def _pod(exchange: Exchange, scheme: str, name: str, port: str) -> Place:
+async def _pod(exchange: RequestScope, scheme: str, name: str, port: str) -> Place:
     pod = await pod_of(exchange, name)
     if not port:
         containers = (pod.get("spec") or {}).get("containers") or []
@@ -102,11 +103,11 @@ async def _pod(exchange: Exchange, scheme: str, name: str, port: str) -> Place:
     status = pod.get("status") or {}
     address = next((one.get("ip", "") for one in status.get("podIPs") or []), status.get("podIP", ""))
     if not _is_reachable(address):
-        raise refusals.bad_request("address not allowed")
+        raise api_errors.bad_request("address not allowed")
     return _end(exchange, scheme, address, _number(port) if port else None)
 
 
-async def _service(exchange: Exchange, scheme: str, name: str, port: str) -> Place:
+async def _service(exchange: RequestScope, scheme: str, name: str, port: str) -> Place:
     number = decimal(port)
     if number is not None:
         service = await _named(exchange, SERVICES, name)
@@ -129,15 +130,15 @@ async def _service(exchange: Exchange, scheme: str, name: str, port: str) -> Pla
     raise _unavailable(f'no endpoints available for service "{exchange.info.name}"')
 
 
-async def _named(exchange: Exchange, gvr: GroupVersionResource, name: str) -> JSONObject:
+async def _named(exchange: RequestScope, gvr: GroupVersionResource, name: str) -> JSONObject:
     """Raises NotFound, naming an object of the request's own resource, as upstream does."""
     found = await find(exchange, gvr, exchange.namespace, name)
     if found is None:
-        raise refusals.not_found(exchange.resource.gvr.group_resource, name)
+        raise api_errors.not_found(exchange.resource.gvr.group_resource, name)
     return found
 
 
-async def _is_pod(exchange: Exchange, address: JSONObject) -> bool:
+async def _is_pod(exchange: RequestScope, address: JSONObject) -> bool:
     """Only addresses that are still those of pods in this namespace are reachable through a service."""
     target = address.get("targetRef") or {}
     if target.get("namespace", "") != exchange.namespace:
@@ -146,7 +147,7 @@ async def _is_pod(exchange: Exchange, address: JSONObject) -> bool:
     return pod is not None and any(one.get("ip") == address.get("ip") for one in (pod.get("status") or {}).get("podIPs") or [])
 
 
-def _end(exchange: Exchange, scheme: str, host: str, port: int | None) -> Place:
+def _end(exchange: RequestScope, scheme: str, host: str, port: int | None) -> Place:
     tls = exchange.parts.kubelets.proxied if scheme == "https" else None
     return Place(host, port if port is not None else (443 if tls is not None else 80), tls)
 
@@ -163,9 +164,9 @@ async def _check_host(host: str) -> None:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
-        raise refusals.bad_request(f"lookup {host}: no such host") from None
+        raise api_errors.bad_request(f"lookup {host}: no such host") from None
     if not all(_is_reachable(str(address[0])) for *_, address in found):
-        raise refusals.bad_request("address not allowed")
+        raise api_errors.bad_request("address not allowed")
 
 
 def _is_reachable(address: str) -> bool:
@@ -185,4 +186,4 @@ def _from_random(items: list[Any]) -> Iterator[Any]:
 
 
 def _unavailable(message: str) -> ApiError:
-    return refusals.refusal(503, "ServiceUnavailable", message)
+    return api_errors.refusal(503, "ServiceUnavailable", message)

@@ -7,19 +7,206 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import html
+import posixpath
+import re
 import zlib
-from collections.abc import AsyncIterator
-from urllib.parse import quote
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Answer, Frames, Reply
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse
 from kubeloop.apiserver.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head, whole
-from kubeloop.apiserver.kubelet.links import Links
 from kubeloop.apiserver.kubelet.upgrading import Rewrite, forwarded_headers, pairs, unchanged
-from kubeloop.serving.answer import BrokenOff
+from kubeloop.serving.answer import Aborted
 from kubeloop.serving.request import Request
 from kubeloop.transport.headers import Headers
 from kubeloop.transport.http1 import Wire
+
+# The start tags of an HTML page, by position, in time that grows with the page and no faster, whatever is in it.
+#
+# The standard library's parser takes quadratic time on pages made for it, and raises on others; a pod's pages are a stranger's. Source:
+# HTML Living Standard, section 13.2.5 (tokenization), as far as start tags need it.
+
+
+_NAME = re.compile(r"[^\s/>]+")
+_BETWEEN = re.compile(r"[\s/]*")
+_ATTRIBUTE = re.compile(r"=?[^\s/>=]*")
+_EQUALS = re.compile(r"\s*=\s*")
+_UNQUOTED = re.compile(r"[^\s>]*")
+#: Elements whose content is text up to their end tag.
+_RAW = {
+    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
+    for name in ("iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StartTag:
+    """``name`` and attributes' names are in lower case, values unescaped. ``closed``: it ends in a slash."""
+
+    start: int
+    end: int
+    name: str
+    attributes: list[tuple[str, str]]
+    closed: bool
+
+
+def start_tags(text: str) -> Iterator[StartTag]:
+    """In order. What is not ended (a tag, a comment, a quote) ends the search, so that nothing is looked through twice."""
+    at = 0
+    while (at := text.find("<", at)) >= 0:
+        after = text[at + 1 : at + 2]
+        if text.startswith("<!--", at):
+            end = text.find("-->", at + 4)
+            at = end + 3
+        elif after in ("!", "?", "/"):
+            end = text.find(">", at)
+            at = end + 1
+        elif after.isascii() and after.isalpha():
+            tag = _tag(text, at)
+            if tag is None:
+                return
+            yield tag
+            at = end = tag.end
+            if tag.name == "plaintext":
+                return
+            if tag.name in _RAW and not tag.closed:
+                ending = _RAW[tag.name].search(text, at)
+                at = end = ending.start() if ending else -1
+        else:
+            at = end = at + 1
+        if end < 0:
+            return
+
+
+def _tag(text: str, start: int) -> StartTag | None:
+    """None: it does not end."""
+    named = _NAME.match(text, start + 1)
+    assert named is not None
+    attributes: list[tuple[str, str]] = []
+    at = named.end()
+    while True:
+        gap = _BETWEEN.match(text, at)
+        assert gap is not None
+        at = gap.end()
+        if at >= len(text):
+            return None
+        if text[at] == ">":
+            return StartTag(start, at + 1, named[0].lower(), attributes, closed=text[at - 1] == "/")
+        attribute = _ATTRIBUTE.match(text, at)
+        assert attribute is not None
+        at = attribute.end()
+        value, ended = "", at
+        equals = _EQUALS.match(text, at)
+        if equals is not None:
+            found = _value(text, equals.end())
+            if found is None:
+                return None
+            value, ended = found
+        attributes.append((attribute[0].lower(), html.unescape(value)))
+        at = ended
+
+
+def _value(text: str, at: int) -> tuple[str, int] | None:
+    """The value and where it ends; None: its quote does not end."""
+    quote = text[at : at + 1]
+    if quote in ('"', "'"):
+        end = text.find(quote, at + 1)
+        return (text[at + 1 : end], end + 1) if end >= 0 else None
+    plain = _UNQUOTED.match(text, at)
+    assert plain is not None
+    return plain[0], plain.end()
+
+
+# Links of a page that was fetched through the server: those to the backend's own paths are made to lead through the server again.
+#
+# Source: k8s.io/apimachinery pkg/util/proxy/transport.go; attributes with URLs: HTML 4 index of attributes.
+
+
+_ATTRIBUTES: dict[str, frozenset[str]] = {
+    tag: frozenset(names.split())
+    for tag, names in {
+        "a": "href",
+        "applet": "codebase",
+        "area": "href",
+        "audio": "src",
+        "base": "href",
+        "blockquote": "cite",
+        "body": "background",
+        "button": "formaction",
+        "command": "icon",
+        "del": "cite",
+        "embed": "src",
+        "form": "action",
+        "frame": "longdesc src",
+        "head": "profile",
+        "html": "manifest",
+        "iframe": "longdesc src",
+        "img": "longdesc src usemap",
+        "input": "src usemap formaction",
+        "ins": "cite",
+        "link": "href",
+        "object": "classid codebase data usemap",
+        "q": "cite",
+        "script": "src",
+        "source": "src",
+        "video": "poster src",
+    }.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """``prefix`` is the path here that stands for the backend's root; ``uri`` the path here that was asked for, in canonical form."""
+
+    prefix: str
+    uri: str
+    authority: str
+
+    @classmethod
+    def through(cls, path: str, place: Place) -> Links:
+        """For a request of ``path`` (decoded) that was sent to ``place``."""
+        suffix = unquote(place.path)
+        if path.endswith("/") and not suffix.endswith("/"):
+            suffix += "/"
+        prefix = path.removesuffix(suffix)
+        uri = "/" + posixpath.normpath(f"{prefix}/{place.path}").lstrip("/")  # two slashes would stay two
+        return cls(prefix, f"{uri}/" if place.path.endswith("/") and uri != "/" else uri, place.authority)
+
+    def rewritten(self, link: str, host: str) -> str:
+        """``link`` as a client must follow it; ``host`` is how the client calls this server."""
+        try:
+            parts = urlsplit(link)
+        except ValueError:
+            return link
+        elsewhere = parts.netloc not in ("", self.authority, host)
+        if elsewhere or not parts.path.startswith("/"):
+            return link
+        path = unquote(parts.path)
+        if not path.startswith(self.prefix):
+            slash = path.endswith("/")
+            path = "/" + posixpath.normpath(f"{self.prefix}/{path}").lstrip("/")
+            path += "/" if slash and not path.endswith("/") else ""
+        return urlunsplit(("", "", quote(path, safe=SAFE, errors="surrogateescape"), parts.query, parts.fragment))
+
+    def page(self, text: str, host: str) -> str:
+        """A page with all its links rewritten; everything else stays as it is."""
+        parts: list[str] = []
+        copied = 0
+        for tag in start_tags(text):
+            names = _ATTRIBUTES.get(tag.name)
+            if names is None or not any(name in names for name, _ in tag.attributes):
+                continue
+            words = [tag.name]
+            for name, value in tag.attributes:
+                written = self.rewritten(value, host) if name in names else value
+                words.append(f'{name}="{html.escape(written)}"')
+            parts += [text[copied : tag.start], "<", " ".join(words), "/>" if tag.closed else ">"]
+            copied = tag.end
+        return "".join([*parts, text[copied:]])
+
 
 #: RFC 9110, section 7.6.1, and those that Go's proxy takes for such.
 _HOP_BY_HOP = frozenset(
@@ -70,7 +257,7 @@ async def reverse(request: Request, place: Place, rewrite: Rewrite = unchanged, 
         if wire is not None:
             wire.abort()
         text = f"error trying to reach service: {dial_fault(fault, place)}"
-        raise refusals.refusal(503, "ServiceUnavailable", text) from None
+        raise api_errors.refusal(503, "ServiceUnavailable", text) from None
     except BaseException:
         if wire is not None:
             wire.abort()
@@ -126,10 +313,10 @@ def _bare(status: int, headers: list[tuple[str, str]]) -> Answer:
     return Answer(status, body=b"", content_type=content_type, headers=rest)
 
 
-def _stream(wire: Wire, status: int, headers: list[tuple[str, str]], begun: bytes = b"") -> Frames:
+def _stream(wire: Wire, status: int, headers: list[tuple[str, str]], begun: bytes = b"") -> StreamingResponse:
     content_type = next((value for name, value in headers if name == "Content-Type"), "")
     rest = [(name, value) for name, value in headers if name != "Content-Type"]
-    return Frames(_chunks(wire, begun), content_type, rest, status)
+    return StreamingResponse(_chunks(wire, begun), content_type, rest, status)
 
 
 async def _page(wire: Wire, status: int, headers: Headers, passed: list[tuple[str, str]], links: Links, request: Request) -> Reply:
@@ -160,14 +347,14 @@ def _unpacked(page: bytes) -> bytes:
     try:
         plain = unpacker.decompress(page, _PAGE)
     except zlib.error as fault:
-        raise refusals.internal(f"gzip: {fault}") from None
+        raise api_errors.internal(f"gzip: {fault}") from None
     if unpacker.unconsumed_tail:
-        raise refusals.internal("gzip: the page is too large to be rewritten")
+        raise api_errors.internal("gzip: the page is too large to be rewritten")
     return plain
 
 
 async def _chunks(wire: Wire, begun: bytes) -> AsyncIterator[bytes]:
-    """The body. Raises BrokenOff when the backend breaks off, so that nobody takes what came for the whole."""
+    """The body. Raises Aborted when the backend breaks off, so that nobody takes what came for the whole."""
     try:
         if begun:
             yield begun
@@ -175,7 +362,7 @@ async def _chunks(wire: Wire, begun: bytes) -> AsyncIterator[bytes]:
             try:
                 part = await wire.chunk()
             except FAULTS as fault:
-                raise BrokenOff(str(fault)) from None
+                raise Aborted(str(fault)) from None
             if not part:
                 return
             yield part

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Frames, status_object
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import StreamingResponse, status_object
 from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, WireBytes
 from kubeloop.apiserver.kubelet.upgrading import NoAnswer, ask_for_upgrade
@@ -90,10 +90,10 @@ class _Translation:
             answer = await ask_for_upgrade(self._place, "POST", headers)
         except NoAnswer as fault:
             url = json.dumps(self._place.url)
-            raise refusals.internal_error(f"error sending request: Post {url}: {fault.why}") from None
-        if isinstance(answer, Frames):
+            raise api_errors.internal_error(f"error sending request: Post {url}: {fault.why}") from None
+        if isinstance(answer, StreamingResponse):
             body = b"".join([part async for part in answer.chunks])
-            raise refusals.internal_error(f"unable to upgrade connection: {_words(body)}")
+            raise api_errors.internal_error(f"unable to upgrade connection: {_words(body)}")
         wire, received = answer
         return wire, received.get(STREAM_PROTOCOL, "")
 
@@ -132,7 +132,7 @@ class _Translation:
             with contextlib.suppress(*FAULTS):  # the kubelet may have ended the connection already
                 await connection.close()
         except FAULTS as fault:
-            return refusals.internal_error(str(fault) or "the kubelet does not take the streams").status
+            return api_errors.internal_error(str(fault) or "the kubelet does not take the streams").status
         finally:
             await end_tasks(*side, expected=(*FAULTS, KubeloopError), logger=_LOG)
         return _outcome(message, protocol)
@@ -217,35 +217,35 @@ def _outcome(message: bytes, protocol: str) -> Status:
         return Status(status="Success")
     text = message.decode("utf-8", "replace")
     if protocol not in _WITH_STATUS:
-        return refusals.internal_error(f"error executing remote command: {text}").status
+        return api_errors.internal_error(f"error executing remote command: {text}").status
     try:
         told = json.loads(message)
         result, reason = told.get("status"), told.get("reason")
     except (ValueError, AttributeError, RecursionError) as fault:
-        return refusals.internal_error(f"error stream protocol error: {fault} in {json.dumps(text)}").status
+        return api_errors.internal_error(f"error stream protocol error: {fault} in {json.dumps(text)}").status
     if result == "Success":
         return Status(status="Success")
     if result != "Failure":
-        return refusals.internal_error("error stream protocol error: unknown error").status
+        return api_errors.internal_error("error stream protocol error: unknown error").status
     if reason != _NON_ZERO:
-        return refusals.internal_error(str(told.get("message", ""))).status
+        return api_errors.internal_error(str(told.get("message", ""))).status
     return _exit_status(told)
 
 
 def _exit_status(told: dict[str, Any]) -> Status:
     details = told.get("details")
     if not isinstance(details, dict):
-        return refusals.internal_error("error stream protocol error: details must be set").status
+        return api_errors.internal_error("error stream protocol error: details must be set").status
     causes = details.get("causes")
     for cause in causes if isinstance(causes, list) else ():
         if isinstance(cause, dict) and cause.get("reason") == _EXIT_CODE:
             code = str(cause.get("message", ""))
             if not (code.isascii() and code.isdigit() and int(code) < 256):
-                return refusals.internal_error(f"error stream protocol error: invalid exit code value {json.dumps(code)}").status
+                return api_errors.internal_error(f"error stream protocol error: invalid exit code value {json.dumps(code)}").status
             words = f"command terminated with non-zero exit code: command terminated with exit code {int(code)}"
             only = [StatusCause(reason=_EXIT_CODE, message=str(int(code)))]
             return Status(status="Failure", reason=_NON_ZERO, message=words, details=StatusDetails(causes=only))
-    return refusals.internal_error(f"error stream protocol error: no {_EXIT_CODE} cause given").status
+    return api_errors.internal_error(f"error stream protocol error: no {_EXIT_CODE} cause given").status
 
 
 def _words(body: bytes) -> str:

@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.answers import Frames, Reply
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.answers import Reply, StreamingResponse
 from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head, whole
-from kubeloop.serving.answer import Duplex, Takeover
+from kubeloop.serving.answer import Duplex, Hijack
 from kubeloop.serving.request import Request
 from kubeloop.tasks import end_tasks
 from kubeloop.transport.headers import Headers
@@ -83,21 +83,21 @@ async def pass_on(request: Request, place: Place, rewrite: Rewrite = unchanged) 
     if request.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", "0"))
     answer = await upgrade(place, request.method, rewrite(headers))
-    if isinstance(answer, Frames):
+    if isinstance(answer, StreamingResponse):
         return answer
     wire, received = answer
-    return Takeover(lambda duplex: relay(duplex, wire), pairs(received), close=wire.abort)
+    return Hijack(lambda duplex: relay(duplex, wire), pairs(received), close=wire.abort)
 
 
-async def upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> Frames | tuple[Wire, Headers]:
+async def upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> StreamingResponse | tuple[Wire, Headers]:
     """The connection after 101, with the backend's headers; or its refusal (400 and above). Errors as ``pass_on``."""
     try:
         return await ask_for_upgrade(place, method, headers)
     except NoAnswer as fault:
-        raise refusals.internal(fault.why if fault.connected else f"error dialing backend: {fault.why}") from None
+        raise api_errors.internal(fault.why if fault.connected else f"error dialing backend: {fault.why}") from None
 
 
-async def ask_for_upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> Frames | tuple[Wire, Headers]:
+async def ask_for_upgrade(place: Place, method: str, headers: list[tuple[str, str]]) -> StreamingResponse | tuple[Wire, Headers]:
     """As ``upgrade``, but raises NoAnswer where there is none."""
     wire = None
     try:
@@ -114,7 +114,7 @@ async def ask_for_upgrade(place: Place, method: str, headers: list[tuple[str, st
         _abort(wire)
         raise
     _abort(wire)
-    raise refusals.internal(f"invalid upgrade response: status code {status}")
+    raise api_errors.internal(f"invalid upgrade response: status code {status}")
 
 
 def pairs(headers: Headers) -> list[tuple[str, str]]:
@@ -147,7 +147,7 @@ async def _to_client(client: Duplex, wire: Wire) -> None:
         return
 
 
-async def _refusal(wire: Wire, status: int, headers: Headers) -> Frames:
+async def _refusal(wire: Wire, status: int, headers: Headers) -> StreamingResponse:
     body = b""
     try:
         async with asyncio.timeout(_REFUSAL_TIME):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubeloop.apiserver.metrics.text import Histogram
-from kubeloop.apiserver.passage import Passage
+from kubeloop.apiserver.request_state import RequestState
 
 #: kube-apiserver's buckets, in seconds and in bytes.
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
@@ -51,7 +51,7 @@ class RequestMetrics:
     def series(self) -> list[Series]:
         return list(self._series.values())
 
-    def of(self, passage: Passage) -> Series:
+    def of(self, passage: RequestState) -> Series:
         """Where a request is counted."""
         info, request = passage.info, passage.request
         dry_run = "All" if request.query.get("dryRun") else ""
@@ -93,7 +93,7 @@ def _path(path: str) -> str:
     return next((one for one in _PATHS if path == one or path.startswith(f"{one}/")), "")
 
 
-def _labels(passage: Passage, *, applied: bool) -> dict[str, str]:
+def _labels(passage: RequestState, *, applied: bool) -> dict[str, str]:
     info = passage.info
     if not passage.known:
         verb = passage.request.method

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from kubeloop.apiserver.openapi.schemas import COMPONENTS
 from kubeloop.apiserver.resource import ServedResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _MEDIA: Final = ("application/json", "application/yaml")

@@ -6,7 +6,7 @@ Source: KEP-2896 (OpenAPI v3), Kubernetes documentation "OpenAPI V3".
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -19,8 +19,7 @@ from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 from kubeloop.schema.descriptions import Descriptions
 from kubeloop.timing import Clock
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _BEARER: Final = {"securitySchemes": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}}
 #: Groups of webhooks and of upstream's other servers.

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kubeloop.apiserver.aggregation.registered import Table
+from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger(__name__)
 
-JSONObject = dict[str, Any]
 
 _REF: Final = "$ref"
 _SECTIONS: Final = ("definitions", "parameters")

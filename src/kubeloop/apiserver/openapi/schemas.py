@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kubeloop.schema import Schemas, TypeSchema
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 COMPONENTS: Final = "#/components/schemas/"
 DEFINITIONS: Final = "#/definitions/"

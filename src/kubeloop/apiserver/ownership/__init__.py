@@ -1,9 +1,8 @@
 """Field management: who owns which fields of an object, server-side apply, conflicts. Source: KEP-555, "Server-Side Apply"."""
 
 from kubeloop.apiserver.ownership.entries import keep_readable
-from kubeloop.apiserver.ownership.manager_names import SERVER, manager_of
+from kubeloop.apiserver.ownership.managers import SERVER, keep_times, manager_of
 from kubeloop.apiserver.ownership.owners import Owners
 from kubeloop.apiserver.ownership.scopes import Scope, scale_scope, token_request_scope
-from kubeloop.apiserver.ownership.times import keep_times
 
 __all__ = ["SERVER", "Owners", "Scope", "keep_readable", "keep_times", "manager_of", "scale_scope", "token_request_scope"]

@@ -14,8 +14,7 @@ from kubeloop.merge.fields import FieldSet
 from kubeloop.merge.fields.elements import ElementError, json_text
 from kubeloop.merge.fields.managing import VersionedSet
 from kubeloop.meta.time import parse_time
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 APPLY = "Apply"
 UPDATE = "Update"

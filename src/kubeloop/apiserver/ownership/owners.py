@@ -6,25 +6,63 @@ Source: k8s.io/apimachinery pkg/util/managedfields (the chain of managers); Kube
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.object_meta import timestamp
-from kubeloop.apiserver.ownership.capping import cap
-from kubeloop.apiserver.ownership.conflicts import apply_conflict
-from kubeloop.apiserver.ownership.entries import APPLY, UPDATE, InvalidEntries, Managed, decode, encode, identifier, is_reset
-from kubeloop.apiserver.ownership.last_applied import KUBECTL, allowed_conflicts, renew
+from kubeloop.apiserver.ownership.entries import APPLY, UPDATE, InvalidEntries, Managed, decode, encode, identifier, is_reset, manager_named
+from kubeloop.apiserver.ownership.managers import KUBECTL, allowed_conflicts, cap, renew
 from kubeloop.apiserver.ownership.scopes import Scope, Scopes
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
-from kubeloop.merge.fields import ApplyConflict, FieldSet, TypeMismatch
+from kubeloop.merge.fields import ApplyConflict, Conflict, FieldSet, TypeMismatch
 from kubeloop.merge.fields.checking import check
 from kubeloop.merge.fields.managing import VersionedSet, apply, update
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.go_quote import go_quoted
+from kubeloop.meta.status import StatusCause, StatusDetails
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+# What a client is told whose apply wants fields that others own.
+#
+# Source: k8s.io/apimachinery pkg/util/managedfields/internal/conflict.go; Kubernetes documentation "Server-Side Apply", "Conflicts".
+
+
+def apply_conflict(conflicts: Sequence[Conflict]) -> ApiError:
+    """A Conflict with a cause for each field. Causes are in the order given; the message goes by manager."""
+    causes = [
+        StatusCause(reason="FieldManagerConflict", message=f"conflict with {_shown(one.manager)}", field=one.field) for one in conflicts
+    ]
+    return api_errors.refusal(409, "Conflict", _message(conflicts), StatusDetails(causes=causes))
+
+
+def _message(conflicts: Sequence[Conflict]) -> str:
+    if len(conflicts) == 1:
+        return f"Apply failed with 1 conflict: conflict with {_shown(conflicts[0].manager)}: {conflicts[0].field}"
+    fields: dict[str, list[str]] = {}
+    for conflict in conflicts:
+        fields.setdefault(conflict.manager, []).append(conflict.field)
+    lines = []
+    for manager in sorted(fields):
+        lines.append(f"conflicts with {_shown(manager)}:")
+        lines += [f"- {field}" for field in fields[manager]]
+    shown = "\n".join(lines)
+    return f"Apply failed with {len(conflicts)} conflicts: {shown}"
+
+
+def _shown(text: str) -> str:
+    """Without the time of the write: upstream means to say it, but does not."""
+    manager = manager_named(text)
+    shown = go_quoted(manager.name)
+    if manager.subresource:
+        shown += f" with subresource {go_quoted(manager.subresource)}"
+    return f"{shown} using {manager.api_version}" if manager.operation == UPDATE else shown
+
 
 _LOG = logging.getLogger(__name__)
 
-JSONObject = dict[str, Any]
 
 #: Who owns what was there before anybody applied, when nobody was known to.
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
@@ -104,15 +142,15 @@ class Owners:
         try:
             managed = decode((live.get("metadata") or {}).get("managedFields"))
         except InvalidEntries as fault:
-            raise refusals.internal(f"failed to decode managed fields: {fault}") from None
+            raise api_errors.internal(f"failed to decode managed fields: {fault}") from None
         bare = _bare(live)
         misfit = _misfit(scope, bare)
         if misfit and not managed.fields:
             why = f"failed to convert new object ({_named(live, scope)}) to smd typed: {misfit}"
-            raise refusals.internal(f"failed to create manager for existing fields: {why}")
+            raise api_errors.internal(f"failed to create manager for existing fields: {why}")
         self._check(scope, config)
         if misfit:
-            raise refusals.internal(f"failed to create typed live object ({_named(live, scope)}): {misfit}")
+            raise api_errors.internal(f"failed to create typed live object ({_named(live, scope)}): {misfit}")
         if not managed.fields:
             self._update(scope, scope.empty, bare, managed, BEFORE_FIRST_APPLY)
         merged = self._apply(scope, bare, config, managed, manager, force=force)
@@ -154,7 +192,7 @@ class Owners:
                     raise apply_conflict(conflicts) from None
                 new, fields = run(True)
         except TypeMismatch as fault:
-            raise refusals.internal(str(fault)) from None
+            raise api_errors.internal(str(fault)) from None
         mine = fields.get(me)
         if mine is not None:
             owned = mine.set - _NOBODYS
@@ -173,17 +211,17 @@ class Owners:
         """Raises BadRequest for a configuration of something else, and one that says who owns it."""
         group, version, kind = _said(config)
         if (group, version, kind) != tuple(scope.gvk):
-            raise refusals.bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+            raise api_errors.bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
         metadata = config.get("metadata")
         if isinstance(metadata, dict) and isinstance(metadata.get("managedFields"), list):
-            raise refusals.bad_request("metadata.managedFields must be nil")
+            raise api_errors.bad_request("metadata.managedFields must be nil")
 
     @staticmethod
     def _check(scope: Scope, config: JSONObject) -> None:
         try:
             check(config, scope.versions.type_of(scope.api_version))
         except TypeMismatch as fault:
-            raise refusals.internal(f"failed to create typed patch object ({_named(config, scope)}): {fault}") from None
+            raise api_errors.internal(f"failed to create typed patch object ({_named(config, scope)}): {fault}") from None
 
     def _now(self) -> str:
         return timestamp(self._clock.wall())

@@ -6,14 +6,13 @@ Source: k8s.io/apimachinery pkg/util/managedfields/scalehandler.go. As upstream,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.ownership.entries import Managed, decode, encode
 from kubeloop.apiserver.ownership.scopes import SCALE
 from kubeloop.merge.fields import FieldSet, Path
 from kubeloop.merge.fields.managing import VersionedSet
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: API version to the path of replicas in it; None for a version without a scale.
 Replicas = Mapping[str, Path | None]

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.apiserver.admission import Attributes, Plugin
-from kubeloop.apiserver.admission.kept import Kept
+from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
@@ -19,7 +19,6 @@ from kubeloop.meta.kinds import GroupVersionResource
 if TYPE_CHECKING:
     from kubeloop.apiserver.policies.definitions import Definitions
 
-JSONObject = dict[str, Any]
 
 _GROUP: Final = "admissionregistration.k8s.io"
 _NAMES: Final = tuple(f"{kind}admission{what}" for kind in ("validating", "mutating") for what in ("policies", "policybindings"))
@@ -49,8 +48,8 @@ class Policies:
             if resource is not None:
                 objects.follow(resource.storage_prefix, cache.reached)
 
-    def bindings(self, name: str) -> Kept:
-        return Kept(_resource(name), self.registry, self.objects, self.cache)
+    def bindings(self, name: str) -> CachedList:
+        return CachedList(_resource(name), self.registry, self.objects, self.cache)
 
     def stop(self) -> None:
         for one in self.kept:

@@ -6,24 +6,97 @@ Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/patch (smd.go, jso
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.decoding import SCHEME, conform, kind_of
-from kubeloop.apiserver.policies.constructed import NotMutable, as_configuration, as_operations, check_type_names
-from kubeloop.apiserver.policies.foreign_values import check_foreign
+from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
 from kubeloop.apiserver.webhooks.matching import Match
-from kubeloop.cel.values import Message
+from kubeloop.cel.values import Message, Timestamp
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.merge.fields import FieldType, TypeMismatch, builtin_types, check, custom_type, merge
+from kubeloop.merge.fields.field_types import shape
 from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.strict import is_builtin
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# Values of expressions that no JSON has, where an object wants a field's: nulls, bytes and moments, as Go shows them.
+#
+# Source: structured-merge-diff's typed/validate, over the values of cel-go.
+
+
+_MONTHS: Final = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+_NANOS: Final = 1_000_000_000
+
+
+def check_foreign(value: Any, type_: FieldType, path: str = "") -> None:
+    """
+    Raises:
+        TypeMismatch: a value at some path is none of JSON's, or null.
+    """
+    if isinstance(value, dict):
+        for name, one in value.items():
+            below = None if type_.map is None else type_.map.of(name)
+            check_foreign(one, FieldType() if below is None else below, f"{path}.{name}")
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            check_foreign(one, FieldType() if type_.list is None else type_.list.items, f"{path}[{at}]")
+    elif value is None or isinstance(value, bytes | Timestamp):
+        raise TypeMismatch(f"{path}: {_misfit(value, type_)}")
+
+
+def _misfit(value: Any, type_: FieldType) -> str:
+    match shape(type_, None):
+        case "map":
+            return f"expected map, got &{{{_shown(value)}}}"
+        case "list":
+            return f"expected list, got &{{{_shown(value)}}}"
+    match type_.scalar:
+        case "string":
+            return f"expected string, got &value.valueUnstructured{{Value:{_syntax(value)}}}"
+        case "numeric":
+            return f"expected numeric (int or float), got {_type(value)}"
+        case "boolean":
+            return f"expected boolean, got &{{{_shown(value)}}}"
+        case _:
+            return f"expected any scalar, got &{{{_shown(value)}}}"
+
+
+def _type(value: Any) -> str:
+    return "structpb.NullValue" if value is None else "[]uint8" if isinstance(value, bytes) else "time.Time"
+
+
+def _shown(value: Any) -> str:
+    """Go's ``%v``."""
+    if value is None:
+        return "NULL_VALUE"
+    if isinstance(value, bytes):
+        return f"[{' '.join(map(str, value))}]"
+    moment, nanos = _moment(value)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+
+
+def _syntax(value: Any) -> str:
+    """Go's ``%#v``."""
+    if value is None:
+        return "0"
+    if isinstance(value, bytes):
+        return f"[]uint8{{{', '.join(map(hex, value))}}}"
+    moment, nanos = _moment(value)
+    clock = f"{moment.day}, {moment.hour}, {moment.minute}, {moment.second}, {nanos}"
+    return f"time.Date({moment.year}, time.{_MONTHS[moment.month - 1]}, {clock}, time.UTC)"
+
+
+def _moment(value: Timestamp) -> tuple[datetime, int]:
+    seconds, nanos = divmod(value.nanos, _NANOS)
+    return datetime.fromtimestamp(seconds, UTC), nanos
+
 
 _TEST_FAILED = ": test failed"
 _UNTYPED = "error applying patch: failed to convert patch object to typed object"
@@ -94,11 +167,11 @@ class Changes:
                 return obj
             raise NotMutable(f"JSON Patch: {fault}") from None
         if not isinstance(tree, dict):
-            raise refusals.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
+            raise api_errors.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
         if match.resource.custom and attributes.kind is not None:
             # Upstream's converter of custom resources does not know what their subresources show.
             raise NotMutable(f"request to convert CR to an invalid group/version: {match.kind.api_version}")
-        return _settled(tree, match, attributes, refusals.internal_error, strict=True)
+        return _settled(tree, match, attributes, api_errors.internal_error, strict=True)
 
 
 def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any, *, strict: bool = False) -> JSONObject:
@@ -110,7 +183,7 @@ def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any
         raise refuse(str(fault)) from None
     if not match.resource.custom:
         if met != match.kind:
-            raise refusals.internal_error(_foreign_kind(met, match.kind))
+            raise api_errors.internal_error(_foreign_kind(met, match.kind))
         if met.group_version != wanted.group_version:
             # Upstream converts through the version it stores, and this change it cannot.
             raise NotMutable(f"converting ({met.version}.{met.kind}) to ({wanted.version}.{wanted.kind}): unknown conversion")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kubeloop.apiserver.webhooks.admission_variables import ADMISSION_FIELDS, admission_variables
+from kubeloop.apiserver.policies.activation import ADMISSION_FIELDS, admission_variables
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression, types
 from kubeloop.cel.patches import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
 from kubeloop.cel.types import Type

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubeloop.apiserver.policies.compiling import Compiled
-from kubeloop.apiserver.policies.evaluating import CONDITIONS_BUDGET, OutOfBudget, Result, evaluate
+from kubeloop.apiserver.policies.evaluating import CONDITIONS_BUDGET, CostBudgetExceeded, Result, evaluate
 from kubeloop.meta.errors import KubeloopError
 
 
@@ -28,7 +28,7 @@ def conditions_hold(
     results: list[Result | None]
     try:
         results, _ = evaluate(conditions, values, CONDITIONS_BUDGET, variables)
-    except OutOfBudget as fault:
+    except CostBudgetExceeded as fault:
         results = [Result(fault=str(fault))]
     if any(one is not None and not one.fault and one.value is False for one in results):
         return False

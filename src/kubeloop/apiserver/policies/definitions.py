@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.policies.compiling import CONDITION, Compiled, Compiler
@@ -17,8 +17,8 @@ from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import Subscription, WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.selectors import Selector, selector_from
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 E = TypeVar("E")
 
 

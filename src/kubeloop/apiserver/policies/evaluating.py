@@ -19,7 +19,7 @@ BUDGET: Final = 10_000_000
 CONDITIONS_BUDGET: Final = 2_500_000
 
 
-class OutOfBudget(KubeloopError):
+class CostBudgetExceeded(KubeloopError):
     """Nothing more is evaluated."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ def evaluate(
     """The results in order (None where there is no expression), and what is left of ``budget``.
 
     Raises:
-        OutOfBudget
+        CostBudgetExceeded
     """
     if not expressions:
         return [], budget
@@ -104,7 +104,7 @@ def _results(
             outcome = one.program.run(scope)
             budget -= declared.take_cost() + outcome.cost
             if budget < 0:
-                raise OutOfBudget
+                raise CostBudgetExceeded
             if outcome.error is None:
                 results.append(Result(outcome.value))
             else:

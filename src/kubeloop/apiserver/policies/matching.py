@@ -6,7 +6,7 @@ from typing import Final
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.policies.definitions import Binding, Constraints
-from kubeloop.apiserver.policies.params import Misconfigured, said
+from kubeloop.apiserver.policies.params import InvalidConfiguration, said
 from kubeloop.apiserver.webhooks.matching import Match, Matcher, matches_object
 from kubeloop.apiserver.webhooks.requests import name_of
 from kubeloop.meta.errors import NotFound
@@ -61,11 +61,11 @@ async def matched(matcher: Matcher, constraints: Constraints, attributes: Attrib
 async def bound_here(matcher: Matcher, binding: Binding, attributes: Attributes) -> bool:
     """
     Raises:
-        Misconfigured: the namespace whose labels would decide does not exist.
+        InvalidConfiguration: the namespace whose labels would decide does not exist.
     """
     if binding.constraints is None:
         return True
     try:
         return await matched(matcher, binding.constraints, attributes) is not None
     except NotFound as fault:
-        raise Misconfigured(said(fault)) from None
+        raise InvalidConfiguration(said(fault)) from None

@@ -9,27 +9,26 @@ import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.policies.activation import Activation
 from kubeloop.apiserver.policies.changes import Changes
 from kubeloop.apiserver.policies.compiling import CONFIGURATION, OPERATIONS, Compiled, Compiler
 from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-from kubeloop.apiserver.policies.constructed import NotMutable
 from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
-from kubeloop.apiserver.policies.evaluating import BUDGET, OutOfBudget, evaluate
-from kubeloop.apiserver.policies.facts import Facts
+from kubeloop.apiserver.policies.evaluating import BUDGET, CostBudgetExceeded, evaluate
 from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
-from kubeloop.apiserver.policies.params import Misconfigured, Params, said
+from kubeloop.apiserver.policies.object_types import NotMutable
+from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.webhooks.matching import Match, Matcher
 from kubeloop.apiserver.webhooks.new_objects import check_metadata, replace_object, unfinished
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.status import StatusCause
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class MutatingPolicies:
         if attributes.operation == "DELETE" or is_exempt(attributes):
             return
         with unfinished(attributes):
-            facts = Facts(attributes, self._registry, self._objects, self._authorizer)
+            facts = Activation(attributes, self._registry, self._objects, self._authorizer)
             faults: list[_Fault] = []
             invocations: list[_Invocation] = []
             for bound in await self._definitions.bound():
@@ -133,7 +132,7 @@ class MutatingPolicies:
             if faults:
                 raise _refusal(attributes, faults)
 
-    async def _invocations(self, bound: Bound[Mutations], facts: Facts, faults: list[_Fault]) -> list[_Invocation]:
+    async def _invocations(self, bound: Bound[Mutations], facts: Activation, faults: list[_Fault]) -> list[_Invocation]:
         policy = bound.policy
         found: list[_Invocation] = []
         try:
@@ -142,7 +141,7 @@ class MutatingPolicies:
                 return found
             if policy.param_kind is not None:
                 self._params.resource(policy.param_kind)
-        except (Misconfigured, NotFound) as fault:
+        except (InvalidConfiguration, NotFound) as fault:
             _add(faults, policy, None, f"failed to configure policy: {said(fault)}")
             return found
         for binding in bound.bindings:
@@ -155,13 +154,13 @@ class MutatingPolicies:
                     _add(faults, policy, None, f"failed to configure policy: {said(fault)}")
                     continue
                 params = await self._params.of(policy.param_kind, binding.param_ref, facts.namespace)
-            except Misconfigured as fault:
+            except InvalidConfiguration as fault:
                 _add(faults, policy, binding, f"failed to configure binding: {fault}")
                 continue
             found += [_Invocation(policy, binding, match, one) for one in params]
         return found
 
-    async def _dispatch(self, invocations: list[_Invocation], facts: Facts, faults: list[_Fault]) -> None:
+    async def _dispatch(self, invocations: list[_Invocation], facts: Activation, faults: list[_Fault]) -> None:
         attributes = facts.attributes
         run = attributes.reinvocation
         memory: _Round = run.kept.setdefault("policies", _Round())
@@ -194,7 +193,7 @@ class MutatingPolicies:
             await self._keep(last, facts)
         memory.output = copy.deepcopy(attributes.obj)
 
-    def _mutate(self, invocation: _Invocation, facts: Facts, faults: list[_Fault]) -> bool:
+    def _mutate(self, invocation: _Invocation, facts: Activation, faults: list[_Fault]) -> bool:
         """Whether any mutation could be made, be it without a change."""
         policy, match, made = invocation.policy, invocation.match, False
         for mutation in policy.own.each:
@@ -212,14 +211,14 @@ class MutatingPolicies:
                 _add(faults, policy, invocation.binding, str(fault), "Invalid")
         return made
 
-    async def _keep(self, match: Match, facts: Facts) -> None:
+    async def _keep(self, match: Match, facts: Activation) -> None:
         """Give the object of the request what was changed in the version of ``match``."""
         attributes, obj = facts.attributes, facts.object_of(match)
         assert attributes.obj is not None
         assert obj is not None
         if attributes.operation == "CONNECT":
             if obj != attributes.obj:
-                raise refusals.not_implemented("changes by admission policies of how a client is connected")
+                raise api_errors.not_implemented("changes by admission policies of how a client is connected")
             return
         if match.resource is not attributes.resource and attributes.kind is None:
             obj = await self._objects.convert(match.resource, obj, attributes.gvk)
@@ -228,13 +227,13 @@ class MutatingPolicies:
         replace_object(attributes.obj, obj)
 
 
-def _value(mutation: Mutation, invocation: _Invocation, facts: Facts) -> Any:
+def _value(mutation: Mutation, invocation: _Invocation, facts: Activation) -> Any:
     expression = mutation.expression
     if expression.program is None:
         raise NotMutable(expression.fault)
     try:
         (result,), _ = evaluate([expression], facts.values(invocation.match, invocation.params), BUDGET, invocation.policy.variables)
-    except OutOfBudget as fault:
+    except CostBudgetExceeded as fault:
         raise NotMutable(str(fault)) from None
     assert result is not None
     if result.fault:
@@ -256,7 +255,7 @@ def _refusal(attributes: Attributes, faults: list[_Fault]) -> ApiError:
     metadata = (attributes.obj or {}).get("metadata") or {}
     name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
     causes = [StatusCause(message=one.text) for one in faults]
-    status = refusals.forbidden(attributes.resource.gvr.group_resource, name, "", causes).status
+    status = api_errors.forbidden(attributes.resource.gvr.group_resource, name, "", causes).status
     status.message = faults[0].text
     status.reason = faults[0].reason or status.reason
     return ApiError.of(status)

@@ -6,7 +6,6 @@ Source: k8s.io/apiserver pkg/admission/plugin/policy/generic (policy_dispatcher.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
@@ -15,11 +14,10 @@ from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.selectors import Selector, selector_from
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 
-
-class Misconfigured(KubeloopError):
+class InvalidConfiguration(KubeloopError):
     """A policy or binding that cannot be evaluated as it stands; the text is Kubernetes'."""
 
 
@@ -75,19 +73,19 @@ class Params:
     def resource(self, kind: ParamKind) -> ServedResource:
         """
         Raises:
-            Misconfigured: nothing serves the kind.
+            InvalidConfiguration: nothing serves the kind.
         """
         found = self._registry.kind(kind.gvk)
         if found is None or not found.served:
             group, version, name = kind.gvk
-            raise Misconfigured(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={name}'")
+            raise InvalidConfiguration(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={name}'")
         return found
 
     async def of(self, kind: ParamKind | None, ref: ParamRef | None, namespace: str) -> list[JSONObject | None]:
         """With what a policy is to be evaluated, once each: None without parameters. ``namespace``: that of the request.
 
         Raises:
-            Misconfigured
+            InvalidConfiguration
             ApiError: a webhook that converts failed.
         """
         if kind is None or ref is None:
@@ -96,13 +94,13 @@ class Params:
         where = ref.namespace or namespace
         if not resource.namespaced:
             if ref.namespace:
-                raise Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+                raise InvalidConfiguration("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
             where = ""
         elif not where:
-            raise Misconfigured("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+            raise InvalidConfiguration("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
         found = await self._found(resource, where, ref)
         if not found and ref.must_exist:
-            raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
+            raise InvalidConfiguration("no params found for policy binding with `Deny` parameterNotFoundAction")
         return [*found]
 
     async def _found(self, resource: ServedResource, namespace: str, ref: ParamRef) -> list[JSONObject]:

@@ -5,27 +5,69 @@ Source: k8s.io/apiserver pkg/admission/plugin/policy/validating (dispatcher.go, 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.authorization import Authorizer
 from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.policies.audit import Annotations, failure_annotation
+from kubeloop.apiserver.policies.activation import Activation
 from kubeloop.apiserver.policies.compiling import ANNOTATION, CONDITION, MESSAGE, Compiled, Compiler
 from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
 from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
-from kubeloop.apiserver.policies.evaluating import BUDGET, OutOfBudget, Result, evaluate
-from kubeloop.apiserver.policies.facts import Facts
+from kubeloop.apiserver.policies.evaluating import BUDGET, CostBudgetExceeded, Result, evaluate
 from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
-from kubeloop.apiserver.policies.params import Misconfigured, Params, said
+from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.webhooks.matching import Match, Matcher
 from kubeloop.meta.errors import ApiError, NotFound
 from kubeloop.meta.status import StatusCause
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# What policies add to the audit log. Source: k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go.
+
+
+#: Bytes of an annotation's value.
+_LONGEST: Final = 10 * 1024
+
+
+class Annotations:
+    """The annotations of one policy, whose values of several bindings and parameters stand in one."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._values: dict[str, list[str]] = {}
+
+    def add(self, key: str, value: str) -> None:
+        """An empty value is none; one that is there already is not repeated."""
+        value = value.encode()[:_LONGEST].decode("utf-8", "ignore")
+        values = self._values.setdefault(key, [])
+        if value and value not in values:
+            values.append(value)
+
+    def publish(self, into: dict[str, str]) -> None:
+        """What is there already stays."""
+        for key, values in self._values.items():
+            if values:
+                into.setdefault(f"{self._policy}/{key}", ", ".join(values))
+
+
+def failure_annotation(message: str, policy: str, binding: str, index: int, actions: tuple[str, ...]) -> str:
+    """The value that says what was found wrong with a request that went on."""
+    failure = {
+        "message": message,
+        "policy": policy,
+        "binding": binding,
+        "expressionIndex": index,
+        "validationActions": list(actions),
+    }
+    text = json.dumps([failure], separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&\u2028\u2029":  # as Go's encoder writes them
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 #: Bytes of a message that an expression makes; a longer one is as none.
@@ -97,7 +139,7 @@ class ValidatingPolicies:
     async def validate(self, attributes: Attributes) -> None:
         if is_exempt(attributes):
             return
-        facts = Facts(attributes, self._registry, self._objects, self._authorizer)
+        facts = Activation(attributes, self._registry, self._objects, self._authorizer)
         refused: list[tuple[str, Denial]] = []
         for bound in await self._definitions.bound():
             await self._policy(bound, facts, refused)
@@ -105,7 +147,7 @@ class ValidatingPolicies:
             who, denial = refused[0]
             raise _refusal(attributes, f"ValidatingAdmissionPolicy {who} denied request: {denial.message}", denial.reason)
 
-    async def _policy(self, bound: Bound[Checks], facts: Facts, refused: list[tuple[str, Denial]]) -> None:
+    async def _policy(self, bound: Bound[Checks], facts: Activation, refused: list[tuple[str, Denial]]) -> None:
         policy, attributes = bound.policy, facts.attributes
         try:
             match = await matched(self._matcher, policy.constraints, attributes)
@@ -113,7 +155,7 @@ class ValidatingPolicies:
                 return
             if policy.param_kind is not None:
                 self._params.resource(policy.param_kind)
-        except (Misconfigured, NotFound) as fault:
+        except (InvalidConfiguration, NotFound) as fault:
             if not policy.ignore_failure:
                 refused.append((f"'{policy.name}'", Denial(f"failed to configure policy: {said(fault)}")))
             return
@@ -122,7 +164,7 @@ class ValidatingPolicies:
             who = f"'{policy.name}' with binding '{binding.name}'"
             try:
                 denials = await self._binding(policy, binding, match, facts, annotations)
-            except Misconfigured as fault:
+            except InvalidConfiguration as fault:
                 if not policy.ignore_failure:
                     refused.append((who, Denial(f"failed to configure binding: {fault}")))
                 continue
@@ -130,12 +172,12 @@ class ValidatingPolicies:
         annotations.publish(attributes.audit_annotations)
 
     async def _binding(
-        self, policy: Policy[Checks], binding: Binding, match: Match, facts: Facts, annotations: Annotations
+        self, policy: Policy[Checks], binding: Binding, match: Match, facts: Activation, annotations: Annotations
     ) -> list[Denial]:
         """Those that refuse the request; others have been warned about and noted.
 
         Raises:
-            Misconfigured
+            InvalidConfiguration
             NotFound: the request's namespace is gone.
         """
         if not await bound_here(self._matcher, binding, facts.attributes):
@@ -146,7 +188,7 @@ class ValidatingPolicies:
         try:
             await facts.prepare(match)
         except ApiError as fault:
-            raise Misconfigured(f"failed to convert object version: {said(fault)}") from None
+            raise InvalidConfiguration(f"failed to convert object version: {said(fault)}") from None
         await facts.find_namespace()
         refused: list[Denial] = []
         for one in params:
@@ -174,7 +216,7 @@ def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes:
 
 
 def _evaluated(
-    policy: Policy[Checks], match: Match, facts: Facts, params: JSONObject | None, annotations: Annotations
+    policy: Policy[Checks], match: Match, facts: Activation, params: JSONObject | None, annotations: Annotations
 ) -> tuple[list[Denial], list[Denial]]:
     """What the policy denies, and what its audit annotations fail with, which refuses whatever the binding's actions are."""
     failed: list[Denial] = []
@@ -188,7 +230,7 @@ def _evaluated(
         results, left = evaluate(checks.expressions, values, BUDGET, policy.variables)
         denials = _denials(policy, results, *_messages(policy, facts.values(match, params, authorizer=False), left))
         noted, _ = evaluate(checks.annotations, values, BUDGET, policy.variables)
-    except (ConditionsFault, OutOfBudget) as fault:
+    except (ConditionsFault, CostBudgetExceeded) as fault:
         return ([] if policy.ignore_failure else [Denial(str(fault))]), []
     for key, result in zip(checks.keys, noted, strict=True):
         assert result is not None
@@ -203,7 +245,7 @@ def _messages(policy: Policy[Checks], values: dict[str, Any], budget: int) -> tu
     """The messages that expressions make, and why there are none."""
     try:
         return evaluate(policy.own.messages, values, budget, policy.variables)[0], ""
-    except OutOfBudget as fault:
+    except CostBudgetExceeded as fault:
         return [], f"failed messageExpression: {fault}"
 
 
@@ -233,6 +275,6 @@ def _usable(message: Result | None) -> str:
 def _refusal(attributes: Attributes, message: str, reason: str) -> ApiError:
     metadata = (attributes.obj or {}).get("metadata") or {}
     name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
-    refused = refusals.forbidden(attributes.resource.gvr.group_resource, name, message, [StatusCause(message=message)])
+    refused = api_errors.forbidden(attributes.resource.gvr.group_resource, name, message, [StatusCause(message=message)])
     refused.status.reason, refused.status.code = reason, _CODES.get(reason, 422)
     return ApiError.of(refused.status)

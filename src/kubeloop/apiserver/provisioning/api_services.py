@@ -6,9 +6,8 @@ Source: pkg/controlplane/apiserver/aggregator.go (priorities), as a fresh 1.36 s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 GROUP = "apiregistration.k8s.io"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 

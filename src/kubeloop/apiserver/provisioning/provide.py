@@ -1,24 +1,82 @@
 """Writes what is missing of the objects that Kubernetes keeps in every cluster. What is there stays as it is, changed or not;
-only default roles and bindings get back what they lack (``reconciling``)."""
+only default roles and bindings get back what they lack (``reconciling``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 from collections.abc import Iterator
-from typing import Any
 
+from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking
 from kubeloop.apiserver.object_meta import fill_new, timestamp
-from kubeloop.apiserver.objects import Objects, StaleWrite
+from kubeloop.apiserver.objects import Objects, PreconditionFailed
 from kubeloop.apiserver.ownership import SERVER, Owners
-from kubeloop.apiserver.provisioning import api_services, flow_control, reconciling, roles
-from kubeloop.apiserver.provisioning.addresses import default_service_cidr
+from kubeloop.apiserver.provisioning import api_services, flow_control, roles
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# The ServiceCIDR that stands for the range of cluster IPs that the server was started with.
+#
+# Source: pkg/controlplane/controller/defaultservicecidr.
+
+
+def default_service_cidr(cidr: str, now: str) -> JSONObject:
+    """``now``: RFC 3339."""
+    message = "Kubernetes default Service CIDR is ready"
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "reason": "", "message": message}
+    return {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}, "status": {"conditions": [ready]}}
+
+
+# What becomes of a default role or binding that is there already: what it lacks is added, what was added to it stays.
+#
+# One whose annotation ``rbac.authorization.kubernetes.io/autoupdate`` is ``false`` is left alone. Source: k8s.io/component-helpers
+# auth/rbac/reconciliation.
+
+
+_AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+
+
+def is_left_alone(existing: JSONObject) -> bool:
+    return (existing["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false"
+
+
+def binds_other(existing: JSONObject, wanted: JSONObject) -> bool:
+    """Whether a binding is of another role than it should be: it must be made anew, as that cannot be changed."""
+    return bool(existing.get("roleRef") != wanted.get("roleRef"))
+
+
+def reconciled(existing: JSONObject, wanted: JSONObject) -> JSONObject:
+    """A copy of ``existing`` with what it lacks of ``wanted``; equal to it if that is nothing."""
+    found = copy.deepcopy(existing)
+    for name in ("annotations", "labels"):
+        merged = {**(wanted["metadata"].get(name) or {}), **(found["metadata"].get(name) or {})}
+        if merged:
+            found["metadata"][name] = merged
+    if "roleRef" in wanted:
+        _add(found, "subjects", [one for one in wanted.get("subjects") or () if one not in (existing.get("subjects") or ())])
+        return found
+    rights = lacking(existing.get("rules") or (), wanted.get("rules") or ())
+    _add(found, "rules", [right.as_rule() for right in rights])
+    selectors = _selectors(wanted)
+    if not selectors:
+        found.pop("aggregationRule", None)
+    elif any(one not in _selectors(existing) for one in selectors):
+        lacks = [one for one in selectors if one not in _selectors(existing)]
+        found["aggregationRule"] = {"clusterRoleSelectors": [*_selectors(existing), *lacks]}
+    return found
+
+
+def _add(obj: JSONObject, name: str, more: list[JSONObject]) -> None:
+    if more:
+        obj[name] = [*(obj.get(name) or ()), *more]
+
+
+def _selectors(role: JSONObject) -> list[JSONObject]:
+    return list((role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ())
 
 
 #: To whom the objects of a group belong, if not to the server.
@@ -76,20 +134,20 @@ async def _write(objects: Objects, owners: Owners, resource: ServedResource, obj
     wanted = copy.deepcopy(obj) if resource.gvr.group == roles.GROUP else None
     try:
         await objects.write(resource, _owned(owners, resource, obj), expected=0)
-    except StaleWrite:
+    except PreconditionFailed:
         if wanted is not None:
             await _reconcile(objects, owners, resource, wanted)
 
 
 async def _reconcile(objects: Objects, owners: Owners, resource: ServedResource, wanted: JSONObject) -> None:
     found = await objects.get(resource, wanted["metadata"].get("namespace", ""), wanted["metadata"]["name"])
-    if found is None or reconciling.is_left_alone(found.obj):
+    if found is None or is_left_alone(found.obj):
         return
-    if reconciling.binds_other(found.obj, wanted):
+    if binds_other(found.obj, wanted):
         await objects.remove(found)
         await objects.write(resource, _owned(owners, resource, wanted), expected=0)
         return
-    role = reconciling.reconciled(found.obj, wanted)
+    role = reconciled(found.obj, wanted)
     if role != found.obj:
         owners.updated(owners.scope(resource, ""), found.obj, role, SERVER)
         await objects.write(resource, role, expected=found.revision)

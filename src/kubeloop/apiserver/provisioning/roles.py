@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any
 
 import msgspec
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 GROUP = "rbac.authorization.k8s.io"
 

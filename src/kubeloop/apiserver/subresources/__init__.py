@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable
 from kubeloop.apiserver import verbs
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.authentication.service_accounts.requesting import create_token
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.subresources import bindings, evictions, namespaces, scale
 
-Handler = Callable[[Exchange], Awaitable[Answer]]
+Handler = Callable[[RequestScope], Awaitable[Answer]]
 
 
-async def _update_status(exchange: Exchange) -> Answer:
+async def _update_status(exchange: RequestScope) -> Answer:
     return await verbs.update(exchange, status=True)
 
 
-async def _patch_status(exchange: Exchange) -> Answer:
+async def _patch_status(exchange: RequestScope) -> Answer:
     return await verbs.patch(exchange, status=True)
 
 

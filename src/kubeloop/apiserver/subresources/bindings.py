@@ -6,30 +6,28 @@ Source: k8s.io/kubernetes pkg/registry/core/pod/storage (BindingREST).
 from __future__ import annotations
 
 import copy
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer, success
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, timestamp
-from kubeloop.apiserver.objects import StaleWrite, StoredObject
+from kubeloop.apiserver.objects import PreconditionFailed, StoredObject
 from kubeloop.apiserver.options import unsupported, write_options
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.subresources.pods import PODS, admit, pod_of, posted, served, set_pod_condition
 from kubeloop.meta.field_error import required
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 BINDING = GroupVersionKind("", "v1", "Binding")
 
 
-async def bind(exchange: Exchange) -> Answer:
+async def bind(exchange: RequestScope) -> Answer:
     """Assign a pod to a node, once."""
     options = write_options(exchange.request, "CreateOptions")
     binding = await posted(exchange, BINDING, options)
     name = metadata_of(binding).get("name") or ""
     if exchange.info.name and name != exchange.info.name:
-        raise refusals.bad_request("name in URL does not match name in Binding object")
+        raise api_errors.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
     errors = []
     if target.get("kind", "") not in ("", "Node"):
@@ -38,15 +36,15 @@ async def bind(exchange: Exchange) -> Answer:
         errors.append(required("target.name"))
     if errors:
         shown = ", ".join(map(str, errors))
-        raise refusals.internal(f"[{shown}]" if len(errors) > 1 else shown)
+        raise api_errors.internal(f"[{shown}]" if len(errors) > 1 else shown)
     await admit(exchange, binding, BINDING, name, dry_run=options.dry_run)
     if not name:
-        raise refusals.bad_request("Name parameter required.")
+        raise api_errors.bad_request("Name parameter required.")
     await _assign(exchange, name, target["name"], metadata_of(binding), dry_run=options.dry_run)
     return success(code=201)
 
 
-async def _assign(exchange: Exchange, name: str, node: str, given: JSONObject, *, dry_run: bool) -> None:
+async def _assign(exchange: RequestScope, name: str, node: str, given: JSONObject, *, dry_run: bool) -> None:
     objects, resource = exchange.parts.objects, served(exchange, PODS)
     while True:
         current = await pod_of(exchange, resource, name)
@@ -63,7 +61,7 @@ async def _assign(exchange: Exchange, name: str, node: str, given: JSONObject, *
             return
         try:
             await objects.write(resource, pod, expected=current.revision)
-        except StaleWrite:
+        except PreconditionFailed:
             continue
         return
 
@@ -88,8 +86,8 @@ def _mistaken(metadata: JSONObject, what: str, given: str, own: str) -> Exceptio
     where = f"/registry/pods/{metadata['namespace']}/{metadata['name']}"
     why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {own}"
     fault = f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-    return refusals.conflict(PODS.group_resource, metadata["name"], fault)
+    return api_errors.conflict(PODS.group_resource, metadata["name"], fault)
 
 
 def _unbindable(name: str, why: str) -> Exception:
-    return refusals.conflict(GroupResource("", "pods/binding"), name, why)
+    return api_errors.conflict(GroupResource("", "pods/binding"), name, why)

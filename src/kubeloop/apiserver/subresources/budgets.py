@@ -6,20 +6,18 @@ Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go (checkAndDec
 from __future__ import annotations
 
 import copy
-from typing import Any
 
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.exchange import Exchange
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.object_meta import timestamp
-from kubeloop.apiserver.objects import StaleWrite, StoredObject
+from kubeloop.apiserver.objects import PreconditionFailed, StoredObject
 from kubeloop.apiserver.ownership import SERVER
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.subresources.pods import served, set_condition
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.meta.selectors import selector_from
 from kubeloop.meta.status import StatusCause, StatusDetails
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 #: As upstream names them where it forbids.
@@ -29,7 +27,7 @@ _MOST_DISRUPTED = 2000
 _RETRY = 10
 
 
-async def budget_of(exchange: Exchange, pod: JSONObject) -> StoredObject | None:
+async def budget_of(exchange: RequestScope, pod: JSONObject) -> StoredObject | None:
     """The budget whose selector matches the pod.
 
     Raises:
@@ -41,7 +39,7 @@ async def budget_of(exchange: Exchange, pod: JSONObject) -> StoredObject | None:
     budgets = [StoredObject(kv, objects.tree(resource, kv)) for kv in found.items]
     guarding = [one for one in budgets if _matches(one.obj, pod)]
     if len(guarding) > 1:
-        raise refusals.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+        raise api_errors.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
     return guarding[0] if guarding else None
 
 
@@ -67,7 +65,7 @@ def may_lose_unready(budget: JSONObject) -> bool:
     return bool(wanted > 0 and status.get("currentHealthy", 0) >= wanted)
 
 
-async def take_from_budget(exchange: Exchange, budget: StoredObject, pod: str, *, dry_run: bool) -> None:
+async def take_from_budget(exchange: RequestScope, budget: StoredObject, pod: str, *, dry_run: bool) -> None:
     """Count one more disruption, in competition with whoever else writes the budget.
 
     Raises:
@@ -84,10 +82,10 @@ async def take_from_budget(exchange: Exchange, budget: StoredObject, pod: str, *
         owners.updated(owners.scope(resource, "status"), budget.obj, changed, SERVER)
         try:
             await objects.write(resource, changed, expected=budget.revision)
-        except StaleWrite:
+        except PreconditionFailed:
             current = await objects.get(resource, exchange.namespace, name)
             if current is None:
-                raise refusals.not_found(resource.gvr.group_resource, name) from None
+                raise api_errors.not_found(resource.gvr.group_resource, name) from None
             budget = current
             continue
         return
@@ -100,10 +98,10 @@ def _disrupt(budget: JSONObject, pod: str, now: str) -> None:
         raise too_many(name)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
-        raise refusals.forbidden(_FORBIDDEN, name, "pdb disruptions allowed is negative")
+        raise api_errors.forbidden(_FORBIDDEN, name, "pdb disruptions allowed is negative")
     if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise refusals.forbidden(_FORBIDDEN, name, why)
+        raise api_errors.forbidden(_FORBIDDEN, name, why)
     if allowed == 0:
         raise _refused(_why_none(name, status))
     status["disruptionsAllowed"] = allowed - 1
@@ -141,4 +139,4 @@ def too_many(name: str) -> Exception:
 
 def _refused(message: str, retry: int = 0) -> Exception:
     details = StatusDetails(causes=[StatusCause(reason="DisruptionBudget", message=message)], retry_after_seconds=retry)
-    return refusals.refusal(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", details)
+    return api_errors.refusal(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", details)

@@ -7,40 +7,38 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer, success
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, timestamp
-from kubeloop.apiserver.objects import StaleWrite
+from kubeloop.apiserver.objects import PreconditionFailed
 from kubeloop.apiserver.options import DeleteOptions, check_delete_options, write_options
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.subresources.budgets import budget_of, is_ready, may_lose_unready, take_from_budget, too_many
 from kubeloop.apiserver.subresources.pods import PODS, admit, pod_of, posted, served, set_pod_condition
 from kubeloop.meta.errors import Conflict
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupVersionKind
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 _ALSO = ("policy/v1beta1",)
 _ENDED = ("Succeeded", "Failed")
 
 
-async def evict(exchange: Exchange) -> Answer:
+async def evict(exchange: RequestScope) -> Answer:
     """Delete a pod unless a disruption budget forbids it now."""
     write = write_options(exchange.request, "CreateOptions")
     eviction = await posted(exchange, EVICTION, write, also=_ALSO)
     name = exchange.info.name
     if metadata_of(eviction).get("name") != name:
-        raise refusals.bad_request("name in URL does not match name in Eviction object")
+        raise api_errors.bad_request("name in URL does not match name in Eviction object")
     given = eviction.get("deleteOptions") or {}
     if given.get("ignoreStoreReadErrorWithClusterBreakingPotential"):
         why = "can not be set for pod eviction, try after removing the option"
         error = invalid("deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential", True, why)
-        raise refusals.invalid(EVICTION.group_kind, name, [error])
+        raise api_errors.invalid(EVICTION.group_kind, name, [error])
     dry_run = _dry_run(given.get("dryRun") or [], exchange.request.query.get("dryRun", []))
     preconditions = given.get("preconditions") or {}
     options = DeleteOptions(
@@ -60,14 +58,14 @@ def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
     """Upstream compares them word by word."""
     if of_body and of_request and of_body != of_request:
         shown = (f"[{' '.join(one)}]" for one in (of_request, of_body))
-        raise refusals.internal(f"Non-matching dry-run options in request and content: {' and '.join(shown)}")
+        raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(shown)}")
     return of_body or of_request
 
 
 class _Eviction:
     """One pod's way out."""
 
-    def __init__(self, exchange: Exchange, name: str, options: DeleteOptions, dry_run: list[str]) -> None:
+    def __init__(self, exchange: RequestScope, name: str, options: DeleteOptions, dry_run: list[str]) -> None:
         self._exchange = exchange
         self._resource: ServedResource = served(exchange, PODS)
         self._name = name
@@ -140,7 +138,7 @@ class _Eviction:
                 return str(current.revision)
             try:
                 stored = await exchange.parts.objects.write(self._resource, pod, expected=current.revision)
-            except StaleWrite:
+            except PreconditionFailed:
                 continue
             return str(stored.revision)
 

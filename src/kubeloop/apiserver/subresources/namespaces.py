@@ -6,17 +6,15 @@ Source: k8s.io/kubernetes pkg/registry/core/namespace (FinalizeREST, namespaceFi
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from kubeloop.apiserver.answers import Answer
 from kubeloop.apiserver.decoding import decode_object, media_type_of
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import check_name, metadata_of
 from kubeloop.apiserver.options import write_options
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.strategy import RequestContext, Strategy
 from kubeloop.meta.field_error import FieldError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class FinalizeStrategy(Strategy):
@@ -39,7 +37,7 @@ class FinalizeStrategy(Strategy):
         return self._base.validate_name(name, prefix)
 
 
-async def finalize(exchange: Exchange) -> Answer:
+async def finalize(exchange: RequestScope) -> Answer:
     from dataclasses import replace
 
     options = write_options(exchange.request, "UpdateOptions")

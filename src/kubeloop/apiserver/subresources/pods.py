@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kubeloop.apiserver import refusals
-from kubeloop.apiserver.asking_admission import ask_admission
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.connect_admission import ask_admission
 from kubeloop.apiserver.decoding import decode_object, media_type_of
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, set_namespace
 from kubeloop.apiserver.objects import StoredObject
 from kubeloop.apiserver.options import WriteOptions
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 PODS = GroupVersionResource("", "v1", "pods")
 
 
-async def posted(exchange: Exchange, kind: GroupVersionKind, options: WriteOptions, *, also: tuple[str, ...] = ()) -> JSONObject:
+async def posted(exchange: RequestScope, kind: GroupVersionKind, options: WriteOptions, *, also: tuple[str, ...] = ()) -> JSONObject:
     """The object of ``kind`` in the body, in the request's namespace. ``also``: other versions in which it may come.
 
     Raises:
@@ -32,23 +29,23 @@ async def posted(exchange: Exchange, kind: GroupVersionKind, options: WriteOptio
     return decoded.obj
 
 
-async def admit(exchange: Exchange, obj: JSONObject, kind: GroupVersionKind, name: str, *, dry_run: bool) -> None:
+async def admit(exchange: RequestScope, obj: JSONObject, kind: GroupVersionKind, name: str, *, dry_run: bool) -> None:
     """What is created is the Binding or Eviction, as far as admission is concerned. It may be changed."""
     await ask_admission(exchange, obj, kind=kind, name=name, dry_run=dry_run)
 
 
-def served(exchange: Exchange, gvr: GroupVersionResource) -> ServedResource:
+def served(exchange: RequestScope, gvr: GroupVersionResource) -> ServedResource:
     found = exchange.parts.registry.get(gvr)
     if found is None:
-        raise refusals.no_such_resource()
+        raise api_errors.no_such_resource()
     return found
 
 
-async def pod_of(exchange: Exchange, resource: ServedResource, name: str) -> StoredObject:
+async def pod_of(exchange: RequestScope, resource: ServedResource, name: str) -> StoredObject:
     """Raises NotFound."""
     found = await exchange.parts.objects.get(resource, exchange.namespace, name)
     if found is None:
-        raise refusals.not_found(resource.gvr.group_resource, name)
+        raise api_errors.not_found(resource.gvr.group_resource, name)
     return found
 
 

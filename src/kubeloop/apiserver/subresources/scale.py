@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer
-from kubeloop.apiserver.applying import is_apply, read_configuration, unconvertible
+from kubeloop.apiserver.apply import is_apply, read_configuration, unconvertible
 from kubeloop.apiserver.crd import paths
 from kubeloop.apiserver.decoding import SCHEME, Decoded, conform, decode_object, media_type_of
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.options import WriteOptions, write_options
 from kubeloop.apiserver.ownership import scale_scope
 from kubeloop.apiserver.ownership.entries import InvalidEntries
 from kubeloop.apiserver.ownership.scaling import to_parent, to_scale
-from kubeloop.apiserver.patching import conform_patched, read_patch
+from kubeloop.apiserver.patch import conform_patched, read_patch
+from kubeloop.apiserver.registry_store import Call
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.apiserver.resource import Column, ScalePaths, ServedResource
 from kubeloop.apiserver.tables import human_duration
-from kubeloop.apiserver.writing import Call
 from kubeloop.merge.fields import Path
 from kubeloop.meta.errors import BadRequest
 from kubeloop.meta.field_error import invalid
@@ -28,8 +27,7 @@ from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.meta.selectors import selector_from, selector_from_labels
 from kubeloop.meta.time import parse_time
 from kubeloop.schema import strict
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 #: The least int32 stands for replicas that a custom object does not say.
@@ -37,12 +35,12 @@ _UNSAID = -(2**31)
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-async def get(exchange: Exchange) -> Answer:
+async def get(exchange: RequestScope) -> Answer:
     found = await exchange.parts.reader.get(exchange.resource, exchange.namespace, exchange.info.name)
     return _answer(exchange, scale_of(exchange.resource, found.obj))
 
 
-async def update(exchange: Exchange) -> Answer:
+async def update(exchange: RequestScope) -> Answer:
     options = write_options(exchange.request, "UpdateOptions")
     owners = _ReplicaOwners(exchange, exchange.manager(options))
     decoded = _decoded(exchange, await exchange.body(), options)
@@ -58,7 +56,7 @@ async def update(exchange: Exchange) -> Answer:
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
 
 
-def _decoded(exchange: Exchange, body: bytes, options: WriteOptions) -> Decoded:
+def _decoded(exchange: RequestScope, body: bytes, options: WriteOptions) -> Decoded:
     media_type = media_type_of(exchange.request.header("Content-Type"))
     try:
         decoded = decode_object(body, media_type, exchange.resource, SCALE)
@@ -66,12 +64,12 @@ def _decoded(exchange: Exchange, body: bytes, options: WriteOptions) -> Decoded:
     except BadRequest:
         if exchange.resource.custom:
             # Upstream asks for the name of the kind to begin the message with, of a scheme that does not know Scale.
-            raise refusals.bad_request(f"no kind is registered for the type v1.Scale in {SCHEME}") from None
+            raise api_errors.bad_request(f"no kind is registered for the type v1.Scale in {SCHEME}") from None
         raise
     return decoded
 
 
-async def patch(exchange: Exchange) -> Answer:
+async def patch(exchange: RequestScope) -> Answer:
     if is_apply(exchange.request):
         return await _apply(exchange)
     body = await exchange.body()
@@ -98,7 +96,7 @@ async def patch(exchange: Exchange) -> Answer:
     return _answer(exchange, scale_of(exchange.resource, outcome.obj))
 
 
-async def _apply(exchange: Exchange) -> Answer:
+async def _apply(exchange: RequestScope) -> Answer:
     configuration = await read_configuration(exchange)
     options = configuration.options
     owners = _ReplicaOwners(exchange, options.field_manager)
@@ -118,7 +116,7 @@ async def _apply(exchange: Exchange) -> Answer:
 class _ReplicaOwners:
     """Field management of a Scale, which has no managedFields of its own: they are those of the object that own its replicas."""
 
-    def __init__(self, exchange: Exchange, manager: str) -> None:
+    def __init__(self, exchange: RequestScope, manager: str) -> None:
         self._resource = exchange.resource
         self._owners = exchange.parts.writer.owners
         self._manager = manager
@@ -186,7 +184,7 @@ def _check_live_convertible(live: JSONObject) -> None:
     """
     if not live["metadata"].get("managedFields"):
         named = "/; autoscaling/v1, Kind=Scale"
-        raise refusals.internal(f"failed to create manager for existing fields: failed to convert live object ({named}) {_INCONVERTIBLE}")
+        raise api_errors.internal(f"failed to create manager for existing fields: failed to convert live object ({named}) {_INCONVERTIBLE}")
 
 
 def _check_convertible(live: JSONObject, scale: JSONObject, config: JSONObject) -> None:
@@ -198,14 +196,14 @@ def _check_convertible(live: JSONObject, scale: JSONObject, config: JSONObject) 
     if any(scale.get(part) != live.get(part) for part in ("spec", "status")) or _plain(scale) != _plain(live):
         metadata = metadata_of(config)
         named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; autoscaling/v1, Kind=Scale"
-        raise refusals.internal(f"failed to convert new object ({named}) {_INCONVERTIBLE}")
+        raise api_errors.internal(f"failed to convert new object ({named}) {_INCONVERTIBLE}")
 
 
 def _plain(scale: JSONObject) -> JSONObject:
     return {name: value for name, value in scale["metadata"].items() if name != "managedFields"}
 
 
-def _replica_paths(exchange: Exchange) -> dict[str, Path | None]:
+def _replica_paths(exchange: RequestScope) -> dict[str, Path | None]:
     """Where each version has its replicas."""
     siblings = exchange.parts.registry.siblings(exchange.resource.gvr.group_resource)
     return {one.gvk.api_version: _replica_path(one) for one in siblings}
@@ -234,7 +232,7 @@ class _ScaleView:
         _set_replicas(self._resource, obj, (shown.get("spec") or {}).get("replicas", 0))
 
 
-def _call(exchange: Exchange, *, dry_run: bool) -> Call:
+def _call(exchange: RequestScope, *, dry_run: bool) -> Call:
     call = exchange.call(dry_run=dry_run)
     call.view = _ScaleView(exchange.resource)
     return call
@@ -282,10 +280,10 @@ def _scaled(resource: ServedResource, old: JSONObject, scale: JSONObject) -> JSO
     """The object with the replicas that the Scale asks for; version and uid of the Scale are preconditions."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas == _UNSAID and resource.scale is not None:
-        raise refusals.bad_request(f'the spec replicas field "{resource.scale.spec_replicas}" cannot be empty')
+        raise api_errors.bad_request(f'the spec replicas field "{resource.scale.spec_replicas}" cannot be empty')
     if replicas < 0 and resource.scale is None:
         error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise refusals.invalid(GroupKind(SCALE.group, SCALE.kind), old["metadata"]["name"], [error])
+        raise api_errors.invalid(GroupKind(SCALE.group, SCALE.kind), old["metadata"]["name"], [error])
     obj = copy.deepcopy(old)
     given = metadata_of(scale)
     obj["metadata"]["uid"] = given.get("uid") or old["metadata"]["uid"]
@@ -303,7 +301,7 @@ def _set_replicas(resource: ServedResource, obj: JSONObject, replicas: int) -> N
     node[last] = replicas
 
 
-def _answer(exchange: Exchange, scale: JSONObject) -> Answer:
+def _answer(exchange: RequestScope, scale: JSONObject) -> Answer:
     shown = replace(exchange.resource, kind=SCALE.kind, custom=True, columns=_COLUMNS)
     return exchange.parts.renderer.object(shown, exchange.accepted, exchange.request, scale)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubeloop.apiserver.tables.duration import human_duration
-from kubeloop.apiserver.tables.layout import NAME_AND_AGE, JSONObject, Layout, age_of, layout, name_of, part, selector_text, shortened
+from kubeloop.apiserver.tables.layout import NAME_AND_AGE, Layout, age_of, layout, name_of, part, selector_text, shortened
+from kubeloop.types import JSONObject
 
 
 def _aged(read: Callable[[JSONObject], list[Any]]) -> Callable[[JSONObject, float], list[Any]]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kubeloop.apiserver.tables.duration import age
 from kubeloop.meta.selectors import selector_from
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 #: The cells of an object at a time (seconds since the epoch); as many as there are columns.
 Cells = Callable[[JSONObject, float], list[Any]]
 

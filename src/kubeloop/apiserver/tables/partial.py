@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kubeloop.apiserver.object_meta import in_declared_order
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 API_VERSION = "meta.k8s.io/v1"
 

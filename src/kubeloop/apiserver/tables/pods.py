@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubeloop.apiserver.tables.duration import age
-from kubeloop.apiserver.tables.layout import JSONObject, Layout, age_of, layout, name_of, part
+from kubeloop.apiserver.tables.layout import Layout, age_of, layout, name_of, part
+from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)

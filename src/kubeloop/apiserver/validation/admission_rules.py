@@ -5,15 +5,14 @@ Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation (validateRul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from kubeloop.apiserver.options import unsupported
-from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
 #: What is wrong with an expression at a path, as one error or none.
 Check = Callable[[str, str], Errors]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.validation.formats import each, one_of
 from kubeloop.meta.field_error import FieldError, duplicate, invalid, required, too_long
 from kubeloop.meta.names import qualified_name, wrong_pattern
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _REASON_LIMIT = 1024

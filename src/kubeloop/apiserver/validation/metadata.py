@@ -6,14 +6,13 @@ Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go and pkg/apis/core/v
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from kubeloop.apiserver.validation.formats import each, immutable, not_negative
 from kubeloop.apiserver.validation.selectors import labels
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, path_segment, qualified_name
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 #: Messages about a name, or about a prefix of one when the second argument is true.
 NameRule = Callable[[str, bool], list[str]]
 

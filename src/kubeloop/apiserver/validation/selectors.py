@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.validation.formats import each
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def labels(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.validation.go_url import BadUrl, parse_url
 from kubeloop.meta.field_error import FieldError, invalid, required
 from kubeloop.meta.names import dns1123_subdomain, in_range
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _FORM: Final = "; desired format: https://host[/path]"
 

@@ -9,10 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kubeloop.apiserver.json_fault import json_fault
+from kubeloop.apiserver.go_json_errors import json_fault
 from kubeloop.apiserver.webhooks.failure import CallFailed
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Go's name of a type, and the Python types that hold it.
 _TYPES: dict[str, tuple[type, ...]] = {

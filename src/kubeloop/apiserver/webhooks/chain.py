@@ -6,56 +6,61 @@ What asks is imported when there is somebody to be asked: most servers have no w
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubeloop.apiserver.admission import Attributes, Plugin
 from kubeloop.apiserver.authorization import Authorizer
+from kubeloop.apiserver.egress_policy import EgressPolicy
 from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.reach import Reach
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.apiserver.webhooks.configurations import MUTATING, VALIDATING, Configurations
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.webhooks.asking import Asker
-    from kubeloop.apiserver.webhooks.caller import Caller
-
-JSONObject = dict[str, Any]
+    from kubeloop.apiserver.webhooks.client import WebhookClient
+    from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 
 
 class Webhooks:
     """``plugins`` are those of admission, in order; ``post`` asks any webhook. ``stop`` when no request is left."""
 
     def __init__(
-        self, registry: Registry, objects: Objects, cache: WatchCache, clock: Clock, authorizer: Authorizer, reach: Reach | None = None
+        self,
+        registry: Registry,
+        objects: Objects,
+        cache: WatchCache,
+        clock: Clock,
+        authorizer: Authorizer,
+        reach: EgressPolicy | None = None,
     ) -> None:
         self.registry = registry
         self.objects = objects
         self.authorizer = authorizer
         self.clock = clock
         self._reach = reach
-        self._caller: Caller | None = None
+        self._caller: WebhookClient | None = None
         self._mutating = Configurations(MUTATING, registry, objects, cache)
         self._validating = Configurations(VALIDATING, registry, objects, cache)
         self.plugins: tuple[Plugin, Plugin] = (_Mutating(self, self._mutating), _Validating(self, self._validating))
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> WebhookClient:
         if self._caller is None:
-            from kubeloop.apiserver.webhooks.caller import Caller
+            from kubeloop.apiserver.webhooks.client import WebhookClient
             from kubeloop.apiserver.webhooks.services import ServiceResolver
 
-            self._caller = Caller(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
+            self._caller = WebhookClient(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
         return self._caller
 
-    def asker(self, configurations: Configurations, *, mutating: bool) -> Asker:
-        from kubeloop.apiserver.webhooks.asking import Asker
+    def asker(self, configurations: Configurations, *, mutating: bool) -> WebhookDispatcher:
+        from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 
-        return Asker(configurations, self.registry, self.objects, self.caller, self.authorizer, self.clock, mutating=mutating)
+        return WebhookDispatcher(configurations, self.registry, self.objects, self.caller, self.authorizer, self.clock, mutating=mutating)
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
-        """As ``Caller.post``."""
+        """As ``WebhookClient.post``."""
         return await self.caller.post(config, review, timeout=timeout)
 
     async def stop(self) -> None:

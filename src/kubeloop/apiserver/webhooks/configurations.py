@@ -6,15 +6,13 @@ Source: k8s.io/apiserver pkg/admission/configuration (by name of the configurati
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.watch_cache import Subscription, WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.selectors import Selector, selector_from
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
 VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")

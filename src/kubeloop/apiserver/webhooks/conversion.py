@@ -11,13 +11,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.validation.selectors import labels
 from kubeloop.apiserver.webhooks.answers import read_review
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.meta.names import annotation_key
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Posts a review to a ``clientConfig`` within ``timeout`` seconds; raises CallFailed.
 Post = Callable[..., Awaitable[bytes]]
@@ -59,10 +58,10 @@ class ConversionWebhook:
         try:
             response = await self._ask(objects, to)
         except CallFailed as fault:
-            raise refusals.internal(f"{what} failed: {fault}") from None
+            raise api_errors.internal(f"{what} failed: {fault}") from None
         made = response.get("convertedObjects") or []
         if len(made) != len(objects):
-            raise refusals.internal(f"{what} returned {len(made)} objects, expected {len(objects)}")
+            raise api_errors.internal(f"{what} returned {len(made)} objects, expected {len(objects)}")
         single = len(objects) == 1
         return [
             _checked(what, before, after, to, place, single=single) for place, (before, after) in enumerate(zip(objects, made, strict=True))
@@ -107,26 +106,26 @@ def _without_version(obj: JSONObject) -> JSONObject:
 def _checked(what: str, before: JSONObject, after: Any, to: str, place: int, *, single: bool) -> JSONObject:
     """A converted object with the metadata of the one it was made of."""
     if after is None:
-        raise refusals.internal("unexpected end of JSON input")
+        raise api_errors.internal("unexpected end of JSON input")
     if not isinstance(after, dict) or not after.get("kind"):
-        raise refusals.internal(f"Object 'Kind' is missing in '{json.dumps(after, ensure_ascii=False)}'")
+        raise api_errors.internal(f"Object 'Kind' is missing in '{json.dumps(after, ensure_ascii=False)}'")
     at_index = f"{what} returned invalid{'' if single else ' converted'} object at index {place}"
     at_object = f"{what} returned invalid object" if single else at_index
     if after.get("apiVersion") != to:
-        raise refusals.internal(f"{at_index}: invalid groupVersion (expected {to}, received {after.get('apiVersion') or ''})")
+        raise api_errors.internal(f"{at_index}: invalid groupVersion (expected {to}, received {after.get('apiVersion') or ''})")
     if after["kind"] != before["kind"]:
-        raise refusals.internal(f"{at_index}: invalid kind (expected {before['kind']}, received {after['kind']})")
+        raise api_errors.internal(f"{at_index}: invalid kind (expected {before['kind']}, received {after['kind']})")
     metadata = after.get("metadata")
     found = metadata if isinstance(metadata, dict) else {}
     for name, shown in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         wanted, got = before["metadata"].get(name) or "", found.get(name) or ""
         if wanted != got:
-            raise refusals.internal(f"{at_object}: must have the same {shown}: {wanted} != {got}")
+            raise api_errors.internal(f"{at_object}: must have the same {shown}: {wanted} != {got}")
     try:
         kept = _metadata(before["metadata"], found)
     except CallFailed as fault:
         of = f"{what} returned invalid metadata" if single else f"{what} returned invalid metadata in object at index {place}"
-        raise refusals.internal(f"{of}: {fault}") from None
+        raise api_errors.internal(f"{of}: {fault}") from None
     return {**after, "metadata": kept}
 
 

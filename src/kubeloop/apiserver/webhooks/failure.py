@@ -30,7 +30,7 @@ class NotCallable(CallFailed):
 
 def why_no_answer(error: BaseException, host: str, port: int) -> str:
     """What a socket, TLS or HTTP fault is called. Names that a foreign certificate is valid for are not told: OpenSSL keeps them."""
-    from kubeloop.apiserver.reach import OutOfReach
+    from kubeloop.apiserver.egress_policy import DestinationNotAllowed
     from kubeloop.transport.head import ProtocolError  # loaded by whoever made the call; a server without webhooks starts without it
     from kubeloop.transport.http1 import ConnectionEndedError
 
@@ -51,7 +51,7 @@ def why_no_answer(error: BaseException, host: str, port: int) -> str:
         return f"net/http: HTTP/1.x transport connection broken: {error}"
     if isinstance(error, ConnectionResetError):
         return "read: connection reset by peer"
-    if isinstance(error, OutOfReach):
+    if isinstance(error, DestinationNotAllowed):
         return f"dial tcp {host}: {error}"
     shown = f"[{host}]" if ":" in host else host
     return f"dial tcp {shown}:{port}: connect: {_system_error(error)}"

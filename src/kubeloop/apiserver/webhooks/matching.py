@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import NAMESPACES, Attributes
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
@@ -17,8 +17,7 @@ from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.webhooks.configurations import Hook
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.selectors import Selector
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -110,7 +109,7 @@ class Matcher:
         assert resource is not None
         found = await self._objects.get(resource, "", name)
         if found is None:
-            raise refusals.not_found(NAMESPACES, name)
+            raise api_errors.not_found(NAMESPACES, name)
         return selector.matches(found.obj["metadata"].get("labels"))
 
 

@@ -9,18 +9,17 @@ import copy
 import json
 from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.decoding import conform, kind_of
-from kubeloop.apiserver.webhooks.asking import Asker
+from kubeloop.apiserver.webhooks.admission_review import JSON_PATCH, AdmissionReviewResponse
+from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.matching import Invocation
 from kubeloop.apiserver.webhooks.new_objects import check_metadata, replace_object, unfinished
-from kubeloop.apiserver.webhooks.review import JSON_PATCH, Verdict
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.meta.errors import ApiError, DecodeError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class _Round:
@@ -45,7 +44,7 @@ class MutatingWebhooks:
         What it changes passes defaulting and validation as if the client had sent it.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: WebhookDispatcher) -> None:
         self._asker = asker
 
     async def validate(self, attributes: Attributes) -> None:
@@ -85,7 +84,7 @@ class MutatingWebhooks:
             return False
         if obj is None or attributes.obj is None:
             what = f'admission webhook "{invocation.hook.name}" attempted to modify the object'
-            raise refusals.internal_error(f"{what}, which is not supported for this operation")
+            raise api_errors.internal_error(f"{what}, which is not supported for this operation")
         patched = _patched(invocation, attributes, obj, operations)
         if patched == obj:
             return False
@@ -97,7 +96,7 @@ class MutatingWebhooks:
         return True
 
 
-def _operations(said: Verdict) -> list[Any]:
+def _operations(said: AdmissionReviewResponse) -> list[Any]:
     if not said.patch:
         return []
     try:
@@ -117,24 +116,24 @@ def _operations(said: Verdict) -> list[Any]:
 def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, operations: list[Any]) -> JSONObject:
     """The object after a patch, as its kind has it: unknown fields are gone, defaults are there."""
     if attributes.operation == "CONNECT":
-        raise refusals.not_implemented(f'changes by admission webhook "{invocation.hook.name}" of how a client is connected')
+        raise api_errors.not_implemented(f'changes by admission webhook "{invocation.hook.name}" of how a client is connected')
     try:
         tree = json_patch(obj, operations)
     except PatchError as fault:
-        raise refusals.internal_error(str(fault)) from None
+        raise api_errors.internal_error(str(fault)) from None
     if not isinstance(tree, dict):
-        raise refusals.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
+        raise api_errors.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
     wanted = invocation.kind
 
     def refuse(why: str) -> ApiError:
-        return refusals.internal_error(why)
+        return api_errors.internal_error(why)
 
     try:
         met = kind_of(tree, wanted)
     except DecodeError as fault:
         raise refuse(str(fault)) from None
     if met != wanted:
-        raise refusals.internal(f"converting ({met.version}.{met.kind}) to ({attributes.gvk.kind}): unknown conversion")
+        raise api_errors.internal(f"converting ({met.version}.{met.kind}) to ({attributes.gvk.kind}): unknown conversion")
     patched = conform(tree, met, wanted, invocation.resource, refuse).obj
     if attributes.kind is None:
         invocation.resource.strategy.default(patched)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _NOT_YET_GIVEN = ("uid", "creationTimestamp")
 
@@ -54,10 +52,10 @@ def check_metadata(attributes: Attributes, patched: JSONObject) -> None:
     assert attributes.obj is not None
     before, after = attributes.obj.get("metadata") or {}, patched.setdefault("metadata", {})
     if attributes.kind is None and (after.get("namespace") or "") not in ("", attributes.namespace):
-        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise api_errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if attributes.operation == "UPDATE" and (before.get("resourceVersion") or "") != (after.get("resourceVersion") or ""):
         if after.get("resourceVersion"):
-            raise refusals.conflict(attributes.resource.gvr.group_resource, attributes.name, refusals.STALE)
+            raise api_errors.conflict(attributes.resource.gvr.group_resource, attributes.name, api_errors.STALE)
         after["resourceVersion"] = before["resourceVersion"]
     if attributes.namespace:
         after["namespace"] = attributes.namespace

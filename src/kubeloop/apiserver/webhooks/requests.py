@@ -5,12 +5,9 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/request; pkg/admission/plu
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.apiserver.admission import NAMESPACES, Attributes
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def name_of(attributes: Attributes) -> str:

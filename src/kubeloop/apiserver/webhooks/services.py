@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
@@ -17,8 +17,7 @@ from kubeloop.apiserver.storage import prefix_end
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.target import ServiceName
 from kubeloop.meta.kinds import GroupVersionResource
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _SERVICES: Final = GroupVersionResource("", "v1", "services")
 _ENDPOINTS: Final = GroupVersionResource("", "v1", "endpoints")

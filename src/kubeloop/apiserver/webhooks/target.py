@@ -9,13 +9,11 @@ import base64
 import posixpath
 import ssl
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from kubeloop.apiserver.webhooks.failure import NotCallable
 from kubeloop.meta.tls import client_tls
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _HTTPS = 443
 

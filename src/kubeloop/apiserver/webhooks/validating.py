@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.webhooks.asking import Asker
+from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 from kubeloop.apiserver.webhooks.failure import CallFailed
 from kubeloop.apiserver.webhooks.matching import Invocation
 from kubeloop.meta.errors import ApiError
@@ -24,7 +24,7 @@ class ValidatingWebhooks:
         All are asked, and have answered or failed, before the write is refused; the refusal is that of the first in order.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: WebhookDispatcher) -> None:
         self._asker = asker
 
     async def mutate(self, attributes: Attributes) -> None:

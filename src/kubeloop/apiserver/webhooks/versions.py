@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.webhooks.matching import Match
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 async def versioned(objects: Objects, match: Match, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.deltas.delta_queue import Bookmark, Changed, Delta, Known, Removed, Replaced, Resync, Sync
-from kubeloop.cache.documents.head import Head
 
 _Key = tuple[str, str]
 _Part = Changed | Removed | Sync

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 
 
 class Changed(Struct, frozen=True, gc=False):

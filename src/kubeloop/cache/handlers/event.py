@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from kubeloop.cache.documents.head import Head
-from kubeloop.cache.reading.view import View
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.lister.view import View
 from kubeloop.meta import ObjectKey, Resource, Unstructured
 
 R = TypeVar("R", bound=Resource)

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.meta import Resource
 

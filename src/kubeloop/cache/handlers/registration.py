@@ -13,7 +13,7 @@ from kubeloop.cache.handlers.buffer import Buffer, Replay
 from kubeloop.cache.handlers.event import Event, EventType
 from kubeloop.cache.handlers.filtering import Filter, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
-from kubeloop.cache.running.progress import Progress
+from kubeloop.cache.tasks.progress import Progress
 from kubeloop.meta import KubeloopError, Resource
 from kubeloop.meta.failure_log import FailureLog, times
 from kubeloop.timing import Clock, Timer

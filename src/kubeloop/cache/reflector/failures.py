@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kubeloop.cache.reflector.steps import Trouble
+from kubeloop.cache.reflector.steps import FailureClass
 from kubeloop.meta import Resource, Unstructured, kind_info
+from kubeloop.meta.error_hints import refused_access
 from kubeloop.meta.errors import (
     ApiError,
     BadRequest,
@@ -24,7 +25,6 @@ from kubeloop.meta.errors import (
     UnsupportedMediaType,
     UntrustedCertificate,
 )
-from kubeloop.meta.way_out import refused_access
 
 _TOO_LARGE_CAUSE = "ResourceVersionTooLarge"
 _TOO_LARGE_TEXT = "Too large resource version"
@@ -37,19 +37,19 @@ HOPELESS = (Unauthorized, Forbidden, UntrustedCertificate)
 _NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
 
 
-def trouble_of(error: Exception) -> Trouble:
+def trouble_of(error: Exception) -> FailureClass:
     """What a failure means for the reflector."""
     if isinstance(error, Gone):  # Expired is one
-        return Trouble.EXPIRED
+        return FailureClass.EXPIRED
     if isinstance(error, ApiError) and is_too_large(error):
-        return Trouble.TOO_LARGE
+        return FailureClass.TOO_LARGE
     if isinstance(error, ConnectionRefused):
-        return Trouble.REFUSED
+        return FailureClass.REFUSED
     if isinstance(error, TooManyRequests):
-        return Trouble.BUSY
+        return FailureClass.BUSY
     if isinstance(error, InternalError):
-        return Trouble.INTERNAL
-    return Trouble.INVALID if isinstance(error, _NOT_UNDERSTOOD) else Trouble.OTHER
+        return FailureClass.INTERNAL
+    return FailureClass.INVALID if isinstance(error, _NOT_UNDERSTOOD) else FailureClass.OTHER
 
 
 def wait_of(error: Exception) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubeloop.cache.documents.head import Head
-from kubeloop.cache.reflector.intake import Intake, ends_initial_events, error_event
-from kubeloop.cache.reflector.sink import Sink
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.reflector.event_decoder import EventDecoder, ends_initial_events, error_event
+from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.cache.reflector.watch_stream import WatchStream
 from kubeloop.meta import DecodeError
 
@@ -19,7 +19,7 @@ class InitialState:
         The order: what was changed meanwhile comes last.
     """
 
-    def __init__(self, intake: Intake, sink: Sink, stream: WatchStream) -> None:
+    def __init__(self, intake: EventDecoder, sink: ReflectorStore, stream: WatchStream) -> None:
         self._intake = intake
         self._sink = sink
         self._stream = stream

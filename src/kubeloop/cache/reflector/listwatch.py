@@ -13,19 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, assert_never
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.reflector.consistency import TRIES, Comparison
+from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, error_event
 from kubeloop.cache.reflector.failures import trouble_of, wait_of
 from kubeloop.cache.reflector.initial_state import InitialState
-from kubeloop.cache.reflector.intake import ErrorEvent, Intake, error_event
-from kubeloop.cache.reflector.list_request import SILENCE, read_page
 from kubeloop.cache.reflector.policy import WatchPolicy
 from kubeloop.cache.reflector.reflector import begin, next_step
-from kubeloop.cache.reflector.requests import Requests
-from kubeloop.cache.reflector.silence import WentSilent
-from kubeloop.cache.reflector.sink import Sink
+from kubeloop.cache.reflector.reporter import ReflectorReporter
+from kubeloop.cache.reflector.requests import SILENCE, Requests, read_page
+from kubeloop.cache.reflector.stall_detection import WatchStalled
 from kubeloop.cache.reflector.steps import (
-    Ending,
+    FailureClass,
     Follow,
     Install,
     Installed,
@@ -36,21 +35,21 @@ from kubeloop.cache.reflector.steps import (
     Step,
     Stream,
     Streamed,
+    StreamEnd,
     StreamEnded,
     StreamFailed,
-    Trouble,
     Watch,
     WatchEnded,
     WatchError,
     WatchFailed,
 )
-from kubeloop.cache.reflector.telling import Telling
+from kubeloop.cache.reflector.store import ReflectorStore
 from kubeloop.cache.reflector.watch_stream import WatchStream
 from kubeloop.cache.scope import Scope
 from kubeloop.client import Client
 from kubeloop.codec.projection import Projected
 from kubeloop.meta import DecodeError, KubeloopError
-from kubeloop.meta.showing import counted
+from kubeloop.meta.repr import counted
 from kubeloop.timing import Backoff, Clock, Timer
 from kubeloop.transport import logger_with_context
 from kubeloop.transport.observing.progress import PROGRESS, RequestProgress
@@ -93,9 +92,9 @@ class ListWatch:
         self._rng = rng
         self._policy = policy or WatchPolicy()
         self._backoff = self._policy.backoff() if self._policy.backoff else Backoff(clock=clock, rng=rng)
-        self._intake = Intake(self._what)
+        self._intake = EventDecoder(self._what)
         self._stream: WatchStream | None = None
-        self._telling = Telling(self._what, self._policy.on_error, scope.kind)
+        self._telling = ReflectorReporter(self._what, self._policy.on_error, scope.kind)
         #: How often everything was asked for, by reason (``Why``).
         self.lists: Counter[str] = self._telling.lists
         #: How often a watch was opened again without that, by reason (``Why``).
@@ -109,7 +108,7 @@ class ListWatch:
         """How often a watch was opened again."""
         return self.restarts.total()
 
-    async def run(self, sink: Sink, resume_from: str = "") -> None:
+    async def run(self, sink: ReflectorStore, resume_from: str = "") -> None:
         """``resume_from``: the version of a state that the sink holds: only changes since are asked for, if the server has them.
 
         It may not: then everything is asked for, as if there were nothing. A server that accepts the watch may say so in its first event.
@@ -130,7 +129,7 @@ class ListWatch:
         finally:
             await self._close()
 
-    async def _act(self, step: Step, sink: Sink, heads: list[Head]) -> Outcome:
+    async def _act(self, step: Step, sink: ReflectorStore, heads: list[Head]) -> Outcome:
         match step:
             case Stream():
                 return await self._show(step, sink, heads)
@@ -149,7 +148,7 @@ class ListWatch:
 
     # ---------------------------------------------------------------------------------------------------------------- list
 
-    async def _list(self, step: List, sink: Sink, heads: list[Head]) -> Outcome:
+    async def _list(self, step: List, sink: ReflectorStore, heads: list[Head]) -> Outcome:
         if step.fresh:
             heads.clear()
             sink.listing()
@@ -171,7 +170,7 @@ class ListWatch:
 
     # -------------------------------------------------------------------------------------------------------------- stream
 
-    async def _show(self, step: Stream, sink: Sink, heads: list[Head]) -> Outcome:
+    async def _show(self, step: Stream, sink: ReflectorStore, heads: list[Head]) -> Outcome:
         """Everything, as a stream, which stays open if it has come to the end of it."""
         heads.clear()
         sink.listing()
@@ -186,34 +185,34 @@ class ListWatch:
                 complete = await stream.read(initial.take, SILENCE)
         except ErrorEvent as event:
             return self._not_shown(event.error, sink)
-        except WentSilent as error:
+        except WatchStalled as error:
             self._telling.failed(error, "the state cannot be streamed", sink)
-            return StreamEnded(Ending.SILENT, *self._so_far())
+            return StreamEnded(StreamEnd.SILENT, *self._so_far())
         except KubeloopError as error:
             if initial is None or isinstance(error, DecodeError):
                 return self._not_shown(error, sink)
             self._telling.failed(error, "the stream of the state broke", sink)
-            return StreamEnded(Ending.BROKEN, *self._so_far())
+            return StreamEnded(StreamEnd.BROKEN, *self._so_far())
         finally:
             if not complete:
                 await self._close()
         if not complete:
             self._telling.note(f"the server ended the stream after {counted(len(initial), 'object')}, before it had shown everything")
-            return StreamEnded(Ending.CLOSED, stream.events, stream.lasted)
+            return StreamEnded(StreamEnd.CLOSED, stream.events, stream.lasted)
         heads[:] = initial.heads()
         if self._policy.check_consistency:
             await self._compare(heads, initial.version, sink)
         return Streamed(initial.version)
 
-    def _not_shown(self, error: KubeloopError, sink: Sink) -> Outcome:
+    def _not_shown(self, error: KubeloopError, sink: ReflectorStore) -> Outcome:
         trouble = trouble_of(error)
         # Else it is not the sink's business yet: a list follows at once, and may well be allowed where this is not.
-        final = trouble in (Trouble.REFUSED, Trouble.BUSY)
+        final = trouble in (FailureClass.REFUSED, FailureClass.BUSY)
         self._telling.failed(error, "the state cannot be streamed", sink if final else None)
         return StreamFailed(trouble, wait_of(error))
 
     @contextmanager
-    def _warning(self, text: str, sink: Sink) -> Iterator[None]:
+    def _warning(self, text: str, sink: ReflectorStore) -> Iterator[None]:
         """Log how far the request has come while the block lasts, ever more seldom: a server that hangs is silent for ever otherwise."""
         progress = RequestProgress(self._clock)
         token = PROGRESS.set(progress)
@@ -237,7 +236,7 @@ class ListWatch:
             PROGRESS.reset(token)
 
     @contextmanager
-    def _reminding(self, initial: InitialState, stream: WatchStream, sink: Sink) -> Iterator[None]:
+    def _reminding(self, initial: InitialState, stream: WatchStream, sink: ReflectorStore) -> Iterator[None]:
         timer: Timer
 
         def remind() -> None:
@@ -254,7 +253,7 @@ class ListWatch:
         finally:
             timer.cancel()
 
-    async def _compare(self, heads: list[Head], version: str, sink: Sink) -> None:
+    async def _compare(self, heads: list[Head], version: str, sink: ReflectorStore) -> None:
         for attempt in range(1, TRIES + 1):
             comparison = Comparison()
             try:
@@ -262,7 +261,7 @@ class ListWatch:
                 await read_page(request, self._intake, sink.reader.projection, comparison.take, self._clock)
             except KubeloopError as error:
                 _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._what, attempt, TRIES, error)
-                if trouble_of(error) is Trouble.EXPIRED:
+                if trouble_of(error) is FailureClass.EXPIRED:
                     break
                 await self._clock.sleep(max(1.0, wait_of(error)))
             else:
@@ -272,7 +271,7 @@ class ListWatch:
 
     # --------------------------------------------------------------------------------------------------------------- watch
 
-    async def _watch(self, step: Watch, sink: Sink) -> Outcome:
+    async def _watch(self, step: Watch, sink: ReflectorStore) -> Outcome:
         try:
             await self._open(step.version)
             if step.check:
@@ -284,34 +283,34 @@ class ListWatch:
         sink.watching()
         return await self._follow(sink)
 
-    async def _check(self, version: str, sink: Sink) -> None:
+    async def _check(self, version: str, sink: ReflectorStore) -> None:
         """Raises what the server says when it has not got to ``version``."""
         request = await self._requests.page(version, 1, match="NotOlderThan")
         await read_page(request, self._intake, sink.reader.projection, lambda *_: None, self._clock)
 
-    async def _follow(self, sink: Sink) -> Outcome:
+    async def _follow(self, sink: ReflectorStore) -> Outcome:
         stream = self._stream
         assert stream is not None
-        how = Ending.CLOSED
+        how = StreamEnd.CLOSED
         try:
             await stream.read(functools.partial(self._frames, sink, stream))
         except ErrorEvent as event:
             trouble = trouble_of(event.error)
-            if trouble is Trouble.EXPIRED:
+            if trouble is FailureClass.EXPIRED:
                 # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
                 self._telling.note(f"the watch ended with an error: {event.error}", logging.INFO)
                 sink.waiting(f"the watch ended with an error: {event.error}")
             else:
                 self._telling.failed(event.error, "the watch ended with an error", sink)
             return WatchError(stream.version, trouble, wait_of(event.error))
-        except WentSilent as error:
-            how = Ending.SILENT
+        except WatchStalled as error:
+            how = StreamEnd.SILENT
             self._telling.failed(error, "the watch went silent")
         except DecodeError as error:
             self._telling.failed(error, "the watch cannot be read", sink)
-            return WatchError(stream.version, Trouble.OTHER)
+            return WatchError(stream.version, FailureClass.OTHER)
         except KubeloopError as error:
-            how = Ending.BROKEN
+            how = StreamEnd.BROKEN
             self._telling.failed(error, "the watch broke")
         finally:
             await self._close()
@@ -324,7 +323,7 @@ class ListWatch:
         )
         return WatchEnded(stream.version, stream.events, stream.lasted, how)
 
-    def _frames(self, sink: Sink, stream: WatchStream, frames: list[memoryview]) -> None:
+    def _frames(self, sink: ReflectorStore, stream: WatchStream, frames: list[memoryview]) -> None:
         reader = sink.reader
         read, make, before, expects = reader.projection.event, reader.head, sink.before, reader.expects
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from kubeloop.cache.reflector.steps import (
-    Ending,
+    FailureClass,
     Follow,
     Install,
     Installed,
@@ -18,17 +18,17 @@ from kubeloop.cache.reflector.steps import (
     ListFailed,
     Outcome,
     Page,
+    Reason,
     Step,
     Stream,
     Streamed,
+    StreamEnd,
     StreamEnded,
     StreamFailed,
-    Trouble,
     Watch,
     WatchEnded,
     WatchError,
     WatchFailed,
-    Why,
     why,
 )
 
@@ -79,7 +79,7 @@ def begin(page_size: int = 0, *, watch_list: bool = True, resume_from: str = "",
     """The first step. ``resume_from``: the store holds the state at this version already, so it begins with the watch."""
     version = _real(resume_from)
     state = State(page_size=page_size, streams=watch_list, internal_retry=internal_retry, version=version, doubtful=bool(version))
-    return _watch(state, Why.FIRST) if version else _everything(state, Why.FIRST)
+    return _watch(state, Reason.FIRST) if version else _everything(state, Reason.FIRST)
 
 
 def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, Step]:
@@ -154,7 +154,7 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
             assert_never(never)
 
 
-def _everything(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
+def _everything(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
     if not state.streams:
         return _list(state, reason, pause=pause, wait=wait)
     # The newest at first, later at least what was seen: a replica of the server that lags behind waits or refuses. Behaviour C31.
@@ -166,31 +166,31 @@ def _everything(state: State, reason: Why, *, pause: bool = False, wait: float =
 
 def _after_failed_stream(state: State, failed: StreamFailed) -> tuple[State, Step]:
     trouble = failed.trouble
-    if trouble in (Trouble.REFUSED, Trouble.BUSY):
+    if trouble in (FailureClass.REFUSED, FailureClass.BUSY):
         # A list would be refused as well, and costs a busy server more. Behaviour C38.
         return _everything(state, why(trouble), pause=True, wait=failed.wait)
-    if trouble in (Trouble.EXPIRED, Trouble.TOO_LARGE) and not state.unavailable:
+    if trouble in (FailureClass.EXPIRED, FailureClass.TOO_LARGE) and not state.unavailable:
         return _everything(replace(state, unavailable=True), why(trouble))
-    if trouble is Trouble.INVALID:
+    if trouble is FailureClass.INVALID:
         state = replace(state, streams=False)
     # In the same round: a list may pass where a stream does not, and progress is better than insisting. Behaviour C39.
-    return _list(state, Why.FALLBACK)
+    return _list(state, Reason.FALLBACK)
 
 
 def _after_unfinished_stream(state: State, ended: StreamEnded) -> tuple[State, Step]:
     state = replace(state, unfinished=state.unfinished + 1)
     if state.unfinished >= MAX_UNFINISHED:
         # A server too old for it ignores the wish and never says that everything was shown; something between may cut long answers.
-        return _list(replace(state, streams=False, unfinished=0), Why.FALLBACK)
-    if ended.how is Ending.SILENT or (not ended.events and ended.lasted < VERY_SHORT):
-        return _list(state, Why.FALLBACK)
+        return _list(replace(state, streams=False, unfinished=0), Reason.FALLBACK)
+    if ended.how is StreamEnd.SILENT or (not ended.events and ended.lasted < VERY_SHORT):
+        return _list(state, Reason.FALLBACK)
     return _everything(state, ended.how.value, pause=True)
 
 
 # -------------------------------------------------------------------------------------------------------------------------- list
 
 
-def _list(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
+def _list(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
     # The first list may come from any watch cache ("0"): cheap for the server, and nothing here can go back in time yet.
     # Later lists are at the last version seen, not "0": a server that lags behind would take the store back. Behaviours A1-A3.
     version = "" if state.unavailable else state.version or "0"
@@ -218,10 +218,10 @@ def _after_page(state: State, page: Page) -> tuple[State, Step]:
 
 def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
     trouble = failed.trouble
-    if trouble is Trouble.EXPIRED and state.listed and not state.whole:
+    if trouble is FailureClass.EXPIRED and state.listed and not state.whole:
         # The list took longer than the server remembers; once more in one piece, at the version that page one was asked at. Behaviour A4.
-        return replace(state, whole=True, listed=""), List(state.asked, 0, why=Why.EXPIRED)
-    if trouble in (Trouble.EXPIRED, Trouble.TOO_LARGE) and not state.unavailable:
+        return replace(state, whole=True, listed=""), List(state.asked, 0, why=Reason.EXPIRED)
+    if trouble in (FailureClass.EXPIRED, FailureClass.TOO_LARGE) and not state.unavailable:
         # At once, not after a back-off: the server has told what it cannot do, and this is what it can. Behaviours A3, A5.
         return _list(replace(state, unavailable=True), why(trouble))
     return _everything(state, why(trouble), pause=True, wait=failed.wait)
@@ -230,7 +230,7 @@ def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
 # ------------------------------------------------------------------------------------------------------------------------- watch
 
 
-def _watch(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
+def _watch(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
     if not state.version:
         # A server without versions (some aggregated ones): nobody can say what was missed in between.
         return _everything(state, reason, pause=pause, wait=wait)
@@ -241,11 +241,11 @@ def _watch(state: State, reason: Why, *, pause: bool = False, wait: float = 0.0)
 
 def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]:
     trouble = failed.trouble
-    if trouble is Trouble.TOO_LARGE:
-        return _everything(replace(state, unavailable=True), Why.DOUBTFUL)
-    if trouble in (Trouble.REFUSED, Trouble.BUSY):
+    if trouble is FailureClass.TOO_LARGE:
+        return _everything(replace(state, unavailable=True), Reason.DOUBTFUL)
+    if trouble in (FailureClass.REFUSED, FailureClass.BUSY):
         # A server that is down or overloaded must not be hit with lists by everyone when it is back. Behaviours B15, B16.
-        state = replace(state, doubtful=state.doubtful or trouble is Trouble.REFUSED)
+        state = replace(state, doubtful=state.doubtful or trouble is FailureClass.REFUSED)
         return _watch(state, why(trouble), pause=True, wait=failed.wait)
     return _everything(state, why(trouble), pause=True, wait=failed.wait)
 
@@ -253,24 +253,24 @@ def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]
 def _after_watch(state: State, ended: WatchEnded) -> tuple[State, Step]:
     before = state.version
     # Silence for a whole watch is what a server with lower versions shows, too.
-    state = replace(_seen(state, ended.version), doubtful=ended.how is not Ending.CLOSED or not ended.events)
-    if ended.lasted < VERY_SHORT and ended.how is not Ending.SILENT:
+    state = replace(_seen(state, ended.version), doubtful=ended.how is not StreamEnd.CLOSED or not ended.events)
+    if ended.lasted < VERY_SHORT and ended.how is not StreamEnd.SILENT:
         if ended.events == 0:
-            return _everything(state, Why.SHORT, pause=True)
+            return _everything(state, Reason.SHORT, pause=True)
         if state.version == before:
             # Something closes every stream after its first bookmark; opening it again at once would never end.
-            return _watch(state, Why.SHORT, pause=True)
+            return _watch(state, Reason.SHORT, pause=True)
     return _watch(state, ended.how.value, pause=not state.version)
 
 
 def _after_error_event(state: State, error: WatchError, now: float) -> tuple[State, Step]:
     state = _seen(state, error.version)
-    if error.trouble is Trouble.BUSY:
-        return _watch(state, Why.BUSY, pause=True, wait=error.wait)
-    if error.trouble is Trouble.INTERNAL and state.internal_retry:
+    if error.trouble is FailureClass.BUSY:
+        return _watch(state, Reason.BUSY, pause=True, wait=error.wait)
+    if error.trouble is FailureClass.INTERNAL and state.internal_retry:
         since = now if state.internal_since is None else state.internal_since
         if now - since <= state.internal_retry:
-            return _watch(replace(state, internal_since=since), Why.INTERNAL, pause=True, wait=error.wait)
+            return _watch(replace(state, internal_since=since), Reason.INTERNAL, pause=True, wait=error.wait)
     return _everything(replace(state, internal_since=None), why(error.trouble), pause=True, wait=error.wait)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 
-class Trouble(Enum):
+class FailureClass(Enum):
     """Why a request failed, as far as it decides what comes next."""
 
     EXPIRED = "the server no longer has this resourceVersion or continue token (410)"
@@ -21,7 +21,7 @@ class Trouble(Enum):
     OTHER = "anything else"
 
 
-class Why(StrEnum):
+class Reason(StrEnum):
     """Why everything is asked for, or a watch opened again. A small closed set: metrics are labelled with it."""
 
     FIRST = "first"
@@ -47,25 +47,25 @@ class Why(StrEnum):
     """The state could not be streamed: it is listed."""
 
 
-def why(trouble: Trouble) -> Why:
-    return _WHY.get(trouble, Why.ERROR)
+def why(trouble: FailureClass) -> Reason:
+    return _WHY.get(trouble, Reason.ERROR)
 
 
 _WHY = {
-    Trouble.EXPIRED: Why.EXPIRED,
-    Trouble.TOO_LARGE: Why.TOO_LARGE,
-    Trouble.REFUSED: Why.REFUSED,
-    Trouble.BUSY: Why.BUSY,
-    Trouble.INTERNAL: Why.INTERNAL,
+    FailureClass.EXPIRED: Reason.EXPIRED,
+    FailureClass.TOO_LARGE: Reason.TOO_LARGE,
+    FailureClass.REFUSED: Reason.REFUSED,
+    FailureClass.BUSY: Reason.BUSY,
+    FailureClass.INTERNAL: Reason.INTERNAL,
 }
 
 
-class Ending(Enum):
+class StreamEnd(Enum):
     """How a stream came to its end."""
 
-    CLOSED = Why.ENDED
-    BROKEN = Why.BROKEN
-    SILENT = Why.SILENT
+    CLOSED = Reason.ENDED
+    BROKEN = Reason.BROKEN
+    SILENT = Reason.SILENT
 
 
 # ------------------------------------------------------------------------------------------------ steps: what the shell does
@@ -77,7 +77,7 @@ class _Pausing:
 
     pause: bool = False
     wait: float = 0.0
-    why: Why = field(default=Why.FIRST, compare=False)
+    why: Reason = field(default=Reason.FIRST, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Page:
 class ListFailed:
     """``wait``: seconds that the server asked to wait, here and below."""
 
-    trouble: Trouble
+    trouble: FailureClass
     wait: float = 0.0
 
 
@@ -155,7 +155,7 @@ class Streamed:
 class StreamFailed:
     """The stream could not be opened, or brought an error, or what cannot be read, before it had shown everything. It is closed."""
 
-    trouble: Trouble
+    trouble: FailureClass
     wait: float = 0.0
 
 
@@ -163,7 +163,7 @@ class StreamFailed:
 class StreamEnded:
     """The stream ended before it had shown everything."""
 
-    how: Ending
+    how: StreamEnd
     events: int
     lasted: float
 
@@ -177,7 +177,7 @@ class Installed:
 class WatchFailed:
     """The watch could not be opened, or the check was not passed."""
 
-    trouble: Trouble
+    trouble: FailureClass
     wait: float = 0.0
 
 
@@ -188,7 +188,7 @@ class WatchEnded:
     version: str
     events: int
     lasted: float
-    how: Ending = Ending.CLOSED
+    how: StreamEnd = StreamEnd.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class WatchError:
     """The server sent an ERROR event, or a frame that is none; the stream is closed. ``version`` as in ``WatchEnded``."""
 
     version: str
-    trouble: Trouble
+    trouble: FailureClass
     wait: float = 0.0
 
 

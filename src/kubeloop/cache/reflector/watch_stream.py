@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import cast
 
-from kubeloop.cache.reflector.silence import GRACE, Rhythm, Watchdog
+from kubeloop.cache.reflector.stall_detection import GRACE, BookmarkInterval, Watchdog
 from kubeloop.codec.frames import FrameCutter
 from kubeloop.timing import Clock
 from kubeloop.transport import Stream
@@ -22,7 +22,7 @@ class WatchStream:
         Frames come in order, each once; those that a phase does not use wait for the next. ``close`` frees the socket, always.
 
     Raises
-        ApiError, TransportError: from ``open`` and ``read``. WentSilent: it was abandoned. DecodeError: a frame without end.
+        ApiError, TransportError: from ``open`` and ``read``. WatchStalled: it was abandoned. DecodeError: a frame without end.
     """
 
     def __init__(self, request: AbstractAsyncContextManager[Stream], clock: Clock, seconds: int) -> None:
@@ -35,7 +35,7 @@ class WatchStream:
         self.events = 0
         self.version = ""
         self._end = self.began + seconds + GRACE
-        self._rhythm = Rhythm()
+        self._rhythm = BookmarkInterval()
         self._cutter = FrameCutter()
         self._waiting: list[memoryview] = []
         self._stack = AsyncExitStack()

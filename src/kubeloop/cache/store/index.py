@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, Protocol
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.postings import Postings
 
 log = logging.getLogger("kubeloop.cache")

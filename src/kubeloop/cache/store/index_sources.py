@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.index import Index, IndexValues, SecondaryIndex, by_function, by_label, by_path
 from kubeloop.cache.store.sorted_index import SortedIndex, sort_by_function, sort_by_path
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import described
 from kubeloop.meta.label_requirement import Operator, Requirement
+from kubeloop.meta.type_checks import described
 
 R = TypeVar("R", bound=Resource)
 

@@ -9,10 +9,10 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.index import Failures, index_key
-from kubeloop.meta.arguments import described
 from kubeloop.meta.time import format_time
+from kubeloop.meta.type_checks import described
 
 #: What can be sorted. Times are texts: RFC 3339 in UTC sorts as time does.
 SortValue = str | int | float | bool

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from kubeloop.cache.documents.head import Head
+from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.store.cow_map import CowMap
 from kubeloop.cache.store.index import SecondaryIndex
 from kubeloop.cache.store.sorted_index import Bound, SortedIndex

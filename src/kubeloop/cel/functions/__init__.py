@@ -3,7 +3,7 @@
 Source: cel-go common/stdlib and ext (strings 2, lists 3, sets, two-variable comprehensions), k8s.io/apiserver pkg/cel/library.
 """
 
-from kubeloop.cel.functions import authorization, lists, moments, network, operators, optionals, standard, texts, versions
+from kubeloop.cel.functions import authorization, lists, network, operators, optionals, semver, standard, strings, timestamps
 from kubeloop.cel.overloads import FUNCTIONS
 
-__all__ = ["FUNCTIONS", "authorization", "lists", "moments", "network", "operators", "optionals", "standard", "texts", "versions"]
+__all__ = ["FUNCTIONS", "authorization", "lists", "network", "operators", "optionals", "semver", "standard", "strings", "timestamps"]

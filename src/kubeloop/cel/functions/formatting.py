@@ -119,7 +119,7 @@ def _formatted(verb: str, value: Any, precision: int | None) -> str:
 
 def shown(value: Any, *, inside: bool = False) -> str:
     """As ``%s`` prints a value; inside lists and maps, texts are quoted."""
-    from kubeloop.cel.functions.moments import format_duration, format_timestamp
+    from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
 
     match value:
         case None:

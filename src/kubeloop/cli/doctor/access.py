@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
 from kubeloop.cli.doctor.findings import Finding
 from kubeloop.client import Client
 from kubeloop.controller.permissions import Permission, rules_of
 from kubeloop.meta import ApiError, NotFound
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _API = "rbac.authorization.k8s.io/v1"
 #: Reviews under way at once.

@@ -8,13 +8,12 @@ from typing import Any
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.cli.doctor.findings import Finding, State
 from kubeloop.client import Client
-from kubeloop.client.discovery.asking import discover_version
+from kubeloop.client.discovery.discovery_client import discover_version
 from kubeloop.client.discovery.resources import ApiResource, Failure
 from kubeloop.codec import to_dict
 from kubeloop.codegen.crd import definitions_of
 from kubeloop.meta import ApiError, GroupVersion, NotFound, Resource, kind_info
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Differences of one kind that are told.
 _MOST = 8

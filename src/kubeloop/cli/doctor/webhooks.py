@@ -6,7 +6,6 @@ They are not called: a server does that, from where it runs. Seen from here is w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from kubeloop.api.admissionregistration.v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
@@ -15,8 +14,7 @@ from kubeloop.cli.doctor.findings import Finding, State
 from kubeloop.client import Client
 from kubeloop.codec import to_dict
 from kubeloop.meta import ApiError, Forbidden, GroupVersionResource, NotFound, Resource, kind_info
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Finding]:

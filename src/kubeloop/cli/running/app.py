@@ -10,9 +10,9 @@ import msgspec
 
 from kubeloop.cli.running.webhooks import webhook_servers
 from kubeloop.controller import ControllerBase, Manager
-from kubeloop.controller.managing.clusters import OnCluster, OnEachCluster, runnable_of
-from kubeloop.controller.managing.settings import ManagerSettings, SettingsFile
-from kubeloop.controller.running.runner import Runner
+from kubeloop.controller.manager.clusters import OnCluster, OnEachCluster, runnable_of
+from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
+from kubeloop.controller.runner.runner import Runner
 from kubeloop.controller.webhooks import Webhooks
 from kubeloop.meta.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""What a live view shows of a manager at one moment: plain figures, taken from it by ``Boards`` and drawn elsewhere."""
+"""What a live view shows of a manager at one moment: plain figures, taken from it by ``DashboardSnapshots`` and drawn elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class InformerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class DashboardSnapshot:
     """``state``: starting, running, standing for election, or stopping; ``seconds`` since the start."""
 
     app: str
@@ -51,7 +51,7 @@ class Board:
     informers: tuple[InformerRow, ...] = ()
 
 
-class Boards:
+class DashboardSnapshots:
     """Looks at one manager again and again. In its event loop."""
 
     def __init__(self, app: str, manager: Manager) -> None:
@@ -60,7 +60,7 @@ class Boards:
         self._begun: float | None = None
         self._before: deque[tuple[float, dict[str, int]]] = deque()
 
-    def take(self, now: float) -> Board:
+    def take(self, now: float) -> DashboardSnapshot:
         """``now``: seconds of any clock that never goes back."""
         manager = self._manager
         if self._begun is None:
@@ -89,7 +89,7 @@ class Boards:
             for one in cluster.informers
         )
         servers = ", ".join(cluster.client.transport.config.server for cluster in manager.clusters.values())
-        return Board(self._app, servers, self._state(), now - self._begun, rows, informers)
+        return DashboardSnapshot(self._app, servers, self._state(), now - self._begun, rows, informers)
 
     def _state(self) -> str:
         manager = self._manager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.client import Client, WriteOptions
@@ -13,11 +13,11 @@ from kubeloop.codec import read_yaml
 from kubeloop.codegen.crd import check_definition, definitions_of, version_warnings
 from kubeloop.meta import KubeloopError, Resource, Unstructured, kind_info
 from kubeloop.meta.errors import ApiError, DecodeError, Invalid, NotFound
-from kubeloop.meta.showing import counted
+from kubeloop.meta.repr import counted
+from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger(__name__)
 
-JSONObject = dict[str, Any]
 
 _MANAGER: Final = "kubeloop-run"
 #: Kinds that others need to be there first.

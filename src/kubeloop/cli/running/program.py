@@ -100,13 +100,13 @@ async def _install(client: Client, manager: Manager, options: RunOptions) -> boo
 
 
 async def _managed(manager: Manager, options: RunOptions, imports: _Imports) -> None:
-    from kubeloop.cli.running.board import Boards
+    from kubeloop.cli.running.board import DashboardSnapshots
     from kubeloop.cli.running.showing import follow, view_of
-    from kubeloop.controller.managing.logs import LogOutput
+    from kubeloop.controller.manager.logs import LogOutput
     from kubeloop.timing import SystemClock
 
     with view_of(options.live) as view, contextlib.closing(LogOutput("text", "debug" if options.verbose else "info")):
-        shown = asyncio.create_task(follow(Boards(options.target, manager), view, SystemClock()), name="view")
+        shown = asyncio.create_task(follow(DashboardSnapshots(options.target, manager), view, SystemClock()), name="view")
         written = asyncio.create_task(imports.write_later(SystemClock()), name="imports")
         try:
             await manager.run(signals=False)

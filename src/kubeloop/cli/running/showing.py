@@ -6,11 +6,114 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
-from kubeloop.cli.running.board import Board, Boards, ControllerRow
-from kubeloop.cli.running.table import begun, figures, table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from kubeloop.cli.running.board import ControllerRow, DashboardSnapshot, DashboardSnapshots
+from kubeloop.cli.watching.text import visible
+from kubeloop.meta.columns import aligned, folded
+from kubeloop.meta.repr import counted
 from kubeloop.timing import Clock
+
+_CONTROLLER = ("CONTROLLER", "WORKERS", "WAITING", "WORKING", "LATER", "RECONCILES", "PER S", "ERRORS")
+_INFORMER = ("INFORMER", "OBJECTS", "STATE")
+_STATES = {"running": "bold green", "stopping": "bold yellow", "stopped": "bold yellow"}
+
+
+def table(board: DashboardSnapshot) -> RenderableType:
+    """Controllers with their queues, informers, and last errors."""
+    return _Drawn(board)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    board: DashboardSnapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        board, width = self.board, options.max_width
+        place = f"{visible(board.app)} on {visible(board.cluster)}: "
+        yield Text.assemble(
+            (visible(board.app), "bold"), place.removeprefix(visible(board.app)),
+            (board.state, _STATES.get(board.state, "bold cyan")), (f" {_time(board.seconds)}", "dim"),
+        )  # fmt: skip
+        if board.controllers:
+            yield Text("")
+            yield from _controllers(board, width)
+        if board.informers:
+            yield Text("")
+            yield from _informers(board, width)
+        failing = [row for row in board.controllers if row.last_error]
+        if failing:
+            yield Text("")
+        for row in failing:
+            first, *rest = folded(f"last error {row.name} {visible(row.failing)}: {_line(row.last_error)}", width) or [""]
+            yield _whole(Text.assemble(("last error", "bold red"), first.removeprefix("last error")))
+            yield from (_whole(Text(line)) for line in rest)
+
+
+def begun(board: DashboardSnapshot) -> str:
+    """One line for logs when the program runs."""
+    names = ", ".join(row.name for row in board.controllers) or "no controller"
+    objects = sum(row.objects for row in board.informers)
+    caches = f"{counted(len(board.informers), 'informer')} synced, {counted(objects, 'object')}"
+    return f"{board.state} on {visible(board.cluster)}: {names}; {caches}"
+
+
+def figures(row: ControllerRow) -> str:
+    """One line for logs about one controller."""
+    last = f", the last one of {visible(row.failing)}: {_line(row.last_error)}"
+    errors = f", {counted(row.errors, 'error')}{last}" if row.errors else ", no error"
+    queue = f"{row.waiting} waiting, {row.working} working, {row.later} later"
+    return f"{row.name}: {counted(row.reconciles, 'reconcile')} ({row.per_second:.1f}/s), {queue}{errors}"
+
+
+def _controllers(board: DashboardSnapshot, width: int) -> Iterator[Text]:
+    rows = [
+        (row.name, *map(str, (row.workers, row.waiting, row.working, row.later, row.reconciles)), f"{row.per_second:.1f}", str(row.errors))
+        for row in board.controllers
+    ]
+    heading, *blocks = aligned(_CONTROLLER, rows, right=_CONTROLLER[1:], width=width)
+    yield from (_whole(Text(line, style="bold")) for line in heading)
+    for row, block in zip(board.controllers, blocks, strict=True):
+        for line in block:
+            text = Text(line)
+            if row.errors and line is block[-1]:
+                text.stylize("bold red", len(line) - len(str(row.errors)))
+            yield _whole(text)
+
+
+def _informers(board: DashboardSnapshot, width: int) -> Iterator[Text]:
+    rows = [(row.what, str(row.objects), "synced" if row.synced else "not synced") for row in board.informers]
+    heading, *blocks = aligned(_INFORMER, rows, right=("OBJECTS",), width=width)
+    yield from (_whole(Text(line, style="bold")) for line in heading)
+    for row, block in zip(board.informers, blocks, strict=True):
+        for line in block:
+            text = Text(line)
+            text.highlight_words(["not synced"], "yellow")
+            text.highlight_words([] if not row.synced else ["synced"], "green")
+            yield _whole(text)
+        if not row.synced:
+            yield from (_whole(Text(line, style="yellow")) for line in folded(_line(row.why), width, "  "))
+
+
+def _whole(text: Text) -> Text:
+    """A line that fits; where it is one long name, the terminal continues it."""
+    text.no_wrap, text.overflow = True, "fold"
+    return text
+
+
+def _line(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
 
 #: Seconds between two looks.
 _PERIOD = 0.25
@@ -21,7 +124,7 @@ _QUIET = 2.0
 class View(Protocol):
     """Where boards are shown."""
 
-    def update(self, board: Board) -> None: ...
+    def update(self, board: DashboardSnapshot) -> None: ...
 
 
 class Lines:
@@ -31,11 +134,11 @@ class Lines:
         self._ready = False
         self._said: dict[str, tuple[float, tuple[int, ...]]] = {}
 
-    def update(self, board: Board) -> None:
+    def update(self, board: DashboardSnapshot) -> None:
         for line in self.lines(board):
             print(line, flush=True)
 
-    def lines(self, board: Board) -> list[str]:
+    def lines(self, board: DashboardSnapshot) -> list[str]:
         """What is new."""
         found: list[str] = []
         if board.state != "running" and not self._ready:
@@ -69,13 +172,13 @@ def view_of(live: bool) -> Iterator[View]:
     with Live(console=Console(file=sys.stdout, force_terminal=True), auto_refresh=False, transient=True) as drawn:
 
         class Drawn:
-            def update(self, board: Board) -> None:
+            def update(self, board: DashboardSnapshot) -> None:
                 drawn.update(table(board), refresh=True)
 
         yield Drawn()
 
 
-async def follow(boards: Boards, view: View, clock: Clock) -> None:
+async def follow(boards: DashboardSnapshots, view: View, clock: Clock) -> None:
     """Show it until cancelled."""
     while True:
         try:

@@ -15,7 +15,7 @@ import msgspec
 
 from kubeloop.cli.watching.diff import ABSENT, Change, changes, without_noise
 from kubeloop.cli.watching.text import Line, lines, visible
-from kubeloop.codec.masking import masked, plain
+from kubeloop.codec.redact_secrets import masked, plain
 
 JSON = dict[str, Any]
 #: Differences of one event that are listed before the rest is only counted.

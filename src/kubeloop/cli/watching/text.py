@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.cli.watching.diff import ABSENT, Change
-from kubeloop.codec.masking import Hidden, plain
+from kubeloop.codec.redact_secrets import Hidden, plain
 
 #: Text and the name of its style ("" for none): "added", "removed", "path", "dim" ...
 Span = tuple[str, str]

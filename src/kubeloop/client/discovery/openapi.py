@@ -17,8 +17,7 @@ from kubeloop.client.discovery.files import cache_folder, folder_of, replace_fil
 from kubeloop.meta.errors import DecodeError, NotFound, TransportError, UnknownKind
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.transport import Transport
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubeloop.codec import document_of
-from kubeloop.codec.applied import read_owned
+from kubeloop.codec.apply_configuration import read_owned
 from kubeloop.meta import ManagedFieldsEntry, Resource
 
 R = TypeVar("R", bound=Resource)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.meta import DeadlineError, LabelSelector, Resource
-from kubeloop.meta.arguments import described
+from kubeloop.meta.type_checks import described
 
 if TYPE_CHECKING:
     from kubeloop.api.core.v1 import Container, ContainerStatus, EphemeralContainer, Pod, Service

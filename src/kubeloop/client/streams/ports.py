@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.pods import Found
-from kubeloop.meta.arguments import described
+from kubeloop.meta.type_checks import described
 
 if TYPE_CHECKING:
     from kubeloop.api.core.v1 import Pod, Service, ServicePort

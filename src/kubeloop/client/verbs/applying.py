@@ -15,11 +15,11 @@ from kubeloop.client.ownership.extract import extract
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES
 from kubeloop.codec import decode, encode
-from kubeloop.codec.applied import encode_applied
+from kubeloop.codec.apply_configuration import encode_applied
 from kubeloop.codec.checking import checked, require_metadata
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import require_object
 from kubeloop.meta.resource import source_of
+from kubeloop.meta.type_checks import require_object
 
 R = TypeVar("R", bound=Resource)
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 from kubeloop.client.mapper import Mapper
 from kubeloop.client.mapping import ResourceMapping, require_text
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.writes import Verb, WriteListeners, dry
+from kubeloop.client.write_hooks import Verb, WriteListeners, dry
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import require_kind
+from kubeloop.meta.type_checks import require_kind
 from kubeloop.timing import Clock
 from kubeloop.transport import Query, Transport
 

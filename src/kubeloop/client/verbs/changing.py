@@ -12,23 +12,69 @@ import msgspec
 
 from kubeloop.client.conflict import DEFAULT_RETRY, Retries, retry_on_conflict
 from kubeloop.client.options import WriteOptions
+from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.patching import PATCH_TYPES, changes_of
-from kubeloop.client.verbs.writing import Writing
-from kubeloop.codec import decode, document_of, require_document
-from kubeloop.codec.applied import document_changes
+from kubeloop.codec import decode, document_of, encode, require_document
+from kubeloop.codec.apply_configuration import document_changes
 from kubeloop.codec.checking import checked
 from kubeloop.meta import NotFound, Resource, Unstructured
 
 R = TypeVar("R", bound=Resource)
 
-Did: TypeAlias = Literal["created", "updated", "updated status", "updated both", "unchanged"]
+
+class Writing(Verbs):
+    """create and update.
+
+    Raises
+        ValueError: a field holds a value of another type; the text names it, and nothing was sent.
+    """
+
+    async def create(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+        """Store a new object; gives it back as the server stored it, defaults filled in.
+
+        Raises:
+            AlreadyExists: the name is taken. Invalid: with a cause per field.
+        """
+        body = checked(obj, encode)
+        mapping = await self.mapping(type(obj))
+        path = mapping.path(self._namespace_of(mapping, namespace or obj.metadata.namespace))
+        sent = self._writes.now()
+        answer = await self.transport.request("POST", path, query=self._query(options), body=body)
+        return await self._stored("create", decode(type(obj), answer.body), options, sent)
+
+    async def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+        """Replace an object by ``obj``: the document that it was read from, with the caller's changes; unknown fields survive.
+
+        With ``metadata.resource_version`` set (as in every object that was read) the write is refused if somebody wrote in between.
+
+        Raises:
+            Conflict: somebody did. IncompleteObject: only a part of the object is known here, and sending that would erase the rest.
+        """
+        return await self._put(obj, namespace, options, None)
+
+    async def update_status(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None) -> R:
+        """Replace an object's status; the spec is left as it is, whatever ``obj`` says (some kinds take labels and annotations too).
+
+        Raises:
+            Conflict, IncompleteObject: as ``update``. NotFound: also where the kind has no status subresource.
+        """
+        return await self._put(obj, namespace, options, "status")
+
+    async def _put(self, obj: R, namespace: str | None, options: WriteOptions | None, subresource: str | None) -> R:
+        body = checked(obj, require_document)  # before anything else: what is only metadata has no kind to find a path by
+        path = await self._path(type(obj), obj.metadata.name, namespace or obj.metadata.namespace, subresource)
+        answer = await self.transport.request("PUT", path, query=self._query(options), body=body)
+        return await self._stored("update", decode(type(obj), answer.body), options)
+
+
+OperationResult: TypeAlias = Literal["created", "updated", "updated status", "updated both", "unchanged"]
 
 
 class Changed(NamedTuple, Generic[R]):
     """The object as it is now, and what was done for it."""
 
     object: R
-    did: Did
+    did: OperationResult
 
 
 class Changing(Writing):

@@ -13,7 +13,7 @@ from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.codec import decode
 from kubeloop.meta import Resource, Status
-from kubeloop.meta.arguments import require_kind
+from kubeloop.meta.type_checks import require_kind
 from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)

@@ -12,11 +12,11 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.verbs.base import Verbs
 from kubeloop.client.verbs.reading import JSON, PARTIAL
 from kubeloop.codec import decode, encode
-from kubeloop.codec.applied import fresh_tree
+from kubeloop.codec.apply_configuration import fresh_tree
 from kubeloop.codec.checking import checked, checked_changes
 from kubeloop.meta import IncompleteObject, PartialObject, Resource, kind_info
-from kubeloop.meta.arguments import described_word, require_kind
 from kubeloop.meta.resource import source_of
+from kubeloop.meta.type_checks import described_word, require_kind
 
 if TYPE_CHECKING:
     from kubeloop.merge.strategic_diff import StrategicDiff

@@ -13,7 +13,7 @@ from kubeloop.meta import DeadlineError, Resource
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
-    from kubeloop.client.waits.wants import Want
+    from kubeloop.client.waits.conditions import Want
 
 R = TypeVar("R", bound=Resource)
 
@@ -45,8 +45,8 @@ class Waiting(Reading):
         Raises:
             DeadlineError, WaitFailed: see above. ValueError: the words are none of these.
         """
+        from kubeloop.client.waits.conditions import wanted
         from kubeloop.client.waits.waiting import wait_for
-        from kubeloop.client.waits.wants import wanted
 
         return await wait_for(self._client(), kind, name, wanted(want), timeout, await self._where(kind, namespace))
 
@@ -67,8 +67,8 @@ class Waiting(Reading):
         Raises:
             DeadlineError, WaitFailed: see above.
         """
+        from kubeloop.client.waits.conditions import ready
         from kubeloop.client.waits.waiting import wait_for
-        from kubeloop.client.waits.wants import ready
 
         return await wait_for(self._client(), kind, name, ready(), timeout, await self._where(kind, namespace))
 

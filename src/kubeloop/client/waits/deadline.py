@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kubeloop.meta.arguments import described_word
+from kubeloop.meta.type_checks import described_word
 from kubeloop.timing import Clock
 
 

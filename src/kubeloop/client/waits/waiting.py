@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from kubeloop.client.waits.conditions import Want
 from kubeloop.client.waits.deadline import require_seconds, within
 from kubeloop.client.waits.rollouts import rollout_of
 from kubeloop.client.waits.trees import tree_of
-from kubeloop.client.waits.wants import Want
 from kubeloop.client.watches import Event
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError, UntrustedCertificate
 

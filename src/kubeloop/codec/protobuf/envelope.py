@@ -6,7 +6,7 @@ Source: Kubernetes documentation, "Kubernetes Protobuf encoding"; k8s.io/apimach
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubeloop.codec.protobuf.reading import read_message
 from kubeloop.codec.protobuf.table import table
@@ -14,8 +14,7 @@ from kubeloop.codec.protobuf.wire import EncodeError, FlatFields, varint
 from kubeloop.codec.protobuf.writing import write_message
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 

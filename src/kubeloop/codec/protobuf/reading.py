@@ -13,8 +13,7 @@ from kubeloop.codec.protobuf.special import SPECIAL_READERS, schema_choice
 from kubeloop.codec.protobuf.table import EMPTY, Count, Field, Form, Message, Scalar
 from kubeloop.codec.protobuf.wire import read_varint, rest_of_varint, signed
 from kubeloop.meta.errors import DecodeError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Messages within messages; CRD schemas nest deepest. Beyond it bytes are taken for an attack on the stack.
 DEEPEST = 128

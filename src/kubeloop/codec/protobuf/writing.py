@@ -17,8 +17,8 @@ from kubeloop.codec.protobuf.reading import DEEPEST
 from kubeloop.codec.protobuf.special import SPECIAL_WRITERS, schema_fields
 from kubeloop.codec.protobuf.table import Count, Field, Form, Message, Scalar
 from kubeloop.codec.protobuf.wire import EncodeError, kind_of, varint
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 #: Makes bytes of a value that lies so many messages deep. Raises EncodeError, or ValueError and TypeError for JSON that does not fit.
 _Write = Callable[[Any, int], bytes]
 

@@ -13,8 +13,7 @@ import msgspec
 from kubeloop.apiserver.crd import defaults, validation
 from kubeloop.codegen.crd.manifest import Definition
 from kubeloop.meta.field_error import FieldError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _SCHEMA = re.compile(r"^spec\.(?:versions\[(\d+)\]\.schema|validation)\.openAPIV3Schema(.*)$")
 _VERSION = re.compile(r"^spec\.versions\[(\d+)\]")

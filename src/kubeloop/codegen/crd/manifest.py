@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,8 +14,7 @@ from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.resource import KindInfo, Resource, kind_info
 from kubeloop.schema.classes import schema_of
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
 

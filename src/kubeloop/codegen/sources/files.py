@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.codegen import discovery, openapi
 from kubeloop.codegen.typed import ModelSource, source_of_crd, source_of_definitions
 from kubeloop.meta.errors import ConfigError, DecodeError
 from kubeloop.schema import builtin
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Tell = Callable[[str], None]
 
 _ENDINGS: Final = (".json", ".json.gz", ".yaml", ".yml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.codegen import discovery, openapi
 from kubeloop.codegen.document import schemas_of
@@ -15,8 +15,7 @@ from kubeloop.meta.errors import ConfigError, Forbidden, NotFound
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import Schemas, builtin
 from kubeloop.transport import Transport
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -13,8 +13,7 @@ from kubeloop.codegen.typed.literals import literal, text
 from kubeloop.codegen.typed.markers import markers
 from kubeloop.codegen.typed.types import Names, PyType, TypeReader
 from kubeloop.meta.quantity import Quantity
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Extensions of Kubernetes' own definitions, which CRDs do not have.
 _FOREIGN: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key", "x-kubernetes-unions", "x-kubernetes-group-version-kind")

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kubeloop.codegen.typed.literals import call, literal, text
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _DECLARE: Final = "declare"
 #: Wire name to ``Limits``' name.

@@ -5,11 +5,11 @@ Source: k8s.io/client-go tools/clientcmd/api/v1/types.go. Printing any of these 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-JSONObject: TypeAlias = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class _Entry(msgspec.Struct, rename="kebab", kw_only=True):

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from kubeloop.config.kubeconfig.entries import Cluster, Context, JSONObject, User
+from kubeloop.config.kubeconfig.entries import Cluster, Context, User
 from kubeloop.config.kubeconfig.file import KubeconfigFile, read_file
 from kubeloop.meta.errors import ConfigError
+from kubeloop.types import JSONObject
 
 T = TypeVar("T")
 

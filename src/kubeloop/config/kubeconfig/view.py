@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kubeloop.config.kubeconfig.entries import JSONObject
 from kubeloop.config.kubeconfig.file import KubeconfigFile
 from kubeloop.config.kubeconfig.merged import Kubeconfig
 from kubeloop.meta.errors import ConfigError
+from kubeloop.types import JSONObject
 
 SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 _FILES = {"cluster": ("certificate-authority",), "user": ("client-certificate", "client-key"), "context": ()}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubeloop.cache import Informer
+from kubeloop.client.waits.conditions import Want, ready, wanted
 from kubeloop.client.waits.deadline import within
-from kubeloop.client.waits.wants import Want, ready, wanted
 from kubeloop.controller.children.reading import Reader
-from kubeloop.controller.running.result import Result
+from kubeloop.controller.runner.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
 
 #: What is waited for by kind, where "ready" is not meant: a function of the object, or words of ``kubectl wait --for``.

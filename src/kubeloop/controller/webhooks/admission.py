@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.running.threads import Threads
+from kubeloop.controller.runner.threads import ThreadExecutor
 from kubeloop.controller.webhooks.containing import Failed, Inside, contained
 from kubeloop.controller.webhooks.declared import Call, Hook
 from kubeloop.controller.webhooks.denied import Denied, Warnings, status_of
@@ -23,8 +23,7 @@ from kubeloop.meta import ApiError, DecodeError, Resource
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.resource import kind_info, source_of
 from kubeloop.meta.status import Status
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)
@@ -142,7 +141,7 @@ async def _called(call: Call, obj: Resource, request: AdmissionRequest[Any]) -> 
     arguments = (obj, request) if call.with_request else (obj,)
     if call.plain:
         # Not the loop's executor: a few hooks that never return would take all its threads, and keep the program from ending.
-        threads = Threads("kubeloop webhook")
+        threads = ThreadExecutor("kubeloop webhook")
         result = threads.call(lambda given: _in_thread(call.function, given), arguments)
         threads.close()
         return await result

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from kubeloop.api.admissionregistration.v1 import (
     MatchCondition,
@@ -23,8 +23,8 @@ from kubeloop.api.admissionregistration.v1 import (
 from kubeloop.controller.webhooks.conversion import CONVERT_PATH
 from kubeloop.controller.webhooks.declared import DEFAULT_TIMEOUT, Hook
 from kubeloop.meta import ConfigError, ObjectMeta
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Configuration: TypeAlias = MutatingWebhookConfiguration | ValidatingWebhookConfiguration
 W = TypeVar("W", MutatingWebhook, ValidatingWebhook)
 

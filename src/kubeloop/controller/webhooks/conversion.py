@@ -6,7 +6,7 @@ Source: apiextensions.k8s.io/v1 and v1beta1 ConversionReview.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -16,8 +16,7 @@ from kubeloop.controller.webhooks.converters import Converters
 from kubeloop.controller.webhooks.denied import Denied
 from kubeloop.controller.webhooks.request import ReviewMalformed, checked_version
 from kubeloop.meta import ApiError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 CONVERT_PATH: Final = "/convert"
 _GROUP: Final = "apiextensions.k8s.io"

@@ -14,14 +14,13 @@ from typing import Any
 import msgspec
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.builder.declaration import DeclarationError
 from kubeloop.controller.webhooks.containing import Inside
 from kubeloop.meta import DecodeError, KubeloopError, ObjectMeta, Resource, Unstructured
-from kubeloop.meta.arguments import described_word
 from kubeloop.meta.kinds import GroupKind, GroupVersion
 from kubeloop.meta.resource import kind_info
-
-JSONObject = dict[str, Any]
+from kubeloop.meta.type_checks import described_word
+from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict
 
-from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.builder.declaration import DeclarationError
 from kubeloop.controller.webhooks.request import OPERATIONS, Operation
 from kubeloop.meta import LabelSelector, Resource, UnknownKind
-from kubeloop.meta.arguments import described, described_word
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.names import dns1123_subdomain
 from kubeloop.meta.resource import kind_info
+from kubeloop.meta.type_checks import described, described_word
 
 
 class HookOptions(TypedDict, total=False):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubeloop.meta import ApiError, KubeloopError
-from kubeloop.meta.arguments import described_word
 from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
+from kubeloop.meta.type_checks import described_word
 
 
 class Denied(KubeloopError):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from kubeloop.codec import decode, encode
-from kubeloop.controller.declaring.declaration import DeclarationError
+from kubeloop.controller.builder.declaration import DeclarationError
 from kubeloop.controller.webhooks.admission import Answered, answer_admission
 from kubeloop.controller.webhooks.conversion import CONVERT_PATH, answer_conversion
 from kubeloop.controller.webhooks.converters import Converters
@@ -19,7 +19,7 @@ from kubeloop.controller.webhooks.denied import Warnings
 from kubeloop.controller.webhooks.request import AdmissionRequest, Operation, User
 from kubeloop.controller.webhooks.reviewing import Reviewed, review_of, reviewed
 from kubeloop.meta import Resource
-from kubeloop.meta.arguments import described_word
+from kubeloop.meta.type_checks import described_word
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks.configurations import Configuration, Place

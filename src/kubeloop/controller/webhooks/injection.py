@@ -9,8 +9,8 @@ import base64
 from typing import Any
 
 from kubeloop.merge.json_diff import json_diff
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
 Operation = dict[str, Any]
 
 

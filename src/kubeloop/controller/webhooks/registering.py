@@ -16,10 +16,10 @@ from kubeloop.controller.webhooks.session import SESSION, marked_conversion_patc
 from kubeloop.meta import KubeloopError, NotFound, Unstructured
 from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
+from kubeloop.types import JSONObject
 
 log = logger_with_context(__name__)
 
-JSONObject = dict[str, Any]
 Operation = dict[str, Any]
 
 #: Owner of what is applied.

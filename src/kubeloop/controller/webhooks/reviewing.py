@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -16,10 +16,9 @@ from kubeloop.merge.json_patch import json_patch
 from kubeloop.meta import Resource
 from kubeloop.meta.resource import kind_info
 from kubeloop.meta.status import Status
+from kubeloop.types import JSONObject
 
 R = TypeVar("R", bound=Resource)
-
-JSONObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

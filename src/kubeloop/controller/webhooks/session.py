@@ -12,10 +12,10 @@ from kubeloop.client import Client
 from kubeloop.controller.webhooks.injection import conversion_patch
 from kubeloop.meta import NotFound, Unstructured
 from kubeloop.transport import logger_with_context
+from kubeloop.types import JSONObject
 
 log = logger_with_context(__name__)
 
-JSONObject = dict[str, Any]
 Operation = dict[str, Any]
 
 #: Label on the objects of a session; its value is the name of the registration.

@@ -12,8 +12,7 @@ from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_types import ATOMIC, DEDUCED, FieldType, ListType, MapType, ScalarType, shape
 from kubeloop.merge.go_text import go_text, go_type
 from kubeloop.meta.go_quote import go_quoted
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def check(obj: JSONObject, type_: FieldType, *, allow_duplicates: bool = False) -> None:

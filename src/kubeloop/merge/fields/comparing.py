@@ -12,8 +12,7 @@ from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_set import FieldSet
 from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class Comparison(NamedTuple):

@@ -10,8 +10,7 @@ from typing import Any
 from kubeloop.merge.fields.elements import element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_types import ABSENT, FieldType, ListType, MapType, shape
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def merge(live: JSONObject, applied: JSONObject, type_: FieldType) -> JSONObject:

@@ -13,8 +13,7 @@ from kubeloop.merge.fields.errors import MISMATCHES
 from kubeloop.merge.fields.field_set import FieldSet
 from kubeloop.merge.fields.field_types import FieldType
 from kubeloop.merge.fields.tree import SELF, Node
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def remove(obj: JSONObject, fields: FieldSet, type_: FieldType) -> JSONObject:

@@ -13,8 +13,7 @@ from kubeloop.meta import ObjectMeta, Quantity
 from kubeloop.meta.errors import ConfigError
 from kubeloop.schema.document import builtin
 from kubeloop.schema.node import TypeSchema
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _META_V1: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _NO_DEFAULT: Final = object()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -23,8 +23,7 @@ from kubeloop.declare import (
     Schema,
 )
 from kubeloop.meta.errors import ConfigError
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _LIMITS: Final = {
     "minimum": "minimum",

@@ -21,8 +21,7 @@ from kubeloop.meta.resource import Resource
 from kubeloop.schema.classes.docs import class_text, field_texts
 from kubeloop.schema.classes.known import INT_OR_STRING, kubernetes_own, scalar
 from kubeloop.schema.classes.marking import apply
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _OPAQUE: Final[JSONObject] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 #: The order in which people read a schema.

@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from kubeloop.serving.answer import Answer, BrokenOff, Frames, Reply, SocketTakeover, Takeover
+from kubeloop.serving.answer import Aborted, Answer, Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.http1 import answering
 from kubeloop.serving.http1.body import Body
 from kubeloop.serving.http1.head import LIMIT, TOO_LARGE, Head, Refused, end_of_head, parse_head
-from kubeloop.serving.http1.peers import peer_chain
 from kubeloop.serving.http1.wire import ConnectionEnded, Wire
 from kubeloop.serving.request import Request
+
+
+def peer_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
+    """Its own, DER, and behind it those by which TLS came to trust it, where Python tells them (3.13). Empty: it showed none."""
+    own = connection.getpeercert(binary_form=True) if connection is not None else None
+    if own is None:
+        return ()
+    verified = getattr(connection, "get_verified_chain", None)
+    # Of a session that was resumed, nothing is told but the certificate itself.
+    return (tuple(verified()) if verified is not None else ()) or (own,)
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,7 +107,7 @@ class Connection(Wire):
             with contextlib.suppress(ConnectionEnded):
                 await self.write(refusal.answer())
                 await self._linger()
-        except BrokenOff as fault:
+        except Aborted as fault:
             _LOG.debug("an answer broke off: %s", fault)
             self.abort()
         finally:
@@ -156,11 +167,11 @@ class Connection(Wire):
         except Exception:  # noqa: BLE001 - a defect of the handler: its client gets an answer, the log gets the traceback
             _LOG.exception("%s %s failed", head.method, head.path)
             answer = Answer(500, body=b"500 Internal Server Error", content_type="text/plain; charset=utf-8")
-        if isinstance(answer, Takeover | SocketTakeover):
+        if isinstance(answer, Hijack | SocketTakeover):
             await self._take_over(head, answer)
             return False
         keep = head.keep and not self._ending and self._may_keep(body)
-        if isinstance(answer, Frames):
+        if isinstance(answer, StreamingResponse):
             try:
                 keep = await self._stream(head, answer, keep=keep)
             finally:
@@ -193,7 +204,7 @@ class Connection(Wire):
         else:
             await self.write(start)
 
-    async def _stream(self, head: Head, frames: Frames, *, keep: bool) -> bool:
+    async def _stream(self, head: Head, frames: StreamingResponse, *, keep: bool) -> bool:
         """Whether the connection can be kept."""
         fields = [*frames.headers]
         if frames.content_type:
@@ -209,7 +220,7 @@ class Connection(Wire):
             await self.write(b"0\r\n\r\n")
         return keep
 
-    async def _pump(self, start: bytes, frames: Frames, *, chunked: bool, silent: bool) -> None:
+    async def _pump(self, start: bytes, frames: StreamingResponse, *, chunked: bool, silent: bool) -> None:
         source = frames.chunks
         try:
             await self.write(start)
@@ -225,7 +236,7 @@ class Connection(Wire):
             if close is not None:
                 await close()
 
-    async def _take_over(self, head: Head, answer: Takeover | SocketTakeover) -> None:
+    async def _take_over(self, head: Head, answer: Hijack | SocketTakeover) -> None:
         try:
             if isinstance(answer, SocketTakeover):
                 from kubeloop.serving.websocket import over_socket

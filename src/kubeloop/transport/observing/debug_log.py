@@ -13,8 +13,8 @@ from kubeloop.transport.hooks import shown, without_secrets
 from kubeloop.transport.log_context import logger_with_context
 
 if TYPE_CHECKING:
-    from kubeloop.transport.calls import Call
-    from kubeloop.transport.exchange import Answer
+    from kubeloop.transport.request_executor import Call
+    from kubeloop.transport.round_tripper import Answer
 
 _logger = logger_with_context("kubeloop.transport")
 

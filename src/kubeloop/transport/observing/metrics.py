@@ -17,13 +17,13 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubeloop.transport.observing.figures import Figures, Histogram
+from kubeloop.transport.observing.counters import Histogram, RequestCounters
 
 if TYPE_CHECKING:
     from kubeloop.config.plugins.figures import PluginFigures
     from kubeloop.transport.transport import Transport
 
-_Hosts = Mapping[str, Figures]
+_Hosts = Mapping[str, RequestCounters]
 
 
 class TransportMetrics(Collector):
@@ -36,7 +36,7 @@ class TransportMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._open: dict[Transport, str] = {}
-        self._closed: dict[str, Figures] = {}
+        self._closed: dict[str, RequestCounters] = {}
 
     def add(self, transport: Transport) -> None:
         """Show it from now on; once, however often it is added."""
@@ -48,17 +48,17 @@ class TransportMetrics(Collector):
         """It is closed: what it counted stays."""
         host = self._open.pop(transport, None)
         if host is not None:
-            self._closed.setdefault(host, Figures()).add(transport.figures)
+            self._closed.setdefault(host, RequestCounters()).add(transport.figures)
 
     def describe(self) -> Iterable[Metric]:
         """The metrics without a value: what the registry checks for duplicates when this is registered."""
         return _families({}, [])
 
     def collect(self) -> Iterable[Metric]:
-        hosts: dict[str, Figures] = {}
+        hosts: dict[str, RequestCounters] = {}
         transports = list(self._open.items())
         for host, figures in [*self._closed.items(), *((host, transport.figures) for transport, host in transports)]:
-            hosts.setdefault(host, Figures()).add(figures)
+            hosts.setdefault(host, RequestCounters()).add(figures)
         return _families(hosts, transports)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from kubeloop.apiserver.admission.pod_security.findings import (
     Check,
     Finding,
-    JSONObject,
     Pod,
     containers,
     in_user_namespace,
@@ -18,6 +17,7 @@ from kubeloop.apiserver.admission.pod_security.findings import (
     setters,
 )
 from kubeloop.meta.go_quote import go_quoted
+from kubeloop.types import JSONObject
 
 _CAPABILITIES = frozenset(
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class Finding(NamedTuple):

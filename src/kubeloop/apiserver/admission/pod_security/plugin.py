@@ -5,21 +5,61 @@ Source: k8s.io/pod-security-admission admission/admission.go; plugin/pkg/admissi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.admission.errors import aggregated, refused
 from kubeloop.apiserver.admission.namespaces import NAMESPACES
 from kubeloop.apiserver.admission.pod_security.evaluation import findings
-from kubeloop.apiserver.admission.pod_security.existing import warnings_about
-from kubeloop.apiserver.admission.pod_security.findings import JSONObject, Pod
+from kubeloop.apiserver.admission.pod_security.findings import Pod
 from kubeloop.apiserver.admission.pod_security.levels import PREFIX, PRIVILEGED, Level, Policy, policy_of
-from kubeloop.apiserver.admission.refusing import aggregated, refused
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
+from kubeloop.types import JSONObject
+
+#: Pods of a namespace that are looked at, as upstream's.
+MOST_PODS = 3000
+
+
+def warnings_about(namespace: str, level: Level, pods: Iterable[JSONObject]) -> list[str]:
+    """Empty when all keep to ``level``. Source: k8s.io/pod-security-admission admission/admission.go, EvaluatePodsInNamespace."""
+    ordered = _prioritized(pods)
+    by_reason: dict[str, list[str]] = {}
+    for pod in ordered[:MOST_PODS]:
+        reason = ", ".join(one.reason for one in findings(level, Pod(pod["metadata"], pod["spec"])))
+        if reason:
+            by_reason.setdefault(reason, []).append(pod["metadata"]["name"])
+    told = []
+    if len(ordered) > MOST_PODS:
+        told.append(f"new PodSecurity enforce level only checked against the first {MOST_PODS} of {len(ordered)} existing pods")
+    if by_reason:
+        told.append(f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"')
+    return told + sorted(_about(names, reason) for reason, names in by_reason.items())
+
+
+def _prioritized(pods: Iterable[JSONObject]) -> list[JSONObject]:
+    """One pod of each controller before their twins: these are most likely alike."""
+    first: list[JSONObject] = []
+    twins: list[JSONObject] = []
+    met: set[str] = set()
+    for pod in pods:
+        owner = next((one["uid"] for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+        (twins if owner in met else first).append(pod)
+        if owner is not None:
+            met.add(owner)
+    return first + twins
+
+
+def _about(names: list[str], reason: str) -> str:
+    others = len(names) - 1
+    more = "" if not others else f" (and {others} other pod{'s' if others > 1 else ''})"
+    return f"{min(names)}{more}: {reason}"
+
 
 _PODS = GroupResource("", "pods")
 #: Where resources keep the pods that somebody makes of them.
@@ -69,7 +109,7 @@ class PodSecurity:
         if attributes.old is not None:
             before, old_faults = policy_of(attributes.old["metadata"].get("labels") or {})
         if faults and faults != old_faults:
-            raise refusals.invalid(GroupKind("", "Namespace"), attributes.name or attributes.obj["metadata"].get("name", ""), faults)
+            raise api_errors.invalid(GroupKind("", "Namespace"), attributes.name or attributes.obj["metadata"].get("name", ""), faults)
         if attributes.operation == "CREATE" or policy.enforce == before.enforce or policy.enforce.level == "privileged":
             return
         if policy.enforce.minor == before.enforce.minor and policy.enforce.strictness <= before.enforce.strictness:
@@ -111,7 +151,7 @@ class PodSecurity:
         resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
         found = await self._objects.get(resource, "", namespace) if resource is not None else None
         if found is None:
-            raise refusals.internal(f'failed to lookup namespace "{namespace}"')
+            raise api_errors.internal(f'failed to lookup namespace "{namespace}"')
         return policy_of(found.obj["metadata"].get("labels") or {})
 
     @staticmethod

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.registry import Registry
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.time import parse_time
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")

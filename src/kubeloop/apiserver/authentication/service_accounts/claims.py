@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Seconds by which the clocks of those who sign and verify may differ.
 LEEWAY: Final = 60.0

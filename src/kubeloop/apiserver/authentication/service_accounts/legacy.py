@@ -11,7 +11,7 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, SECRETS, BoundObjects, Seen
 from kubeloop.apiserver.authentication.service_accounts.claims import Claims
@@ -19,8 +19,7 @@ from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRef
 from kubeloop.apiserver.authentication.users import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger(__name__)
 

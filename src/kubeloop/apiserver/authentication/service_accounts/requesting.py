@@ -6,26 +6,25 @@ Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go, pkg
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.answers import Answer
-from kubeloop.apiserver.asking_admission import ask_admission
 from kubeloop.apiserver.authentication.service_accounts import claims
 from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, NODES, PODS, SECRETS, BoundObjects
 from kubeloop.apiserver.authentication.service_accounts.claims import Bound, Reference
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
+from kubeloop.apiserver.connect_admission import ask_admission
 from kubeloop.apiserver.decoding import decode_object, media_type_of
-from kubeloop.apiserver.exchange import Exchange
 from kubeloop.apiserver.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.options import write_options
 from kubeloop.apiserver.ownership import token_request_scope
+from kubeloop.apiserver.request_scope import RequestScope
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.meta.names import path_segment
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 TOKEN_REQUEST: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 _KIND: Final = GroupKind(TOKEN_REQUEST.group, TOKEN_REQUEST.kind)
@@ -40,7 +39,7 @@ _OF_KUBELETS: Final = 3607
 _YEAR: Final = 365 * 24 * 3600
 
 
-async def create_token(exchange: Exchange) -> Answer:
+async def create_token(exchange: RequestScope) -> Answer:
     """Issues a token for the account that the path names; a dry run does, too, as upstream's."""
     settings = exchange.parts.token_settings
     objects = BoundObjects(exchange.parts.objects, exchange.parts.registry)
@@ -67,7 +66,7 @@ async def create_token(exchange: Exchange) -> Answer:
         request["metadata"]["creationTimestamp"] = timestamp(now)
         request["status"] = {"token": "", "expirationTimestamp": None}
         if errors := _errors(spec):
-            raise refusals.invalid(_KIND, "", errors)
+            raise api_errors.invalid(_KIND, "", errors)
 
     await ask_admission(exchange, request, kind=TOKEN_REQUEST, name=name, dry_run=options.dry_run, between=fill)
     bound = await _bound(objects, spec["boundObjectRef"], namespace, name)
@@ -94,10 +93,10 @@ async def _account(objects: BoundObjects, request: JSONObject, namespace: str, n
     metadata = metadata_of(request)
     if metadata.get("name") and metadata["name"] != name:
         fault = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
-        raise refusals.invalid(_KIND, name, [fault])
+        raise api_errors.invalid(_KIND, name, [fault])
     account = await objects.get(ACCOUNTS, namespace, name)
     if account is None:
-        raise refusals.not_found(ACCOUNTS.group_resource, name)
+        raise api_errors.not_found(ACCOUNTS.group_resource, name)
     _fill_metadata(metadata, account)
     return account
 
@@ -115,7 +114,7 @@ def _fill_metadata(metadata: JSONObject, account: JSONObject) -> None:
     own = account["metadata"]
     if metadata.get("uid") and metadata["uid"] != own["uid"]:
         why = f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({own['uid']})"
-        raise refusals.conflict(_RESOURCE, own["name"], why)
+        raise api_errors.conflict(_RESOURCE, own["name"], why)
     metadata |= {"name": own["name"], "namespace": own["namespace"], "uid": own["uid"]}
 
 
@@ -150,7 +149,9 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
         found = await _found(objects, PODS, namespace, name)
         if (found.get("spec") or {}).get("serviceAccountName", "") != account:
             quoted = go_quoted(account)
-            raise refusals.bad_request(f"cannot bind token for serviceaccount {quoted} to pod running with different serviceaccount name.")
+            raise api_errors.bad_request(
+                f"cannot bind token for serviceaccount {quoted} to pod running with different serviceaccount name."
+            )
         bound = Bound(pod=Reference.to(found), node=await _node_of(objects, found))
     elif not group and kind == "Node":
         found = await _found(objects, NODES, "", name)
@@ -159,25 +160,25 @@ async def _bound(objects: BoundObjects, reference: JSONObject | None, namespace:
         found = await _found(objects, SECRETS, namespace, name)
         bound = Bound(secret=Reference.to(found))
     else:
-        raise refusals.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+        raise api_errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     uid = reference.get("uid") or ""
     if uid and uid != found["metadata"]["uid"]:
         why = (
             f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated"
         )
-        raise refusals.conflict(GroupResource(group, kind), name, why)
+        raise api_errors.conflict(GroupResource(group, kind), name, why)
     return bound
 
 
 async def _found(objects: BoundObjects, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject:
     if not name:
-        raise refusals.bad_request("Name parameter required.")
+        raise api_errors.bad_request("Name parameter required.")
     if faults := path_segment(name):
-        raise refusals.bad_request(f"Name parameter invalid: {go_quoted(name)}: {';'.join(faults)}")
+        raise api_errors.bad_request(f"Name parameter invalid: {go_quoted(name)}: {';'.join(faults)}")
     found = await objects.get(gvr, namespace, name)
     if found is None:
-        raise refusals.not_found(gvr.group_resource, name)
+        raise api_errors.not_found(gvr.group_resource, name)
     return found
 
 

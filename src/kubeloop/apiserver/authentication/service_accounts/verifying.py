@@ -13,7 +13,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -36,8 +36,6 @@ from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.pki import SignatureInvalid, VerifyingKey
 from kubeloop.timing import Clock
-
-JSONObject = dict[str, Any]
 
 #: Verified tokens that are remembered; a thousand of them take about 2 MiB.
 _MOST_KNOWN: Final = 4096

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 class Reference(NamedTuple):

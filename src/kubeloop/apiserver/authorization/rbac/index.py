@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.authorization.access import Decision
 from kubeloop.apiserver.authorization.rbac.rules import RoleRules
 from kubeloop.meta.go_quote import go_quoted
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 GROUP = "rbac.authorization.k8s.io"
 #: Where service accounts' user names begin.

@@ -6,11 +6,9 @@ Source: k8s.io/kubernetes pkg/apis/rbac/v1/evaluation_helpers.go.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kubeloop.apiserver.authorization.access import Access
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def _some(values: Iterable[str], *, everything: bool) -> frozenset[str] | None:

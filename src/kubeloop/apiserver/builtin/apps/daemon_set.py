@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.apiserver.builtin.apps.rollout import amount, at_most_all, int_or_percent
 from kubeloop.apiserver.builtin.apps.template import (
-    Errors,
     TemplateStrategy,
     always_restarts,
     collisions,
@@ -19,10 +16,9 @@ from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, not_negative, unsupported
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector
-from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.integers import decimal
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Upstream counts changes of the template in a hidden field, which this annotation shows.
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.apps.template import (
-    Errors,
     TemplateStrategy,
     always_restarts,
     at_most,
@@ -23,10 +21,9 @@ from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
 from kubeloop.apiserver.validation.metadata import annotation_map
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector, labels
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _MUTABLE = (
     "replicas",

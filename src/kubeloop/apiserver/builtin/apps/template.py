@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.security import host_sysctl_fault
@@ -13,11 +10,9 @@ from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import not_negative, one_of
 from kubeloop.apiserver.validation.selectors import is_empty, label_selector, matches
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 
 def template_options(old: JSONObject | None) -> PodOptions:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
+
 _Form = Callable[[JSONObject], JSONObject]
 
 #: Kinds of metric, and the field that describes each.

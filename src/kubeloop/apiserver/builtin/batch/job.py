@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Any
 
 from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_options
 from kubeloop.apiserver.builtin.batch.job_status import status_update
@@ -14,11 +12,9 @@ from kubeloop.apiserver.builtin.pods.spec import pod_template
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
 from kubeloop.apiserver.validation.selectors import label_selector, matches
-from kubeloop.meta.field_error import FieldError, invalid, required, too_long
+from kubeloop.meta.field_error import Errors, FieldError, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, http_path
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 _OLD_UID, _OLD_NAME = "controller-uid", "job-name"

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from kubeloop.apiserver.builtin.batch.indexes import BadIndexes, check_indexes
+from kubeloop.apiserver.builtin.batch.job_status import BadIndexes, check_indexes
 from kubeloop.apiserver.validation.formats import each, not_negative, one_of
-from kubeloop.meta.field_error import OMITTED, FieldError, FieldErrorType, duplicate, invalid, required, too_long
+from kubeloop.meta.field_error import OMITTED, Errors, FieldError, FieldErrorType, duplicate, invalid, required, too_long
 from kubeloop.meta.names import qualified_name
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _LONGEST_INDEXES = 64 * 1024
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.certificates.pem import certificate_fault, request_fault
@@ -11,11 +10,9 @@ from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import one_of
-from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, required, too_long
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _STRUCT = "certificates.CertificateSigningRequestCondition"
 _USAGES = (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from kubeloop.apiserver.builtin.devices.collections import items, itself, named, unique
 from kubeloop.apiserver.builtin.devices.configuration import configuration
@@ -12,10 +10,8 @@ from kubeloop.apiserver.builtin.devices.names import Requests, class_name, fully
 from kubeloop.apiserver.builtin.devices.selectors import selectors
 from kubeloop.apiserver.builtin.devices.taints import toleration
 from kubeloop.apiserver.validation.formats import label_name_field, unsupported
-from kubeloop.meta.field_error import FieldError, invalid, required
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.meta.field_error import Errors, invalid, required
+from kubeloop.types import JSONObject
 
 #: Requests, and places that name some of them.
 MOST_REQUESTS = 32

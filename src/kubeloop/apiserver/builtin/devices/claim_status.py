@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,9 @@ from kubeloop.apiserver.builtin.devices.names import Requests, driver_name, pool
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.validation.conditions import conditions
 from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required, too_long, too_many
+from kubeloop.meta.field_error import Errors, forbidden, invalid, required, too_long, too_many
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
 Device = tuple[str, str, str, str]
 
 _MOST_CONSUMERS, _MOST_RESULTS, _MOST_CONDITIONS, _MOST_ADDRESSES = 256, 32, 8, 16

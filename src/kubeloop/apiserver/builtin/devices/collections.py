@@ -5,12 +5,11 @@ Source: pkg/apis/resource/validation validateSlice, validateSet, validateMap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from kubeloop.meta.field_error import FieldError, duplicate, too_many
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, too_many
 
-Errors = Iterator[FieldError]
 Check = Callable[[str, Any], Iterable[FieldError]]
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.devices.collections import items
 from kubeloop.apiserver.builtin.devices.names import driver_name
 from kubeloop.apiserver.validation.formats import each
-from kubeloop.meta.field_error import FieldError, duplicate, invalid, required, too_long
+from kubeloop.meta.field_error import Errors, duplicate, invalid, required, too_long
 from kubeloop.meta.names import qualified_name
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _LONGEST = 10 * 1024
 _MOST_CONDITIONS = 4

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
 from kubeloop.apiserver.validation.formats import each, label_name_field, subdomain_field
-from kubeloop.meta.field_error import FieldError, invalid, required, too_long
+from kubeloop.meta.field_error import Errors, invalid, required, too_long
 from kubeloop.meta.names import c_identifier
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
 
 #: Of a domain, of an identifier, and of the two with a slash between them.
 DOMAIN, IDENTIFIER = 63, 32

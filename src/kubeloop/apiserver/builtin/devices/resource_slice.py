@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,10 +12,8 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, subdomain_field
-from kubeloop.meta.field_error import FieldError, invalid, required
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.meta.field_error import Errors, FieldError, invalid, required
+from kubeloop.types import JSONObject
 
 _MOST_DEVICES, _MOST_COMPLEX_DEVICES, _MOST_COUNTER_SETS = 128, 64, 8
 _ONE_OF = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"

@@ -5,18 +5,15 @@ Source: k8s.io/dynamic-resource-allocation cel/compile.go, with the feature gate
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from kubeloop.apiserver.builtin.devices.collections import items
 from kubeloop.apiserver.builtin.devices.names import DOMAIN, IDENTIFIER
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.estimate import Path, Range
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required, too_long
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.meta.field_error import Errors, forbidden, invalid, required, too_long
+from kubeloop.types import JSONObject
 
 _LONGEST: Final = 10 * 1024
 _COST_LIMIT: Final = 1_000_000

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.devices.configuration import label_name
 from kubeloop.apiserver.validation.formats import each, one_of, unsupported
-from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.field_error import Errors, invalid, required
 from kubeloop.meta.names import label_value
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 

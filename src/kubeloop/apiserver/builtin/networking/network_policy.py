@@ -11,11 +11,9 @@ from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.addresses import cidr_warnings
 from kubeloop.apiserver.validation.formats import cidr, each, one_of, sloppy_cidr
 from kubeloop.apiserver.validation.selectors import label_selector
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import port_name, port_number
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _DIRECTIONS = (("ingress", "from"), ("egress", "to"))
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import IMMUTABLE, canonical_ip, cidr, each, sloppy_cidr, subdomain_field
-from kubeloop.meta.field_error import FieldError, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.schema.internal_values import internal_value
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _ONE_OF_EACH = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
-from kubeloop.meta.field_error import duplicate, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
+from kubeloop.types import JSONObject
 
 MIRROR = "kubernetes.io/config.mirror"
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubeloop.apiserver.builtin.pods.environment import environment, environment_from
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.ports import container_ports, host_port_conflicts
 from kubeloop.apiserver.builtin.pods.probes import lifecycle, probes
 from kubeloop.apiserver.builtin.pods.resources import container_resources
 from kubeloop.apiserver.builtin.pods.security import container_security
 from kubeloop.apiserver.builtin.pods.volumes import devices, mounts, pull_policy
 from kubeloop.apiserver.validation.formats import label_name_field, one_of, unsupported
-from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, not_found, required
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, not_found, required
+from kubeloop.types import JSONObject
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 #: Fields of a container that an ephemeral one must not have, in the order of the Go type.

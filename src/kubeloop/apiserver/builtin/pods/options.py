@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.integers import decimal, is_digits
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.builtin.pods.options import Errors
-from kubeloop.meta.field_error import invalid
+from kubeloop.meta.field_error import Errors, invalid
 
 
 def no_back_steps(path: str, target: str) -> Errors:

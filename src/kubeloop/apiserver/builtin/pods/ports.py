@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.validation.formats import each, unsupported
-from kubeloop.meta.field_error import duplicate, invalid, required
+from kubeloop.meta.field_error import Errors, duplicate, invalid, required
 from kubeloop.meta.names import port_name, port_number
+from kubeloop.types import JSONObject
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 

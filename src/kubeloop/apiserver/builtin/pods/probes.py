@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.validation.formats import each, not_negative, unsupported
-from kubeloop.meta.field_error import forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, forbidden, invalid, required
 from kubeloop.meta.names import http_header_name, port_name, port_number
+from kubeloop.types import JSONObject
 
 
 def port_number_or_name(path: str, port: object) -> Errors:

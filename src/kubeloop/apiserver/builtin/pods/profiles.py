@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, all_containers
+from kubeloop.apiserver.builtin.pods.options import all_containers
 from kubeloop.apiserver.builtin.pods.paths import descending
-from kubeloop.meta.field_error import forbidden, invalid
+from kubeloop.meta.field_error import Errors, forbidden, invalid
+from kubeloop.types import JSONObject
 
 SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"

@@ -9,9 +9,9 @@ import copy
 from typing import Any
 
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.builtin.pods.status import quality_of_service
-from kubeloop.meta.field_error import FieldError, forbidden, invalid
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid
+from kubeloop.types import JSONObject
 
 _KINDS = ("containers", "initContainers")
 _PARTS = ("requests", "limits")

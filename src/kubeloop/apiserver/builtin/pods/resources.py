@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.quantities import aggregate, is_huge_page, is_native, is_pod_level, may_overcommit, quantity
 from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, unsupported
-from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import qualified_name
+from kubeloop.types import JSONObject
 
 #: Resources that are numbers of objects.
 COUNTED = {

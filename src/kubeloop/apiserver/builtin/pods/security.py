@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.paths import descending
 from kubeloop.apiserver.builtin.pods.windows import windows_options
 from kubeloop.apiserver.validation.formats import each, one_of, unsupported, user_id
-from kubeloop.meta.field_error import duplicate, invalid, required, too_long
+from kubeloop.meta.field_error import Errors, duplicate, invalid, required, too_long
+from kubeloop.types import JSONObject
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"

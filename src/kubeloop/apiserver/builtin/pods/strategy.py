@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
-from kubeloop.apiserver.builtin.pods.label_keys import apply_label_keys
-from kubeloop.apiserver.builtin.pods.options import JSONObject, PodOptions, all_containers, deletion_cost_fits
+from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
 from kubeloop.apiserver.builtin.pods.security import app_armor, host_sysctl_fault
@@ -16,11 +15,40 @@ from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
 from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
 from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
-from kubeloop.apiserver.explicit_empties import part_at
+from kubeloop.apiserver.empty_values import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.names import dns1123_label
+from kubeloop.types import JSONObject
+
+# matchLabelKeys and mismatchLabelKeys become expressions of the selector when a pod is created.
+#
+# Source: mutatePodAffinity, mutateTopologySpreadConstraints.
+
+
+def apply_label_keys(found: JSONObject) -> None:
+    labels = found["metadata"].get("labels") or {}
+    affinity = found["spec"].get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        pods = affinity.get(kind) or {}
+        for weighted in pods.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            _apply(weighted.get("podAffinityTerm") or {}, labels)
+        for term in pods.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+            _apply(term, labels)
+    for constraint in found["spec"].get("topologySpreadConstraints") or ():
+        _apply(constraint, labels)
+
+
+def _apply(term: JSONObject, labels: dict[str, str]) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(name) or ():
+            if key in labels:
+                expressions = selector.setdefault("matchExpressions", [])
+                expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
 
 
 def deletion_grace(found: JSONObject) -> int:

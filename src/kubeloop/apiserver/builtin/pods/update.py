@@ -7,13 +7,14 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, PodOptions
+from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.scheduling import tolerations
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations
 from kubeloop.apiserver.validation.formats import MAX_INT32
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import out_of_range
+from kubeloop.types import JSONObject
 
 _MUTABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.validation.formats import each, label_name_field, one_of, unsupported
-from kubeloop.meta.field_error import invalid, required, too_long
+from kubeloop.meta.field_error import Errors, invalid, required, too_long
 from kubeloop.meta.names import dns1123_subdomain, in_range
+from kubeloop.types import JSONObject
 
 Check = Callable[[str, JSONObject], Errors]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject, all_containers
+from kubeloop.apiserver.builtin.pods.options import all_containers
 from kubeloop.apiserver.validation.formats import each
-from kubeloop.meta.field_error import Printed, forbidden, go_json, invalid
+from kubeloop.meta.field_error import Errors, Printed, forbidden, go_json, invalid
 from kubeloop.meta.names import dns1123_subdomain
+from kubeloop.types import JSONObject
 
 _NETBIOS = re.compile(r"""[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}""")
 _DNS = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*")

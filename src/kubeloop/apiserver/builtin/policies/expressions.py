@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kubeloop.apiserver.policies.compiling import (
     ANNOTATION,
     CONDITION,
@@ -14,9 +12,7 @@ from kubeloop.apiserver.policies.compiling import (
     Compiler,
     Wanted,
 )
-from kubeloop.meta.field_error import FieldError, FieldErrorType, invalid
-
-Errors = Iterator[FieldError]
+from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invalid
 
 
 class Expressions:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.options import unsupported
 from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
 from kubeloop.apiserver.validation.formats import each, one_of
 from kubeloop.apiserver.validation.selectors import label_selector
-from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from kubeloop.apiserver.builtin.policies.expressions import Expressions
 
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
 
 _MUTABLE: Final = ["*", "CONNECT", "CREATE", "UPDATE"]
 _STATIC: Final = ".static.k8s.io"

@@ -6,14 +6,15 @@ Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import itertools
 import random
 from functools import partial
-from typing import Any
 
-from kubeloop.apiserver import refusals
+from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.builtin.services.allocator_index import Network, Taken
 from kubeloop.apiserver.builtin.services.facts import (
     is_headless,
     kind_of,
@@ -23,18 +24,89 @@ from kubeloop.apiserver.builtin.services.facts import (
     node_ports,
 )
 from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
-from kubeloop.apiserver.builtin.services.ip_objects import AddressObjects
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.builtin.services.taken import Network, Taken
-from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.object_meta import fill_new
+from kubeloop.apiserver.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
 from kubeloop.apiserver.watch_cache import WatchCache
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, invalid
-from kubeloop.meta.kinds import GroupKind, GroupResource
+from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
 
-JSONObject = dict[str, Any]
+# IPAddress objects: one for each cluster IP, named like it, which tells whose it is; others may hold addresses by objects of their own.
+#
+# Source: pkg/registry/core/service/ipallocator/ipallocator.go (MultiCIDRServiceAllocator); KEP-1880.
+
+
+_SERVICES = GroupVersionResource("", "v1", "services")
+_ADDRESSES = GroupVersionResource("networking.k8s.io", "v1", "ipaddresses")
+_LABEL = "ipaddress.kubernetes.io/"
+_MANAGER = "ipallocator.k8s.io"
+
+
+class AddressObjects:
+    """Follows the services: who takes an address has it settled once his service is written, refused or gone."""
+
+    def __init__(self, registry: Registry, objects: Objects, clock: Clock) -> None:
+        self._registry = registry
+        self._objects = objects
+        self._owners = Owners(registry, clock)
+        self._clock = clock
+
+    async def mend(self) -> None:
+        """Settle what a server that was killed between two writes left: a service without its object, or an object without its service."""
+        services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
+        if services is None or resource is None:
+            return
+        wanted: dict[str, tuple[str, str]] = {}
+        for one in await self._objects.all(services):
+            whose = one["metadata"]["namespace"], one["metadata"]["name"]
+            wanted.update((address, whose) for address in one["spec"].get("clusterIPs") or () if address != "None")
+        present: dict[str, tuple[str, str]] = {}
+        for one in await self._objects.all(resource):
+            if (one["metadata"].get("labels") or {}).get(f"{_LABEL}managed-by") == _MANAGER:
+                parent = (one.get("spec") or {}).get("parentRef") or {}
+                present[one["metadata"]["name"]] = parent.get("namespace", ""), parent.get("name", "")
+        for address, whose in {*wanted.items()} ^ {*present.items()}:
+            await self.settle(address, *whose)
+
+    async def settle(self, address: str, namespace: str, name: str) -> None:
+        """Make the object of ``address`` where the stored service has it, and remove it where it has it no longer."""
+        services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
+        if services is None or resource is None:
+            return
+        service = await self._objects.get(services, namespace, name)
+        has = service is not None and address in (service.obj["spec"].get("clusterIPs") or ())
+        current = await self._objects.get(resource, "", address)
+        with contextlib.suppress(PreconditionFailed):  # somebody else has just settled it
+            if has and current is None:
+                await self._objects.write(resource, self._made(resource, address, namespace, name), expected=0)
+            elif not has and current is not None:
+                parent = (current.obj.get("spec") or {}).get("parentRef") or {}
+                if _is_of_service(parent) and (parent.get("namespace"), parent.get("name")) == (namespace, name):
+                    await self._objects.remove(current)
+
+    def _made(self, resource: ServedResource, address: str, namespace: str, name: str) -> JSONObject:
+        labels = {f"{_LABEL}ip-family": f"IPv{ipaddress.ip_address(address).version}", f"{_LABEL}managed-by": _MANAGER}
+        obj: JSONObject = {
+            "kind": resource.kind,
+            "apiVersion": resource.gvk.api_version,
+            "metadata": {"name": address, "labels": labels},
+            "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
+        }
+        fill_new(obj["metadata"], self._clock.wall())
+        scope = self._owners.scope(resource, "")
+        self._owners.updated(scope, scope.empty, obj, SERVER)
+        return obj
+
+
+def _is_of_service(parent: JSONObject) -> bool:
+    return (parent.get("group", ""), parent.get("resource")) == ("", "services")
+
 
 SERVICES = GroupResource("", "services")
 
@@ -191,7 +263,7 @@ class _Request:
         address = self.owner.free_address()
         if address is None:
             name = self.obj["metadata"].get("name", "")
-            raise refusals.internal_error(f'failed to allocate a serviceIP for Service "{name}": range is full')
+            raise api_errors.internal_error(f'failed to allocate a serviceIP for Service "{name}": range is full')
         return address
 
     def _check_address(self, address: str) -> None:
@@ -218,7 +290,7 @@ class _Request:
             asked = spec.get("healthCheckNodePort")
             if asked:
                 if fault := self._port_fault(asked):
-                    raise refusals.internal_error(f"failed to allocate requested HealthCheck NodePort {asked}: {fault}")
+                    raise api_errors.internal_error(f"failed to allocate requested HealthCheck NodePort {asked}: {fault}")
                 self._take(asked)
             else:
                 spec["healthCheckNodePort"] = self._next_port()
@@ -254,7 +326,7 @@ class _Request:
                 self._take_node_port(at, asked, taken)
             key = port.get("protocol", ""), port["nodePort"]
             if key in seen:
-                raise refusals.internal(f"duplicate nodePort: {{{key[0]} {key[1]}}}")
+                raise api_errors.internal(f"duplicate nodePort: {{{key[0]} {key[1]}}}")
             seen.add(key)
 
     def _take_node_port(self, at: int, number: int, taken: set[int]) -> None:
@@ -280,7 +352,7 @@ class _Request:
             return self._dry_port
         port = self.owner.free_port()
         if port is None:
-            raise refusals.internal_error("failed to allocate a nodePort: range is full")
+            raise api_errors.internal_error("failed to allocate a nodePort: range is full")
         self._take(port)
         return port
 
@@ -290,7 +362,7 @@ class _Request:
 
 
 def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:
-    return refusals.invalid(GroupKind("", "Service"), obj["metadata"].get("name", ""), faults)
+    return api_errors.invalid(GroupKind("", "Service"), obj["metadata"].get("name", ""), faults)
 
 
 def _keep_given(obj: JSONObject, old: JSONObject) -> None:

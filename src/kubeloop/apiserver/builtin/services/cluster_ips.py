@@ -5,15 +5,10 @@ Source: ValidateServiceClusterIPsRelatedFields, validateUpgradeDowngradeClusterI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.services.facts import is_headless, kind_of
 from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip
-from kubeloop.meta.field_error import FieldError, duplicate, invalid, required
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.meta.field_error import Errors, duplicate, invalid, required
+from kubeloop.types import JSONObject
 
 _IPS, _FAMILIES, _POLICY = "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"
 _FIXED = "may not change once set"

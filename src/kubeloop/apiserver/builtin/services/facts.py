@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 
 def kind_of(service: JSONObject) -> str:

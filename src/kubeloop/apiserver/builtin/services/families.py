@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ips, family_of
 from kubeloop.apiserver.builtin.services.facts import kind_of, needs_cluster_ip
 from kubeloop.meta.field_error import FieldError, invalid
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 _POLICY = "spec.ipFamilyPolicy"
 

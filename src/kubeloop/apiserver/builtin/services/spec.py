@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
 from kubeloop.apiserver.builtin.pods.probes import port_number_or_name
 from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ips
 from kubeloop.apiserver.builtin.services.facts import externally_accessible, is_headless, kind_of, needs_health_check
 from kubeloop.apiserver.validation.formats import cidr, each, ip_address, label_name_field, one_of, sloppy_ip, subdomain_field
 from kubeloop.apiserver.validation.selectors import labels
-from kubeloop.meta.field_error import FieldError, duplicate, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import port_number, qualified_name
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
 _SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"

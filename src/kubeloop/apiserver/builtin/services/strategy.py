@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.services.cluster_ips import cluster_ip_changes, family_changes
 from kubeloop.apiserver.builtin.services.facts import (
@@ -14,14 +12,13 @@ from kubeloop.apiserver.builtin.services.facts import (
     needs_health_check,
     node_ports,
 )
-from kubeloop.apiserver.builtin.services.spec import Errors, load_balancer_class, service_spec
+from kubeloop.apiserver.builtin.services.spec import load_balancer_class, service_spec
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.addresses import ip_warnings
 from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
-
-JSONObject = dict[str, Any]
+from kubeloop.types import JSONObject
 
 #: Types whose services may have node ports, be they given none.
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.explicit_empties import part_at
+from kubeloop.apiserver.empty_values import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
 from kubeloop.apiserver.validation.selectors import label_selector
-from kubeloop.meta.field_error import FieldError, duplicate, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.schema.internal_values import internal_value
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _NODE_ID = 256

@@ -13,14 +13,12 @@ from kubeloop.apiserver.builtin.pods.scheduling import node_selector
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.builtin.storage.volume_sources import SOURCES, volume_source
-from kubeloop.apiserver.explicit_empties import part_at
+from kubeloop.apiserver.empty_values import part_at
 from kubeloop.apiserver.strategy import RequestContext
 from kubeloop.apiserver.validation.formats import immutable, one_of, subdomain_field, unsupported
-from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.schema.internal_values import internal_value
-
-JSONObject = dict[str, Any]
-Errors = Iterator[FieldError]
+from kubeloop.types import JSONObject
 
 _STRUCT = "core.PersistentVolumeSource"
 _RECLAIM = ("Delete", "Recycle", "Retain")

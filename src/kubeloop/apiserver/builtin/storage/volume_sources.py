@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubeloop.apiserver.builtin.pods.options import Errors, JSONObject
 from kubeloop.apiserver.builtin.pods.paths import no_back_steps
 from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS, csi_driver_name, flex, initiator, needs
 from kubeloop.apiserver.builtin.pods.volumes import host_path
 from kubeloop.apiserver.validation.formats import each, label_name_field, subdomain_field
-from kubeloop.meta.field_error import forbidden, invalid, required
+from kubeloop.meta.field_error import Errors, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, in_range
+from kubeloop.types import JSONObject
 
 Check = Callable[[str, JSONObject], Errors]
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kubeloop.apiserver.storage.sqlite.folder import Lock, fresh, new_file, store_file
-from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Damaged, Ledger
+from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Damaged, Journal
 from kubeloop.meta.errors import ConfigError
 
 
@@ -60,14 +60,14 @@ def _check_left(folder: Path, store: Path) -> None:
     except ConfigError:
         return
     try:
-        Ledger(store).close()
+        Journal(store).close()
     finally:
         lock.release()
 
 
 def _checked(store: Path, original: Path, bump: int = 0) -> int:
     try:
-        ledger = Ledger(store)
+        ledger = Journal(store)
         try:
             revision = ledger.oldest
             for record in ledger.load():

@@ -16,7 +16,7 @@ from kubeloop.apiserver.storage.history import History
 from kubeloop.apiserver.storage.leases import Leases
 from kubeloop.apiserver.storage.protocol import Event, KeyValue, Range, StorageFailed, Written
 from kubeloop.apiserver.storage.sqlite.folder import Lock, ensure_store
-from kubeloop.apiserver.storage.sqlite.ledger import Ledger
+from kubeloop.apiserver.storage.sqlite.ledger import Journal
 from kubeloop.apiserver.storage.sqlite.records import Record
 from kubeloop.apiserver.storage.streams import Stream, Streams
 from kubeloop.timing import Clock, SystemClock
@@ -57,7 +57,7 @@ class SqliteStorage:
     Without ``synced`` nothing waits for the disk: what was written survives the end of the process, not a loss of power.
     """
 
-    def __init__(self, lock: Lock, ledger: Ledger, history: History, clock: Clock, *, synced: bool = True) -> None:
+    def __init__(self, lock: Lock, ledger: Journal, history: History, clock: Clock, *, synced: bool = True) -> None:
         self._synced = synced
         self._lock = lock
         self._ledger = ledger
@@ -81,7 +81,7 @@ class SqliteStorage:
         clock = clock or SystemClock()
         lock = Lock(folder)
         try:
-            ledger = Ledger(ensure_store(folder, synced=synced), synced=synced)
+            ledger = Journal(ensure_store(folder, synced=synced), synced=synced)
             try:
                 loaded = _Loaded(ledger)
                 with contextlib.suppress(StorageFailed):  # the disk is full: another time
@@ -272,7 +272,7 @@ class _Plan:
 class _Loaded:
     """What a store's file holds: its history, the records in it that are worth nothing any more, and when which keys end."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Journal) -> None:
         base: dict[str, Record] = {}
         changes: list[tuple[str, bytes | None]] = []
         self.worthless: list[int] = []

@@ -1,0 +1,116 @@
+"""What admission looks up again and again (limit ranges, quotas, default classes), kept at hand: no plug-in lists storage per request."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.storage import KeyValue, prefix_end
+from kubeloop.apiserver.watch_cache import Subscription, WatchCache
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.types import JSONObject
+
+
+class WatchedPrefix(ABC):
+    """Tells whoever derives from it every object of one built-in resource, and each change of them, when ``_follow`` is called.
+
+    Storage is listed once, at the first call, and again only if so many changes came meanwhile that they were not kept.
+    """
+
+    def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        self._gvr = gvr
+        self._registry = registry
+        self._objects = objects
+        self._cache = cache
+        self._subscription: Subscription | None = None
+        self._revision = 0
+
+    @abstractmethod
+    def _clear(self) -> None:
+        """All are told anew."""
+
+    @abstractmethod
+    def _put(self, namespace: str, name: str, obj: JSONObject) -> None:
+        """``obj`` is new or has changed; it is shared: never change it."""
+
+    @abstractmethod
+    def _drop(self, namespace: str, name: str) -> None:
+        """It is gone; it may never have been told."""
+
+    async def _follow(self) -> None:
+        """Tell every change that the watch cache has handed out; nothing else runs between the last of them and the return."""
+        subscription = self._subscription
+        if subscription is None or subscription.ended:
+            await self._read()
+            return
+        while subscription.waiting:
+            for change in await subscription.take():
+                if change.revision <= self._revision:
+                    continue
+                if change.event.value is not None:
+                    self._tell(change.current())
+                else:
+                    self._drop(*_place(change.key, subscription.prefix))
+
+    async def _read(self) -> None:
+        prefix = self._resource.storage_prefix
+        # Before the list, so that nothing is missed between the two.
+        subscription = self._cache.subscribe(prefix)
+        found = await self._objects.storage.range(prefix, prefix_end(prefix))
+        if self._subscription is not None:
+            self._subscription.close()
+        self._subscription, self._revision = subscription, found.revision
+        self._clear()
+        for kv in found.items:
+            self._tell(kv)
+
+    def _tell(self, kv: KeyValue) -> None:
+        resource = self._resource
+        self._put(*_place(kv.key, resource.storage_prefix), self._objects.tree(resource, kv))
+
+    @property
+    def _resource(self) -> ServedResource:
+        resource = self._registry.get(self._gvr)
+        if resource is None:
+            raise LookupError(f"the registry does not serve {self._gvr}")
+        return resource
+
+
+class CachedList(WatchedPrefix):
+    """The objects of one built-in resource, by namespace.
+
+    Guarantees
+        Reflects every change that the watch cache has handed out. The objects are shared: never change them.
+
+    Not guaranteed
+        That a write counts for the very next request: a moment may pass, as with Kubernetes.
+    """
+
+    def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        super().__init__(gvr, registry, objects, cache)
+        self._found: dict[str, dict[str, JSONObject]] = {}
+
+    async def of(self, namespace: str = "") -> list[JSONObject]:
+        """Those of a namespace (of a resource without namespaces: all), by name."""
+        await self._follow()
+        found = self._found.get(namespace)
+        return [found[name] for name in sorted(found)] if found else []
+
+    def _clear(self) -> None:
+        self._found = {}
+
+    def _put(self, namespace: str, name: str, obj: JSONObject) -> None:
+        self._found.setdefault(namespace, {})[name] = obj
+
+    def _drop(self, namespace: str, name: str) -> None:
+        of_namespace = self._found.get(namespace, {})
+        of_namespace.pop(name, None)
+        if not of_namespace:
+            self._found.pop(namespace, None)
+
+
+def _place(key: str, prefix: str) -> tuple[str, str]:
+    namespace, _, name = key[len(prefix) :].rpartition("/")
+    return namespace, name

@@ -1,0 +1,156 @@
+"""Admission plug-ins that set defaults: classes of claims and ingresses, tolerations of pods, taints of nodes, finalizers of volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubeloop.apiserver.admission.cached_lister import CachedList
+from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.meta.kinds import GroupResource
+from kubeloop.types import JSONObject
+
+# Classes that objects get which name none: DefaultStorageClass, DefaultIngressClass.
+#
+# Source: plugin/pkg/admission/storage/storageclass/setdefault, plugin/pkg/admission/network/defaultingressclass.
+
+
+_INGRESS_CLASS = "kubernetes.io/ingress.class"
+_OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+class DefaultStorageClass:
+    """``classes``: all StorageClasses. Claims get the default one also when they are updated."""
+
+    resources = frozenset({GroupResource("", "persistentvolumeclaims")})
+
+    def __init__(self, classes: CachedList) -> None:
+        self._classes = classes
+
+    async def mutate(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        if obj is None or attributes.subresource or attributes.operation != "CREATE":
+            return
+        spec = obj.setdefault("spec", {})
+        if spec.get("storageClassName") is not None or _OLD_STORAGE_CLASS in (obj["metadata"].get("annotations") or {}):
+            return
+        prefixes = ("storageclass.kubernetes.io", "storageclass.beta.kubernetes.io")
+        name = _newest(await self._classes.of(), [f"{prefix}/is-default-class" for prefix in prefixes])
+        if name:
+            spec["storageClassName"] = name
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
+class DefaultIngressClass:
+    """``classes``: all IngressClasses."""
+
+    resources = frozenset({GroupResource("networking.k8s.io", "ingresses")})
+
+    def __init__(self, classes: CachedList) -> None:
+        self._classes = classes
+
+    async def mutate(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        if obj is None or attributes.subresource or attributes.operation != "CREATE":
+            return
+        spec, annotations = obj.setdefault("spec", {}), obj["metadata"].get("annotations") or {}
+        if spec.get("ingressClassName") is not None or _INGRESS_CLASS in annotations:
+            return
+        name = _newest(await self._classes.of(), ["ingressclass.kubernetes.io/is-default-class"])
+        if name:
+            spec["ingressClassName"] = name
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
+def _newest(classes: Iterable[JSONObject], annotations: list[str]) -> str:
+    """The name of the newest class that says that it is the default, of equally new ones the first by name; empty: there is none."""
+    defaults = []
+    for one in classes:
+        said = one["metadata"].get("annotations") or {}
+        if any(said.get(key) == "true" for key in annotations):
+            defaults.append(one["metadata"])
+    if not defaults:
+        return ""
+    newest = max(metadata["creationTimestamp"] for metadata in defaults)
+    found: str = min(metadata["name"] for metadata in defaults if metadata["creationTimestamp"] == newest)
+    return found
+
+
+# What new objects bear until somebody takes it away: tolerations of pods, taints of nodes, finalizers of volumes and claims.
+#
+# Source: plugin/pkg/admission/{defaulttolerationseconds,nodetaint,storage/storageobjectinuseprotection}.
+
+
+_PODS = GroupResource("", "pods")
+_NODES = GroupResource("", "nodes")
+_PROTECTED = {
+    GroupResource("", "persistentvolumes"): "kubernetes.io/pv-protection",
+    GroupResource("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
+    GroupResource("storage.k8s.io", "volumeattributesclasses"): "kubernetes.io/vac-protection",
+}
+
+
+def _created(attributes: Attributes) -> bool:
+    return attributes.operation == "CREATE" and not attributes.subresource and attributes.obj is not None
+
+
+class DefaultTolerations:
+    """Pods stay five minutes on a node that is not ready or out of reach, unless they say otherwise."""
+
+    resources = frozenset({_PODS})
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if attributes.obj is None or attributes.subresource or attributes.operation not in ("CREATE", "UPDATE"):
+            return
+        spec = attributes.obj["spec"]
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+            if not any(_tolerates(one, key) for one in spec.get("tolerations") or ()):
+                default = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+                spec["tolerations"] = [*(spec.get("tolerations") or []), default]
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
+def _tolerates(toleration: JSONObject, key: str) -> bool:
+    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+
+
+class NodeTaints:
+    """A new node takes no pods until somebody says that it is ready: TaintNodesByCondition."""
+
+    resources = frozenset({_NODES})
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if not _created(attributes):
+            return
+        assert attributes.obj is not None
+        spec = attributes.obj.setdefault("spec", {})
+        taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+        known = [(one.get("key"), one.get("effect")) for one in spec.get("taints") or ()]
+        if (taint["key"], taint["effect"]) not in known:
+            spec["taints"] = [*(spec.get("taints") or []), taint]
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
+class StorageProtection:
+    """Volumes and claims in use are not deleted: a finalizer that a controller removes (StorageObjectInUseProtection)."""
+
+    resources = frozenset(_PROTECTED)
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if not _created(attributes):
+            return
+        finalizer = _PROTECTED[attributes.resource.gvr.group_resource]
+        assert attributes.obj is not None
+        metadata = attributes.obj["metadata"]
+        if finalizer not in (metadata.get("finalizers") or ()):
+            metadata["finalizers"] = [*(metadata.get("finalizers") or []), finalizer]
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""

@@ -1,0 +1,340 @@
+"""Admission plug-ins for pods: Priority, RuntimeClass, PodTopologyLabels, PodResizeValidator and NodeDeclaredFeatureValidator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.admission.cached_lister import CachedList
+from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.builtin.quantities import added, aggregate, is_pod_level
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.kinds import GroupResource, GroupVersionResource
+from kubeloop.meta.quantity import Quantity
+from kubeloop.meta.status import StatusCause
+from kubeloop.types import JSONObject
+
+# NodeDeclaredFeatureValidator: a pod that is changed asks nothing of its node that the node does not say it can.
+#
+# Source: plugin/pkg/admission/nodedeclaredfeatures; k8s.io/component-helpers nodedeclaredfeatures/features; KEP-5328.
+
+
+_PODS = GroupResource("", "pods")
+_NODES = GroupVersionResource("", "v1", "nodes")
+
+
+class DeclaredFeatures:
+    """Asked about pods that have a node, where their spec changes; ``status.declaredFeatures`` of the node tells what it can."""
+
+    resources = frozenset({_PODS})
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        obj, old = attributes.obj, attributes.old
+        if attributes.subresource not in ("", "resize") or attributes.operation != "UPDATE" or obj is None or old is None:
+            return
+        name = obj["spec"].get("nodeName")
+        if not name or obj["metadata"].get("generation") == old["metadata"].get("generation"):
+            return
+        wanted = list(_wanted(obj["spec"], old["spec"]))
+        if not wanted:
+            return
+        nodes = self._registry.get(_NODES)
+        found = await self._objects.get(nodes, "", name) if nodes is not None else None
+        if found is None:
+            raise refused(attributes, f'node "{name}" not found')
+        declared = (found.obj.get("status") or {}).get("declaredFeatures") or ()
+        lacking = [one for one in wanted if one not in declared]
+        if lacking:
+            raise refused(attributes, f'pod update requires features {", ".join(lacking)} which are not available on node "{name}"')
+
+
+def _wanted(spec: JSONObject, old: JSONObject) -> Iterator[str]:
+    """Names of features, in order."""
+    if spec.get("resources") != old.get("resources"):
+        yield "InPlacePodLevelResourcesVerticalScaling"
+    for now, before in zip(spec.get("initContainers") or (), old.get("initContainers") or (), strict=False):
+        if before.get("restartPolicy") != "Always" and now.get("resources") != before.get("resources"):
+            yield "InPlacePodVerticalScalingInitContainers"
+            return
+
+
+class PodResize:
+    """Asked about pods that have a node, where their spec changes."""
+
+    resources = frozenset({_PODS})
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Nothing is changed."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        obj, old = attributes.obj, attributes.old
+        if attributes.subresource != "resize" or attributes.operation != "UPDATE" or obj is None or old is None:
+            return
+        name = obj["spec"].get("nodeName")
+        if not name or obj["metadata"].get("generation") == old["metadata"].get("generation"):
+            return
+        nodes = self._registry.get(_NODES)
+        found = await self._objects.get(nodes, "", name) if nodes is not None else None
+        if found is None:
+            raise refused(attributes, f'node "{name}" not found')
+        system = (found.obj["metadata"].get("labels") or {}).get("kubernetes.io/os", "linux")
+        if system != "linux":
+            why = f'pod resize is only supported on linux nodes, node "{name}" is "{system}"'
+            raise api_errors.forbidden(_PODS, attributes.name, why, [StatusCause(reason="UnsupportedPlatform")])
+        lacking = _lacking(obj["spec"], (found.obj.get("status") or {}).get("allocatable") or {})
+        if lacking:
+            why = f"node didn't have enough allocatable resources: {lacking}"
+            raise api_errors.forbidden(_PODS, attributes.name, why, [StatusCause(reason="NodeCapacity")])
+
+
+def _lacking(spec: JSONObject, allocatable: dict[str, str]) -> str:
+    whole = (spec.get("resources") or {}).get("requests") or {}
+    needs = {**aggregate(spec, "requests"), **{name: text for name, text in whole.items() if is_pod_level(name)}}
+    needs = added(needs, spec.get("overhead") or {})
+    told = []
+    for name in ("cpu", "memory"):
+        need, there = Quantity(needs.get(name, "0")), Quantity(allocatable.get(name, "0"))
+        if need > there:
+            shown = (need.milli_value(), there.milli_value()) if name == "cpu" else (need.value(), there.value())
+            told.append(f"{name}, requested: {shown[0]}, allocatable: {shown[1]}")
+    return "; ".join(told)
+
+
+_PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+_SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_PREEMPTS = "PreemptLowerPriority"
+
+
+class Priority:
+    """A pod's priority is that of its class, or of the default class, or zero; at most one class is the default.
+
+    ``classes``: all PriorityClasses; one that is not at hand yet is looked for in storage.
+    """
+
+    resources = frozenset({_PODS, _PRIORITY_CLASSES.group_resource})
+
+    def __init__(self, classes: CachedList, registry: Registry, objects: Objects) -> None:
+        self._classes = classes
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if attributes.obj is None or attributes.resource.gvr.group_resource != _PODS:
+            return
+        spec = attributes.obj.get("spec") or {}
+        if attributes.subresource:
+            return
+        if attributes.operation == "UPDATE":
+            before = (attributes.old or {}).get("spec") or {}
+            for name in ("priority", "preemptionPolicy"):
+                if spec.get(name) is None and before.get(name) is not None:
+                    spec[name] = before[name]
+        elif attributes.operation == "CREATE":
+            await self._set(attributes, spec)
+
+    async def _set(self, attributes: Attributes, spec: JSONObject) -> None:
+        name, value, policy = await self._class(attributes, spec.get("priorityClassName", ""))
+        if name:
+            spec["priorityClassName"] = name
+        given, computed = spec.get("priority"), "priority admission controller computed"
+        if given is not None and given != value:
+            why = f"must not be provided in pod spec; {computed} {value} from the given PriorityClass name"
+            raise refused(attributes, f"the integer value of priority ({given}) {why}", unnamed=True)
+        asked = spec.get("preemptionPolicy")
+        if asked is not None and asked != policy:
+            why = f"must not be provided in pod spec; {computed} {policy} from the given PriorityClass name"
+            raise refused(attributes, f"the string value of PreemptionPolicy ({asked}) {why}", unnamed=True)
+        spec["priority"], spec["preemptionPolicy"] = value, policy
+
+    async def _class(self, attributes: Attributes, name: str) -> tuple[str, int, str]:
+        if name:
+            resource = self._registry.get(_PRIORITY_CLASSES)
+            found = await self._objects.get(resource, "", name) if resource else None
+            if found is not None:
+                return name, found.obj.get("value", 0), found.obj.get("preemptionPolicy", _PREEMPTS)
+            if name in _SYSTEM_CLASSES:
+                return name, _SYSTEM_CLASSES[name], _PREEMPTS
+            raise refused(attributes, f"no PriorityClass with name {name} was found", unnamed=True)
+        chosen = await self._default()
+        if chosen is None:
+            return "", 0, _PREEMPTS
+        return chosen["metadata"]["name"], chosen.get("value", 0), chosen.get("preemptionPolicy", _PREEMPTS)
+
+    async def _default(self) -> JSONObject | None:
+        """Of several, which upstream's race may leave, the least."""
+        defaults = (one for one in await self._classes.of() if one.get("globalDefault"))
+        return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
+
+    async def validate(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        if obj is None or not obj.get("globalDefault") or attributes.resource.gvr.group_resource != _PRIORITY_CLASSES.group_resource:
+            return
+        present = await self._default()
+        if present is None or attributes.subresource:
+            return
+        name = present["metadata"]["name"]
+        if attributes.operation == "CREATE" or (attributes.operation == "UPDATE" and name != obj["metadata"]["name"]):
+            raise refused(attributes, f"PriorityClass {name} is already marked as default. Only one default can exist")
+
+
+_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+class TopologyLabels:
+    """Copied onto new pods that name their node, and onto Bindings, whose labels the pod gets. What the client said is overwritten."""
+
+    resources = frozenset({_PODS})
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        if obj is None or attributes.operation != "CREATE" or attributes.resource.gvr.group_resource != _PODS:
+            return
+        if attributes.subresource == "binding":
+            target = obj.get("target") or {}
+            name = target.get("name") if target.get("kind") == "Node" else None
+        else:
+            name = None if attributes.subresource else (obj.get("spec") or {}).get("nodeName")
+        nodes = self._registry.get(_NODES)
+        if not name or nodes is None:
+            return
+        found = await self._objects.get(nodes, "", name)
+        given = {} if found is None else found.obj["metadata"].get("labels") or {}
+        labels = {label: given[label] for label in _LABELS if label in given}
+        if labels:
+            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Nothing is left to check."""
+
+
+# What a pod's RuntimeClass brings: overhead, node selector, tolerations.
+#
+# Source: plugin/pkg/admission/runtimeclass, pkg/util/tolerations.
+
+
+_RUNTIME_CLASSES = GroupVersionResource("node.k8s.io", "v1", "runtimeclasses")
+_DIFFERENT = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+_WITHOUT = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+class RuntimeClasses:
+    """A new pod whose class does not exist, or that contradicts its class, is refused."""
+
+    resources = frozenset({_PODS})
+
+    def __init__(self, registry: Registry, objects: Objects) -> None:
+        self._registry = registry
+        self._objects = objects
+
+    async def mutate(self, attributes: Attributes) -> None:
+        if not _is_new_pod(attributes):
+            return
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        found = await self._class(attributes, spec)
+        overhead, scheduling = found.get("overhead"), found.get("scheduling")
+        if overhead is not None:
+            fixed = overhead.get("podFixed") or {}
+            if spec.get("overhead") and not _equal(fixed, spec["overhead"]):
+                raise _refused(attributes, _DIFFERENT)
+            if fixed:
+                spec["overhead"] = dict(fixed)
+        if scheduling is not None:
+            _schedule(attributes, spec, scheduling)
+
+    async def validate(self, attributes: Attributes) -> None:
+        if not _is_new_pod(attributes):
+            return
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        overhead = (await self._class(attributes, spec)).get("overhead")
+        if overhead is None and spec.get("overhead") is not None:
+            raise _refused(attributes, _WITHOUT)
+        if overhead is not None and not _equal(overhead.get("podFixed") or {}, spec.get("overhead") or {}):
+            raise _refused(attributes, _DIFFERENT)
+
+    async def _class(self, attributes: Attributes, spec: JSONObject) -> JSONObject:
+        """Empty for a pod that names none."""
+        name = spec.get("runtimeClassName")
+        if name is None:
+            return {}
+        classes = self._registry.get(_RUNTIME_CLASSES)
+        found = await self._objects.get(classes, "", name) if classes else None
+        if found is None:
+            raise _refused(attributes, f'pod rejected: RuntimeClass "{name}" not found')
+        return found.obj
+
+
+def _is_new_pod(attributes: Attributes) -> bool:
+    is_pod = attributes.resource.gvr.group_resource == _PODS and not attributes.subresource
+    return is_pod and attributes.operation == "CREATE" and attributes.obj is not None
+
+
+def _refused(attributes: Attributes, why: str) -> ApiError:
+    metadata = (attributes.obj or {}).get("metadata", {})
+    return api_errors.forbidden(_PODS, attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown", why)
+
+
+def _equal(one: JSONObject, other: JSONObject) -> bool:
+    return one.keys() == other.keys() and all(Quantity(one[name]) == Quantity(other[name]) for name in one)
+
+
+def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) -> None:
+    wanted = scheduling.get("nodeSelector") or {}
+    selector = spec.get("nodeSelector") or {}
+    for key, value in wanted.items():
+        if selector.get(key, value) != value:
+            why = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {selector[key]}"
+            raise _refused(attributes, f"conflict: {why}")
+    if wanted:
+        spec["nodeSelector"] = {**selector, **wanted}
+    tolerations = merged_tolerations([*(spec.get("tolerations") or []), *(scheduling.get("tolerations") or [])])
+    if tolerations:
+        spec["tolerations"] = tolerations
+
+
+def merged_tolerations(tolerations: list[JSONObject]) -> list[JSONObject]:
+    """Without those that another one covers; of equal ones the first stays."""
+    kept: list[JSONObject] = []
+    for at, one in enumerate(tolerations):
+        if any(_covers(other, one) for other in kept):
+            continue
+        if any(other != one and _covers(other, one) for other in tolerations[at + 1 :]):
+            continue
+        kept.append(one)
+    return kept
+
+
+def _covers(wide: JSONObject, one: JSONObject) -> bool:
+    if wide == one:
+        return True
+    any_key = not wide.get("key") and wide.get("operator") == "Exists"
+    if wide.get("key", "") != one.get("key", "") and not any_key:
+        return False
+    if wide.get("effect") and wide["effect"] != one.get("effect", ""):
+        return False
+    if wide.get("effect") == "NoExecute" and wide.get("tolerationSeconds") is not None:
+        seconds = one.get("tolerationSeconds")
+        if seconds is None or seconds > wide["tolerationSeconds"]:
+            return False
+    if wide.get("operator") in (None, "", "Equal"):
+        return one.get("operator") == "Equal" and one.get("value", "") == wide.get("value", "")
+    return wide.get("operator") == "Exists"

@@ -1,0 +1,215 @@
+"""Follows APIServices as they come and go: keeps the table of them, probes those of other servers, and writes what is found.
+
+Source: kube-aggregator pkg/apiserver/apiservice_controller.go, pkg/controllers/status/{local,remote}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kubeloop.apiserver.aggregation.conditions import LOCAL, Finding, with_condition
+from kubeloop.apiserver.aggregation.registered import OWN_GROUP, Registered, Table, is_remote, registered
+from kubeloop.apiserver.object_meta import timestamp
+from kubeloop.apiserver.objects import Objects, PreconditionFailed
+from kubeloop.apiserver.ownership import SERVER, Owners
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.resource_controller import ResourceController, WatchEnded
+from kubeloop.apiserver.storage import KeyValue
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
+from kubeloop.timing import Clock
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.aggregation.backend import Backends
+    from kubeloop.apiserver.aggregation.probe import Probe
+
+
+API_SERVICES: Final = GroupVersionResource(OWN_GROUP, "v1", "apiservices")
+_SERVICES: Final = GroupVersionResource("", "v1", "services")
+_SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
+_OWNER: Final = "kubernetes.io/service-name"
+
+
+class Keeper:
+    """Keeps ``table`` up to date from ``start`` to ``stop``.
+
+    Guarantees
+        A change that the watch cache has handed out is soon in the table. What is found of a service is written to its status before a
+        moment has passed; nothing is written while nothing changes.
+
+    Not guaranteed
+        That a request finds an APIService the very moment that its creation has been answered.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        registry: Registry,
+        objects: Objects,
+        owners: Owners,
+        changes: WatchCache,
+        clock: Clock,
+        backends: Callable[[], Backends],
+    ) -> None:
+        self._table = table
+        self._registry = registry
+        self._objects = objects
+        self._owners = owners
+        self._changes = changes
+        self._clock = clock
+        self._backends = backends
+        self._revisions: dict[str, int] = {}
+        self._probes: dict[str, Probe] = {}
+        #: Labels and annotations, by name.
+        self._said: dict[str, tuple[Any, Any]] = {}
+        self._controller: ResourceController | None = None
+        self._tasks: Supervisor | None = None
+        self._following: list[SupervisedTask] = []
+        #: Names whose last sync failed.
+        self._unfinished: set[str] = set()
+
+    async def start(self, tasks: Supervisor) -> None:
+        """Read what storage holds, then follow changes until ``stop``. The watch cache must have been started.
+
+        Raises:
+            StorageFailed: The APIServices cannot be read.
+        """
+        self._tasks = tasks
+        prefix = self._resource(API_SERVICES).storage_prefix
+        self._controller = ResourceController("apiservice-controller", prefix, self._objects.storage, self._changes, self._sync)
+        await self._controller.start(tasks)
+
+    async def stop(self) -> None:
+        probes = list(self._probes.values())
+        self._probes.clear()
+        steps = [] if self._controller is None else [self._controller.stop]
+        await close_all(*steps, *[task.stop for task in self._following], *[probe.stop for probe in probes])
+
+    def look(self, name: str) -> None:
+        """Look at an APIService at once: something says that it is not what it was."""
+        probe = self._probes.get(name)
+        if probe is not None:
+            probe.look()
+
+    async def _sync(self, key: str, kv: KeyValue | None) -> None:
+        name = key.rpartition("/")[2]
+        if kv is not None and self._revisions.get(name, 0) >= kv.mod_revision and name not in self._unfinished:
+            return
+        self._unfinished.add(name)
+        if kv is None:
+            await self._gone(name)
+        else:
+            await self._changed(kv)
+        self._unfinished.discard(name)
+
+    async def _changed(self, kv: KeyValue) -> None:
+        resource = self._resource(API_SERVICES)
+        obj = self._objects.tree(resource, kv)
+        found = registered(obj)
+        self._revisions[found.name] = kv.mod_revision
+        before = self._table.services.get(found.name)
+        if before != found:
+            self._table.services[found.name] = found
+            self._table.changed()
+        if not is_remote(found):
+            await self._end_probe(found.name)
+            if with_condition(obj, LOCAL, "") != obj:
+                await self._tell(found, LOCAL)
+            return
+        self._follow_services()
+        probe = self._probes.get(found.name)
+        said = (obj["metadata"].get("labels"), obj["metadata"].get("annotations"))
+        if probe is not None and _same(probe.service, found):
+            if self._said.get(found.name) != said:  # whoever touches it wants it looked at
+                self._said[found.name] = said
+                probe.read_anew()
+            return
+        self._said[found.name] = said
+        await self._end_probe(found.name)
+        self._probes[found.name] = self._probe(found)
+
+    def _probe(self, service: Registered) -> Probe:
+        """What looks at other servers is imported with the first of them: most servers have none."""
+        from kubeloop.apiserver.aggregation.availability import Checks
+        from kubeloop.apiserver.aggregation.documents import Reader
+        from kubeloop.apiserver.aggregation.probe import Probe
+
+        backends = self._backends()
+        checks = Checks(self._registry, self._objects, backends)
+        assert self._tasks is not None
+        probe = Probe(service, checks, self._tell, Reader(self._table, backends).read, self._clock)
+        probe.start(self._tasks)
+        return probe
+
+    async def _gone(self, name: str) -> None:
+        self._revisions.pop(name, None)
+        self._said.pop(name, None)
+        await self._end_probe(name)
+        if self._table.services.pop(name, None) is not None:
+            self._table.changed()
+
+    async def _end_probe(self, name: str) -> None:
+        probe = self._probes.pop(name, None)
+        if probe is not None:
+            await probe.stop()
+            self._table.forget(name)
+
+    def _follow_services(self) -> None:
+        """Once there is a first APIService that needs it: services and their endpoints may make all the difference."""
+        if self._following:
+            return
+        assert self._tasks is not None
+        for gvr in (_SERVICES, _SLICES):
+            work = partial(self._follow_backends, self._resource(gvr))
+            self._following.append(self._tasks.start(work, name="apiservice-backends"))
+
+    async def _follow_backends(self, resource: ServedResource) -> None:
+        subscription = self._changes.subscribe(resource.storage_prefix)
+        try:
+            for probe in self._probes.values():
+                probe.look()  # changes from before the subscription were not seen
+            while events := await subscription.take():
+                for event in events:
+                    obj = self._objects.tree(resource, event.current())
+                    metadata = obj["metadata"]
+                    labelled = (metadata.get("labels") or {}).get(_OWNER, "")
+                    name = metadata["name"] if resource.gvr == _SERVICES else labelled
+                    for probe in self._probes.values():
+                        wanted = probe.service.service
+                        if wanted is not None and (wanted.namespace, wanted.name) == (metadata.get("namespace", ""), name):
+                            probe.look()
+            raise WatchEnded(f"the watch of {resource.storage_prefix} ended")
+        finally:
+            subscription.close()
+
+    async def _tell(self, service: Registered, finding: Finding) -> None:
+        """Write what was found to the status, unless it says so already or is of a service that is no longer meant."""
+        resource = self._resource(API_SERVICES)
+        while (stored := await self._objects.get(resource, "", service.name)) is not None:
+            if not _same(registered(stored.obj), service):
+                return
+            obj = with_condition(stored.obj, finding, timestamp(self._clock.wall()))
+            if obj == stored.obj:
+                return
+            self._owners.updated(self._owners.scope(resource, "status"), stored.obj, obj, SERVER)
+            try:
+                await self._objects.write(resource, obj, expected=stored.revision)
+            except PreconditionFailed:
+                continue
+            return
+
+    def _resource(self, gvr: GroupVersionResource) -> ServedResource:
+        found = self._registry.get(gvr)
+        if found is None:
+            raise LookupError(f"the registry does not serve {gvr}")
+        return found
+
+
+def _same(one: Registered, other: Registered) -> bool:
+    """Whether what is behind it is the same, whatever was found of it."""
+    return replace(one, available=False) == replace(other, available=False)

@@ -1,0 +1,136 @@
+"""PriorityClasses, RuntimeClasses and PodDisruptionBudgets. Source: pkg/apis/{scheduling,node,policy}."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubeloop.apiserver.builtin.apps.rollout import at_most_all, int_or_percent
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.pods.options import PodOptions
+from kubeloop.apiserver.builtin.pods.resources import container_resources
+from kubeloop.apiserver.builtin.pods.scheduling import tolerations
+from kubeloop.apiserver.builtin.pods.warnings import node_label_warnings
+from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.validation.conditions import conditions
+from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.selectors import label_selector, labels
+from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
+from kubeloop.types import JSONObject
+
+_HIGHEST = 1_000_000_000
+_SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+class PriorityClassStrategy(BuiltinStrategy):
+    def counts_for_generation(self, obj: JSONObject) -> object:
+        return None  # it is 1 and stays so
+
+    def deletion_fault(self, name: str) -> str:
+        return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        name, value, found = obj["metadata"].get("name", ""), obj.get("value", 0), []
+        if name.startswith("system-"):
+            if fault := _not_of_the_system(name, value, bool(obj.get("globalDefault"))):
+                text = f"priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
+                found.append(forbidden("metadata.name", text))
+        elif value > _HIGHEST:
+            found.append(forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}"))
+        if obj.get("preemptionPolicy") == "":
+            found.append(required("preemptionPolicy"))
+        elif obj.get("preemptionPolicy") is not None:
+            found += one_of("preemptionPolicy", obj["preemptionPolicy"], ("PreemptLowerPriority", "Never"))
+        return found
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = []
+        if obj.get("value", 0) != old.get("value", 0):
+            found.append(forbidden("value", "may not be changed in an update."))
+        return found + list(immutable("preemptionPolicy", obj.get("preemptionPolicy"), old.get("preemptionPolicy")))
+
+
+def _not_of_the_system(name: str, value: int, default: bool) -> str:
+    if name not in _SYSTEM:
+        return f"{name} is not a known system priority class"
+    if value != _SYSTEM[name]:
+        return f"value of {name} PriorityClass must be {_SYSTEM[name]}"
+    return f"globalDefault of {name} PriorityClass must be false" if default else ""
+
+
+class DisruptionBudgetStrategy(BuiltinStrategy):
+    """Upstream checks no more of the metadata than what is checked for all kinds."""
+
+    metadata_checks_on_update = ()
+    metadata_checks_on_status = ()
+
+    def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
+        return []
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_spec(obj["spec"], any_value=False))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return list(_spec(obj["spec"], any_value=bool(list(label_selector("", old["spec"].get("selector"))))))
+
+    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        status = obj.get("status") or {}
+        found = list(conditions("status.conditions", status.get("conditions") or []))
+        for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+            found += not_negative(f"status.{name}", status.get(name))
+        return found
+
+
+def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if least is not None and most is not None:
+        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    for name, value in (("minAvailable", least), ("maxUnavailable", most)):
+        if value is not None:
+            yield from int_or_percent(f"spec.{name}", value)
+            yield from at_most_all(f"spec.{name}", value)
+    yield from label_selector("spec.selector", spec.get("selector"), any_value=any_value)
+    if spec.get("unhealthyPodEvictionPolicy") is not None:
+        yield from one_of("spec.unhealthyPodEvictionPolicy", spec["unhealthyPodEvictionPolicy"], ("AlwaysAllow", "IfHealthyBudget"))
+
+
+class RuntimeClassStrategy(BuiltinStrategy):
+    metadata_checks_on_update = ("create", "update")
+
+    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+        return list(_class(obj))
+
+    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return [*_class(obj), *immutable("handler", obj.get("handler", ""), old.get("handler", ""))]
+
+    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+        selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
+        return list(node_label_warnings("scheduling.nodeSelector", selector))
+
+
+def _class(obj: JSONObject) -> Errors:
+    handler, overhead, scheduling = obj.get("handler", ""), obj.get("overhead"), obj.get("scheduling")
+    if not handler:
+        yield required("handler")
+    else:
+        yield from label_name_field("handler", handler)
+    if overhead is not None:
+        yield from container_resources("overhead", {"limits": overhead.get("podFixed") or {}}, set(), PodOptions())
+    if scheduling is not None:
+        yield from labels("scheduling.nodeSelector", scheduling.get("nodeSelector"))
+        yield from _tolerations("scheduling.tolerations", scheduling.get("tolerations") or [])
+
+
+def _tolerations(path: str, found: list[JSONObject]) -> Errors:
+    yield from tolerations(path, found)
+    known: set[tuple[str, ...]] = set()
+    for at, toleration in enumerate(found):
+        key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+        if key in known:
+            yield duplicate(f"{path}[{at}]", _shown(toleration))
+        known.add(key)
+
+
+def _shown(toleration: JSONObject) -> JSONObject:
+    """As Go prints it."""
+    shown: JSONObject = {name: toleration.get(name.lower(), "") for name in ("Key", "Operator", "Value", "Effect")}
+    return {**shown, "TolerationSeconds": toleration.get("tolerationSeconds")}

@@ -1,0 +1,282 @@
+"""Keeps the registry in step with the CustomResourceDefinitions that storage holds: names granted, resources served, instances removed.
+
+Upstream spreads this over controllers (naming, establishing, finalizing) and handlers; here one task follows the changes in order.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, accepted_names, group_of, is_served, is_true, set_condition
+from kubeloop.apiserver.crd.naming import names_taken, settle
+from kubeloop.apiserver.encoding import decode
+from kubeloop.apiserver.objects import Objects, PreconditionFailed, StoredObject
+from kubeloop.apiserver.ownership import SERVER, Owners
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.resource_controller import ResourceController
+from kubeloop.apiserver.storage.protocol import KeyValue, prefix_end
+from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.webhooks.conversion import Post, calls_nobody
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.kinds import GroupVersionResource
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
+from kubeloop.timing import Backoff, Clock
+from kubeloop.types import JSONObject
+
+_LOG = logging.getLogger(__name__)
+
+DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
+#: Deletes one instance as a client's DELETE would, finalizers respected: resource, namespace, name.
+DeleteInstance = Callable[[ServedResource, str, str], Awaitable[None]]
+
+
+class DefinitionKeeper:
+    """Follows CustomResourceDefinitions.
+
+    Guarantees
+        When a definition shows ``Established: True``, its resources are in the registry. When it is gone, they are not.
+        A definition under deletion stays until no instance is left, and then goes.
+
+    Not guaranteed
+        That a created definition is served at once: a moment later, as with Kubernetes. Wait for ``Established``.
+    """
+
+    def __init__(
+        self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance, post: Post = calls_nobody
+    ) -> None:
+        """``post`` asks the webhooks that convert."""
+        self._objects = objects
+        self._changes = changes
+        self._registry = registry
+        self._clock = clock
+        self._delete = delete
+        self._owners = Owners(registry, clock)
+        self._post = post
+        self._definitions: dict[str, StoredObject] = {}
+        #: What is registered for a definition: enough of it to know when it must be registered anew.
+        self._registered: dict[str, tuple[Any, list[GroupVersionResource]]] = {}
+        self._removals: dict[str, SupervisedTask] = {}
+        #: Keys of definitions that must be settled although their revision is known: the last try failed, or names became free.
+        self._unsettled: set[str] = set()
+        self._controller: ResourceController | None = None
+        self._tasks: Supervisor | None = None
+
+    async def start(self, tasks: Supervisor) -> None:
+        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started.
+
+        Raises:
+            StorageFailed: The definitions cannot be read.
+        """
+        self._tasks = tasks
+        prefix = self._resource.storage_prefix
+        self._controller = ResourceController("crd-controller", prefix, self._objects.storage, self._changes, self._sync)
+        await self._controller.start(tasks)
+
+    async def stop(self) -> None:
+        steps = [] if self._controller is None else [self._controller.stop]
+        await close_all(*steps, *[task.stop for task in self._removals.values()])
+
+    @property
+    def _resource(self) -> ServedResource:
+        found = self._registry.get(DEFINITIONS)
+        if found is None:
+            raise LookupError(f"the registry does not serve {DEFINITIONS}")
+        return found
+
+    async def _sync(self, key: str, kv: KeyValue | None) -> None:
+        if kv is None:
+            self._gone(key)
+            return
+        stored = StoredObject(kv, self._objects.tree(self._resource, kv))
+        before = self._definitions.get(key)
+        if before is not None and before.revision >= kv.mod_revision and key not in self._unsettled:
+            return
+        self._unsettled.add(key)
+        self._definitions[key] = stored
+        if stored.obj["metadata"].get("deletionTimestamp"):
+            self._remove_soon(key, stored.obj)
+        else:
+            await self._settle(key)
+        self._unsettled.discard(key)
+
+    def _remove_soon(self, key: str, crd: JSONObject) -> None:
+        if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
+            self._unregister(key)  # emptied; somebody else's finalizer keeps the definition
+            return
+        self._register(key, crd)
+        removal = self._removals.get(key)
+        if removal is None or removal.done:
+            assert self._tasks is not None
+            self._removals[key] = self._tasks.start(partial(self._remove, key), name="crd-finalizer")
+
+    def _gone(self, key: str) -> None:
+        before = self._definitions.pop(key, None)
+        self._unsettled.discard(key)
+        self._unregister(key)
+        if before is not None:
+            # Names that it held may now be granted to others.
+            self._settle_others(key, group_of(before.obj))
+
+    def _others(self, key: str, group: str) -> list[str]:
+        return [other for other, stored in self._definitions.items() if other != key and group_of(stored.obj) == group]
+
+    def _settle_others(self, key: str, group: str) -> None:
+        assert self._controller is not None
+        for other in self._others(key, group):
+            self._unsettled.add(other)
+            self._controller.enqueue(other)
+
+    async def _settle(self, key: str) -> None:
+        stored = self._definitions[key]
+        group = group_of(stored.obj)
+        taken = names_taken(self._definitions[other].obj for other in self._others(key, group))
+        after = settle(stored.obj, taken, self._clock.wall())
+        if after is None:
+            self._register(key, stored.obj)
+        elif await self._write(key, after, stored):
+            # At the moment at which the status says so: no sooner, and before anybody who is told of Established can ask for the resource.
+            self._register(key, after)
+            if accepted_names(after) != accepted_names(stored.obj):
+                self._settle_others(key, group)
+
+    async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
+        """False: somebody wrote first; the change that brings their state is on its way."""
+        self._own(crd, stored)
+        try:
+            self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
+        except PreconditionFailed:
+            return False
+        return True
+
+    def _own(self, crd: JSONObject, stored: StoredObject) -> None:
+        """What the server finds out about definitions is its own, like any other status."""
+        self._owners.updated(self._owners.scope(self._resource, "status"), stored.obj, crd, SERVER)
+
+    def _register(self, key: str, crd: JSONObject) -> None:
+        if not is_served(crd):
+            self._unregister(key)
+            return
+        mark = (crd["metadata"]["uid"], crd["spec"], accepted_names(crd), bool(crd["metadata"].get("deletionTimestamp")))
+        known = self._registered.get(key)
+        if known is not None and known[0] == mark:
+            return
+        from kubeloop.apiserver.crd.served import served_resources  # with the first definition: what serves custom kinds is much
+
+        served = [one for one in served_resources(crd, self._post) if self._free(one.gvr)]
+        kept = {one.gvr for one in served}
+        for gvr in known[1] if known else []:
+            if gvr not in kept:
+                self._registry.remove(gvr)
+        for one in served:
+            self._registry.replace(one)
+        self._objects.forget_decoded()
+        self._registered[key] = (copy.deepcopy(mark), [one.gvr for one in served])
+
+    def _free(self, gvr: GroupVersionResource) -> bool:
+        """Built-in resources are never replaced by custom ones of the same name."""
+        there = self._registry.get(gvr)
+        return there is None or there.custom
+
+    def _unregister(self, key: str) -> None:
+        known = self._registered.pop(key, None)
+        for gvr in known[1] if known else []:
+            self._registry.remove(gvr)
+
+    async def _remove(self, key: str) -> None:
+        """Delete all instances, wait until they are gone, and let go of the definition. Tries again, ever more slowly, until it is done."""
+        backoff = Backoff(initial=1.0, cap=60.0, clock=self._clock)
+        in_progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        await self._condition(key, *in_progress)
+        while True:
+            try:
+                await self._remove_instances(key)
+                break
+            except ApiError as exc:
+                _LOG.warning("instances of %s cannot be deleted: %s", key.rpartition("/")[2], exc)
+                step = "list instances" if exc.status.code == 429 else "issue all deletes"
+                await self._condition(key, "True", "InstanceDeletionFailed", f"could not {step}: {exc.status.message}")
+                await self._clock.sleep(backoff.next())
+        await self._release(key)
+        self._removals.pop(key, None)
+
+    async def _remove_instances(self, key: str) -> None:
+        """Also those that appear meanwhile; returns when none is left."""
+        stored = self._definitions.get(key)
+        if stored is None or not is_true(stored.obj, "Established"):
+            return
+        resource = _stored_version(stored.obj, self._post)
+        await self._objects.require_defined_versions(resource)
+        prefix = resource.storage_prefix
+        subscription = self._changes.subscribe(prefix)
+        try:
+            asked: set[str] = set()
+            while True:
+                found = await self._objects.storage.range(prefix, prefix_end(prefix))
+                left = found.items
+                if not left:
+                    # Watches end when the definition goes; by then they must have the deletions of what they showed.
+                    await self._changes.reached(found.revision)
+                    return
+                for kv in left:
+                    if kv.key not in asked:
+                        asked.add(kv.key)
+                        metadata = decode(kv.value)["metadata"]
+                        await self._delete(resource, metadata.get("namespace", ""), metadata["name"])
+                if (await self._objects.storage.range(prefix, prefix_end(prefix), limit=1)).items:
+                    await subscription.take()
+        finally:
+            subscription.close()
+
+    async def _condition(self, key: str, status: str, reason: str, message: str) -> None:
+        while (stored := await self._read(key)) is not None:
+            crd = copy.deepcopy(stored.obj)
+            set_condition(crd, "Terminating", status, reason, message, self._clock.wall())
+            if crd == stored.obj or await self._write(key, crd, stored):
+                return
+
+    async def _release(self, key: str) -> None:
+        """Take the finalizer away; the last one to go takes the definition with it."""
+        while (stored := await self._read(key)) is not None:
+            crd = copy.deepcopy(stored.obj)
+            metadata = crd["metadata"]
+            metadata["finalizers"] = [name for name in metadata.get("finalizers") or () if name != CLEANUP_FINALIZER]
+            if is_true(stored.obj, "Established"):
+                outcome = ("False", "InstanceDeletionCompleted", "removed all instances")
+            else:
+                outcome = ("False", "NeverEstablished", "resource was never established")
+            set_condition(crd, "Terminating", *outcome, self._clock.wall())
+            try:
+                # Whoever sees the definition gone finds its resources gone as well.
+                self._unregister(key)
+                if metadata["finalizers"]:
+                    self._own(crd, stored)
+                    self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
+                else:
+                    await self._objects.remove(stored)
+            except PreconditionFailed:
+                continue
+            return
+
+    async def _read(self, key: str) -> StoredObject | None:
+        """The newest state; None once the definition is gone."""
+        kv, _ = await self._objects.storage.get(key)
+        if kv is None:
+            return None
+        stored = self._definitions[key] = StoredObject(kv, self._objects.tree(self._resource, kv))
+        return stored
+
+
+def _stored_version(crd: JSONObject, post: Post) -> ServedResource:
+    """The resource in the version that is stored, which nothing has to convert; also where that version is not served."""
+    from kubeloop.apiserver.crd.served import served_resources
+
+    shown = copy.deepcopy(crd)
+    for version in shown["spec"]["versions"]:
+        version["served"] = bool(version.get("storage"))
+    return served_resources(shown, post)[0]

@@ -1,0 +1,124 @@
+"""What the expressions of mutating policies construct, checked and made JSON of.
+
+Source: k8s.io/apiserver pkg/cel/mutation/dynamic/objects.go; pkg/admission/plugin/policy/mutating/patch/json_patch.go.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
+from kubeloop.cel.values import Duration, Message, Timestamp, UInt, from_key
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.meta.go_quote import go_quoted
+
+JSON = Any
+
+#: Whole numbers beyond it are no JSON numbers to every reader: protobuf writes them as text.
+_EXACT: Final = 2**53
+_SCALARS: Final = (type(None), bool, int, float, str)
+
+
+class NotMutable(KubeloopError):
+    """A change that cannot be made; the text is Kubernetes'."""
+
+
+def check_type_names(value: Message) -> None:
+    """That each object is constructed as what its place says: ``Object.spec{}`` in the field ``spec`` of an ``Object{}``.
+
+    Raises:
+        NotMutable: naming each that is not.
+    """
+    faults = list(_misnamed(value, value.name))
+    if faults:
+        raise NotMutable("type mismatch: " + "\n".join(faults))
+
+
+def _misnamed(value: Any, place: str) -> list[str]:
+    faults: list[str] = []
+    if isinstance(value, Message):
+        if value.name != place:
+            faults.append(
+                f"unexpected type name {go_quoted(value.name)}, expected {go_quoted(place)}, "
+                "which matches field name path from root Object type"
+            )
+        for name, one in value.items():
+            faults += _misnamed(one, f"{place}.{name}")
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            faults += _misnamed(one, place)
+    return faults
+
+
+def as_configuration(value: Message) -> dict[str, JSON]:
+    """An ``Object{}`` as a fresh tree of JSON; bytes and moments stay what they are, for ``check_foreign``.
+
+    Raises:
+        NotMutable: a key that is no string, a value that JSON does not have.
+    """
+    found = _tree(value)
+    assert isinstance(found, dict)
+    return found
+
+
+def _tree(value: Any) -> JSON:
+    if isinstance(value, dict):
+        made = {}
+        for key, one in value.items():
+            if not isinstance(key, str):
+                raise NotMutable("invalid return type: *dynamic.ObjectVal")
+            made[key] = _tree(one)
+        return made
+    if isinstance(value, list):
+        return [_tree(one) for one in value]
+    if isinstance(value, UInt):
+        return int(value)
+    if isinstance(value, (*_SCALARS, bytes, Timestamp)):
+        return value
+    if isinstance(value, Duration):
+        return value.nanos
+    raise NotMutable("invalid return type: *dynamic.ObjectVal")
+
+
+def as_operations(found: list[Message]) -> list[dict[str, JSON]]:
+    """``JSONPatch{}`` values as the operations of a patch.
+
+    Raises:
+        NotMutable
+    """
+    operations = []
+    for one in found:
+        operation: dict[str, JSON] = {"op": one.get("op", ""), "path": one.get("path", "")}
+        if one.get("from"):
+            operation["from"] = one["from"]
+        if "value" in one:
+            value = one["value"]
+            if isinstance(value, Message):
+                check_type_names(value)
+            operation["value"] = _protobuf_value(value)
+        operations.append(operation)
+    return operations
+
+
+def _protobuf_value(value: Any) -> JSON:
+    """As protobuf's JSON has it: moments are texts, bytes are base64, and large whole numbers are texts."""
+    if isinstance(value, dict):
+        return {_key(from_key(key)): _protobuf_value(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_protobuf_value(one) for one in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Timestamp):
+        return format_timestamp(value)
+    if isinstance(value, Duration):
+        return format_duration(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value) if -_EXACT < value < _EXACT else str(int(value))
+    if isinstance(value, _SCALARS):
+        return value
+    raise NotMutable(f"JSONPath valueExpression evaluated to a type that could not marshal to JSON: {type(value).__name__}")
+
+
+def _key(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -1,0 +1,161 @@
+"""AdmissionReviews: the question to a webhook about one write, and what its answer means.
+
+Source: admission.k8s.io/v1 and v1beta1; k8s.io/apiserver pkg/admission/plugin/webhook/request, webhook/errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.webhooks.answers import read_review
+from kubeloop.apiserver.webhooks.failure import CallFailed
+from kubeloop.apiserver.webhooks.requests import request_tree
+from kubeloop.meta.errors import ApiError
+from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
+from kubeloop.meta.status import Status
+from kubeloop.types import JSONObject
+
+_GROUP: Final = "admission.k8s.io"
+_VERSIONS: Final = ("v1", "v1beta1")
+_FIELDS: Final[Mapping[str, str]] = {
+    "uid": "string",
+    "allowed": "bool",
+    "patch": "string",
+    "patchType": "string",
+    "status": "v1.Status",
+    "auditAnnotations": "map[string]string",
+    "warnings": "[]string",
+}
+JSON_PATCH: Final = "JSONPatch"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionReviewRequest:
+    """A review as it is sent; ``version`` of its API, ``uid`` that the answer must repeat."""
+
+    uid: str
+    version: str
+    tree: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionReviewResponse:
+    """What a webhook said. ``patch`` is empty when there is none; ``status`` what it gives for a refusal."""
+
+    allowed: bool
+    patch: bytes = b""
+    patch_type: str = ""
+    status: JSONObject | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def question(
+    attributes: Attributes,
+    versions: list[str],
+    kind: GroupVersionKind,
+    resource: GroupVersionResource,
+    obj: JSONObject | None,
+    old: JSONObject | None,
+    name: str,
+) -> AdmissionReviewRequest:
+    """Ask about a write, in the first of ``versions`` that is known here.
+
+    ``kind`` and ``resource`` are what the webhook asked to be called for, ``obj`` and ``old`` are of that kind. ``name`` is empty
+    while a generated one is not yet given.
+
+    Raises:
+        CallFailed: no known version.
+    """
+    version = next((one for one in versions if one in _VERSIONS), None)
+    if version is None:
+        raise CallFailed("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+    uid = str(uuid.uuid4())
+    request = {"uid": uid, **request_tree(attributes, kind, resource, name), "object": obj, "oldObject": old}
+    return AdmissionReviewRequest(uid, version, {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request})
+
+
+def verdict(asked: AdmissionReviewRequest, body: bytes, *, mutating: bool) -> AdmissionReviewResponse:
+    """Read an answer.
+
+    Raises:
+        CallFailed: it is none; the text says what is wrong, as ``failed calling webhook`` goes on.
+    """
+    try:
+        response, met = read_review(body, _GROUP, asked.version, "AdmissionReview", _FIELDS)
+        patch = _patch(response)
+    except CallFailed as fault:
+        raise CallFailed(f"failed to call webhook: {fault}") from None
+    try:
+        return _verdict(asked, response, met, patch, mutating=mutating)
+    except CallFailed as fault:
+        raise CallFailed(f"received invalid webhook response: {fault}") from None
+
+
+def _patch(response: JSONObject | None) -> bytes:
+    text = (response or {}).get("patch") or ""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+        at = next((place for place, letter in enumerate(text) if letter not in letters), len(text))
+        raise CallFailed(f"illegal base64 data at input byte {at}") from None
+
+
+def _verdict(
+    asked: AdmissionReviewRequest, response: JSONObject | None, met: str, patch: bytes, *, mutating: bool
+) -> AdmissionReviewResponse:
+    if response is None:
+        raise CallFailed("webhook response was absent")
+    type_ = response.get("patchType")
+    if asked.version == "v1":
+        uid, wanted = response.get("uid") or "", f"{_GROUP}/v1, Kind=AdmissionReview"
+        if uid != asked.uid:
+            raise CallFailed(f'expected response.uid="{asked.uid}", got "{uid}"')
+        if met != wanted:
+            raise CallFailed(f"expected webhook response of {wanted}, got {met}")
+        _check_patch(patch, type_, mutating=mutating)
+    else:
+        # The answers of v1beta1 are believed without uid, kind and patch type.
+        type_ = JSON_PATCH if patch else ""
+    warnings = tuple(text for text in response.get("warnings") or () if text)
+    kept = (patch, type_ or "") if mutating else (b"", "")
+    return AdmissionReviewResponse(bool(response.get("allowed")), *kept, response.get("status"), warnings)
+
+
+def _check_patch(patch: bytes, type_: str | None, *, mutating: bool) -> None:
+    if not mutating:
+        if patch:
+            raise CallFailed("validating webhook may not return response.patch")
+        if type_ is not None:
+            raise CallFailed("validating webhook may not return response.patchType")
+    elif patch and type_ is None:
+        raise CallFailed("webhook returned response.patch but not response.patchType")
+    elif not patch and type_ is not None:
+        raise CallFailed("webhook returned response.patchType but not response.patch")
+    elif type_ == "":
+        raise CallFailed('webhook returned invalid response.patchType of ""')
+
+
+def denial(name: str, given: JSONObject | None) -> ApiError:
+    """The refusal of a webhook that said no: its own Status, with its name before the message, and never a success."""
+    try:
+        status = msgspec.convert(copy.deepcopy(given or {}), Status, strict=False)
+    except msgspec.ValidationError:
+        status = Status(message=str((given or {}).get("message") or ""))
+    status.kind, status.api_version, status.status = "Status", "v1", "Failure"
+    # What is no HTTP status cannot be sent.
+    status.code = status.code if status.code <= 599 else 500
+    status.code = max(status.code, 400)
+    why = status.message or status.reason
+    who = f'admission webhook "{name}" denied the request'
+    status.message = f"{who}: {why}" if why else f"{who} without explanation"
+    return ApiError.of(status)

@@ -1,0 +1,162 @@
+"""One webhook asked about one write: what it is shown, and what becomes of its answer. Shared by mutating and validating webhooks.
+
+Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kubeloop.apiserver import api_errors
+from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.authorization import Authorizer
+from kubeloop.apiserver.objects import Objects
+from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, denial, question, verdict
+from kubeloop.apiserver.webhooks.client import WebhookClient
+from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
+from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable
+from kubeloop.apiserver.webhooks.matching import Invocation, Match, Matcher, is_exempt
+from kubeloop.apiserver.webhooks.requests import name_of
+from kubeloop.apiserver.webhooks.versions import versioned
+from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+#: Seconds for which a warning that was told is only counted.
+PERIOD: Final = 60.0
+#: Warnings that are remembered, and the characters by which each is known and told.
+MOST: Final = 256
+LONGEST: Final = 2000
+
+
+class RepeatedWarnings:
+    """Guarantees
+        Of one text there is at most one line in ``PERIOD`` seconds; the next line says how many there would have been in between.
+        What is remembered is bounded by ``MOST`` texts of ``LONGEST`` characters: those told least recently are forgotten.
+
+    Not guaranteed
+        That a count is told whose text never comes again.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        #: When each was told last, and how often it came since; the one told least recently first.
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def say(self, text: str) -> None:
+        text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+        now = self._clock.now()
+        last, since = self._told.get(text, (now - PERIOD, 0))
+        if now - last < PERIOD:
+            self._told[text] = last, since + 1
+            return
+        self._told.pop(text, None)
+        self._told[text] = now, 0
+        if len(self._told) > MOST:
+            del self._told[next(iter(self._told))]
+        if since:
+            self._log.warning("%s (and %d times in the %d s before)", text, since, now - last)
+        else:
+            self._log.warning("%s", text)
+
+
+_LOG = logging.getLogger(__name__)
+
+_HARMLESS = ("None", "NoneOnDryRun")
+
+
+class WebhookDispatcher:
+    """What both kinds of admission webhooks need: which are concerned, objects in their versions, calls, and what failures mean."""
+
+    def __init__(
+        self,
+        configurations: Configurations,
+        registry: Registry,
+        objects: Objects,
+        caller: WebhookClient,
+        authorizer: Authorizer,
+        clock: Clock,
+        *,
+        mutating: bool,
+    ) -> None:
+        self.objects = objects
+        self._registry = registry
+        self._authorizer = authorizer
+        self._configurations = configurations
+        self._matcher = Matcher(registry, objects)
+        self._caller = caller
+        self._mutating = mutating
+        self._warnings = RepeatedWarnings(_LOG, clock)
+
+    async def hooks(self, attributes: Attributes) -> list[Hook]:
+        """All that are configured; none for writes that no webhook may be asked about."""
+        hooks = await self._configurations.hooks()
+        return [] if not hooks or is_exempt(attributes) else hooks
+
+    async def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+        """None: the webhook is not concerned.
+
+        Raises:
+            NotFound, Forbidden (a condition that cannot be evaluated).
+        """
+        found = await self._matcher.invocation(hook, attributes)
+        if found is None or not hook.conditions:
+            return found
+        return found if await self._conditions_hold(hook, attributes, found) else None
+
+    async def _conditions_hold(self, hook: Hook, attributes: Attributes, found: Match) -> bool:
+        from kubeloop.apiserver.policies.activation import Activation
+        from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
+        from kubeloop.apiserver.webhooks.condition_language import compiled
+
+        facts = Activation(attributes, self._registry, self.objects, self._authorizer)
+        await facts.prepare(found)
+        conditions = [compiled(one["expression"]) for one in hook.conditions]
+        try:
+            return conditions_hold(conditions, facts.of_conditions(found, None), ignore_failure=hook.ignore_failure)
+        except ConditionsFault as fault:
+            name = attributes.name or ((attributes.obj or {}).get("metadata") or {}).get("name") or ""
+            raise api_errors.forbidden(attributes.resource.gvr.group_resource, name, str(fault)) from None
+
+    async def versioned(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
+        """``obj`` in the version that the webhook wants; the same tree where that is the request's own."""
+        return await versioned(self.objects, invocation, attributes, obj)
+
+    async def ask(
+        self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None
+    ) -> AdmissionReviewResponse:
+        """The webhook's verdict; its warnings are passed on.
+
+        Raises:
+            CallFailed: it could not be asked, or its answer is none.
+            BadRequest: a dry run of a webhook that has side effects. ApiError: it said no, with its own status.
+        """
+        hook = invocation.hook
+        if attributes.dry_run and hook.side_effects not in _HARMLESS:
+            raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        asked = question(attributes, hook.versions, invocation.kind, invocation.resource.gvr, obj, old, name_of(attributes))
+        try:
+            body = await self._caller.post(hook.client_config, asked.tree, timeout=hook.timeout)
+        except NotCallable as fault:
+            raise CallFailed(f"could not get REST client: {fault}") from None
+        except CallFailed as fault:
+            raise CallFailed(f"failed to call webhook: {fault}") from None
+        said = verdict(asked, body, mutating=self._mutating)
+        attributes.warnings += said.warnings
+        if not said.allowed:
+            raise denial(hook.name, said.status)
+        return said
+
+    def failed(self, hook: Hook, fault: CallFailed) -> None:
+        """A webhook that failed is passed over, if it was configured so.
+
+        Raises:
+            InternalError
+        """
+        why = f'failed calling webhook "{hook.name}": {fault}'
+        if not hook.ignore_failure:
+            self._warnings.say(f"{why}; the write is refused")
+            raise api_errors.internal_error(why)
+        self._warnings.say(f"{why}; the write goes on")

@@ -1,0 +1,257 @@
+"""Head: what the cache keeps decoded of an object, beside its packed document. Immutable; shared between store and events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from itertools import starmap
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
+
+import msgspec
+from msgspec import Struct, defstruct
+
+from kubeloop.cache.blobs.compression import BlobStore, CompressedObject
+from kubeloop.cache.blobs.keeping import LEAN, Keeper, Retention
+from kubeloop.codec.projection import Projected, Projection
+from kubeloop.meta.time import parse_time
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Owner(Struct, frozen=True, gc=False, rename="camel"):
+    """An owner reference, read only. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference)."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class Head(Struct, frozen=True, gc=False, eq=False):
+    """The essentials of one state of one object.
+
+    Guarantees
+        It never changes; an update of the object makes another head. Reading a field decodes nothing.
+        ``labels`` is read-only, empty rather than None; equal label sets of many objects are one mapping.
+
+    ``value`` reads a path that the informer was asked for (an index, or ``paths=``).
+    Two heads are equal only if they are the same; compare ``uid`` and ``resource_version``.
+    """
+
+    paths: ClassVar[dict[str, str]] = {}
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    labels: Mapping[str, str]
+    _owners: bytes
+    _deletion: str | None
+    _packed: CompressedObject
+
+    @property
+    def owner_references(self) -> tuple[Owner, ...]:
+        return _read_owners(self._owners) if self._owners else ()
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner that manages this object, if it has one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+    @property
+    def deletion_timestamp(self) -> datetime | None:
+        return parse_time(self._deletion) if self._deletion else None
+
+    @property
+    def packed(self) -> CompressedObject:
+        """Its document at rest."""
+        return self._packed
+
+    def packed_anew(self, packed: CompressedObject) -> None:
+        """For the archive: the same document, packed otherwise. Nobody can tell, so the head is still what it was."""
+        msgspec.structs.force_setattr(self, "_packed", packed)
+
+    @property
+    def stored_bytes(self) -> int:
+        """What its document takes at rest."""
+        return len(self._packed.blob)
+
+    @property
+    def raw_bytes(self) -> int:
+        """What its document takes unpacked; unpacks nothing."""
+        packed = self._packed
+        blob = packed.blob  # first, as in ``CompressedObject.document``: it may be packed tighter meanwhile
+        return len(blob) if blob[:1] == b"{" else packed.codec.size(blob)
+
+    @property
+    def deleting(self) -> bool:
+        return bool(self._deletion)
+
+    def value(self, path: str) -> Any:
+        """What the object has at ``path``: a scalar, list or map, None if absent; for a path with ``[*]`` a tuple.
+
+        Raises:
+            KeyError: the informer was not asked to read this path.
+        """
+        name = self.paths.get(path)
+        if name is None:
+            asked = ", ".join(self.paths) or "none"
+            raise KeyError(f'path "{path}" is not read by this informer (read: {asked}); name it in paths=[...] or indexes={{...}}')
+        return getattr(self, name)
+
+    def document(self) -> bytes:
+        """The whole object as JSON. Unpacks it (13 us for a Pod)."""
+        return self._packed.document()
+
+
+@lru_cache(maxsize=4096)
+def _read_owners(raw: bytes) -> tuple[Owner, ...]:
+    try:
+        return tuple(msgspec.json.decode(raw, type=list[Owner]))
+    except msgspec.DecodeError:
+        return ()
+
+
+class StringInterner:
+    """Values that many objects have in common, kept once: label sets, owner lists, namespaces.
+
+    A value is found by its bytes as the server wrote them, so that equal sets are not even decoded twice. What no object uses any more
+    is swept out when the tables have doubled, so that objects with labels of their own do not make it grow for ever.
+    """
+
+    __slots__ = ("_labels", "_limit", "_owners", "_strings")
+
+    def __init__(self) -> None:
+        self._labels: dict[bytes, Mapping[str, str]] = {}
+        self._owners: dict[bytes, bytes] = {}
+        self._strings: dict[str, str] = {}
+        self._limit = 4096
+
+    def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
+        key = bytes(raw)
+        found = self._labels.get(key)
+        if found is None:
+            found = self._labels[key] = _read_labels(key, self.string)
+        return found
+
+    def owners(self, raw: msgspec.Raw) -> bytes:
+        key = bytes(raw)
+        return self._owners.setdefault(key, key)
+
+    def string(self, text: str) -> str:
+        return self._strings.setdefault(text, text)
+
+    @property
+    def full(self) -> bool:
+        """Time to sweep."""
+        return len(self._labels) + len(self._owners) + len(self._strings) > self._limit
+
+    def sweep(self, heads: list[Head]) -> None:
+        """Forget what none of these uses."""
+        labels = {id(head.labels) for head in heads}
+        self._labels = {raw: value for raw, value in self._labels.items() if id(value) in labels}
+        self._owners = {raw: raw for raw in {head._owners for head in heads}}
+        self._strings = {head.namespace: head.namespace for head in heads}
+        self._limit = max(4096, 2 * (len(self._labels) + len(self._owners) + len(self._strings)))
+
+
+def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
+    if not raw or raw == b"null":
+        return NO_LABELS
+    try:
+        tree = msgspec.json.decode(raw, type=dict[str, str | None])
+    except msgspec.DecodeError:
+        return NO_LABELS
+    return MappingProxyType({share(name): share(value or "") for name, value in tree.items()})
+
+
+class HeadReader:
+    """Makes heads of projected objects: shares what is alike, packs what is kept of the document.
+
+    ``paths`` are read beside the head's own fields; each becomes a field of the head's class, so that none costs a container.
+
+    Raises
+        ValueError: a path is malformed, or names what ``keep`` does not keep (constructor).
+    """
+
+    def __init__(
+        self, api_version: str, kind: str, paths: tuple[str, ...], archive: BlobStore, shared: StringInterner, keep: Retention = LEAN
+    ) -> None:
+        keep.check(paths)
+        self.keeper = Keeper(keep, api_version, kind)
+        self.expects = self.keeper.expects
+        self._document = self.keeper.document
+        self._transforms = self.keeper.transforms
+        self.projection = Projection(paths)
+        self.archive = archive
+        self.shared = shared
+        self.api_version = api_version
+        self.kind = kind
+        #: Path to the attribute of a head that holds its value. Stays valid when paths are added behind these.
+        self.attributes = names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
+        made = defstruct(
+            "Head", [(name, Any) for name in names.values()], bases=(Head,), namespace={"paths": names}, frozen=True, gc=False, eq=False
+        )
+        self._class = made
+        self._read = self.projection.values
+        self._make = cast("Callable[..., Head]", made)
+
+    def _values(self, projected: Projected) -> list[Any]:
+        share = self.shared.string
+        return [share(value) if type(value) is str else value for value in self._read(projected)]
+
+    def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
+        """``before`` is the state of the same object that the store has, if any: strings that did not change are taken from it."""
+        kept = self._document(projected, document)
+        if self._transforms:
+            projected = self.projection.object(kept)
+        metadata = projected.metadata
+        shared = self.shared
+        if before is None:
+            name, uid, namespace = metadata.name, metadata.uid, shared.string(metadata.namespace)
+            packed = self.archive.pack(kept, namespace)
+        else:
+            name, namespace = before.name, before.namespace
+            uid = before.uid if before.uid == metadata.uid else metadata.uid
+            packed = self.archive.pack(kept, namespace, before._packed)
+        return self._make(
+            namespace,
+            name,
+            uid,
+            metadata.resource_version,
+            metadata.generation,
+            shared.labels(metadata.labels),
+            shared.owners(metadata.owner_references),
+            metadata.deletion_timestamp,
+            packed,
+            *self._values(projected),
+        )
+
+    def made_of(self, rows: Iterable[tuple[Any, ...]]) -> list[Head]:
+        """Heads of their fields' values in order, those of the paths last."""
+        return list(starmap(self._make, rows))
+
+    def made(self, head: Head) -> bool:
+        """Whether the head has this reader's paths."""
+        return type(head) is self._class
+
+    def again(self, head: Head) -> Head:
+        """The same state, read with this reader's paths."""
+        projected = self.projection.object(head.document())
+        return self._make(
+            head.namespace,
+            head.name,
+            head.uid,
+            head.resource_version,
+            head.generation,
+            head.labels,
+            head._owners,
+            head._deletion,
+            head._packed,
+            *self._values(projected),
+        )

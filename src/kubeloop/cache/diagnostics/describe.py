@@ -1,0 +1,205 @@
+"""What informers have and do, for people: a table on a terminal, as text, or in a notebook; and all numbers as JSON.
+
+Shows no object's contents. ``rich`` is imported only where a table is drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from kubeloop.cache.diagnostics.stats import HandlerStats, InformerStats
+from kubeloop.meta.columns import WIDTH, aligned, folded
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+_HEADINGS = ("KIND", "SCOPE", "OBJECTS", "STORED", "EVENTS", "LAG", "STATE", "LISTS", "RESTARTS", "HANDLERS")
+_NUMERIC = frozenset({"OBJECTS", "EVENTS", "LAG", "LISTS", "RESTARTS"})
+#: Columns beside the kind's where not all of them fit.
+_SHORT = ("OBJECTS", "LAG", "STATE")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+#: Seconds without a sign of the server after which a watch is worth a look: three bookmarks have not come.
+STALE = 180.0
+#: An event that waits longer than this, in seconds, has a slow handler.
+LATE = 10.0
+
+
+class Description:
+    """A moment of all informers. ``print(it)`` writes plain text in 80 columns, ``rich.print(it)`` a coloured table, notebooks HTML."""
+
+    def __init__(self, stats: Sequence[InformerStats]) -> None:
+        self.stats = tuple(stats)
+        several = len({each.cluster for each in self.stats}) > 1
+        #: Names of the columns; that of the cluster only where there are several.
+        self.headings = ("CLUSTER", *_HEADINGS) if several else _HEADINGS
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One for each informer, as text, in the order of ``headings``."""
+        several = len(self.headings) > len(_HEADINGS)
+        marks = self._marks()
+        made = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
+        return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, made, strict=True)]
+
+    def notes(self) -> list[str]:
+        """Below the table: of each informer whose last request failed, why, in full; the STATE column has its number."""
+        several = len(self.headings) > len(_HEADINGS)
+        found = []
+        for at, mark in self._marks().items():
+            stats = self.stats[at]
+            where = f'cluster "{stats.cluster}": ' if several else ""
+            found.append(f"[{mark}] {where}{stats.what}: {stats.failure}")
+        return found
+
+    def _marks(self) -> dict[int, int]:
+        """Place of an informer to the number of its note."""
+        noted = (at for at, stats in enumerate(self.stats) if stats.failure and not stats.stopped)
+        return {at: mark for mark, at in enumerate(noted, 1)}
+
+    def __str__(self) -> str:
+        return "\n".join([line for block in self._blocks(WIDTH) for line in block])
+
+    __repr__ = __str__
+
+    def _blocks(self, width: int) -> list[list[str]]:
+        """The headings, each informer and each note as lines of ``width`` characters: few columns, and the rest in sentences below."""
+        rows = [dict(zip(self.headings, row, strict=True)) for row in self.rows()]
+        several = "CLUSTER" in self.headings
+        headings = ("CLUSTER/KIND" if several else "KIND", *_SHORT)
+        cells = [(f"{row['CLUSTER']}/{row['KIND']}" if several else row["KIND"], *(row[name] for name in _SHORT)) for row in rows]
+        heading, *lines = aligned(headings, cells, right=_NUMERIC, width=width)
+        blocks = [heading]
+        for row, own in zip(rows, lines, strict=True):
+            counts = f"events {row['EVENTS']}; lists {row['LISTS']}; restarts {row['RESTARTS']}"
+            scope = re.sub(r",(?=\S)", ", ", row["SCOPE"])  # a selector's parts may go over several lines
+            details = [f"scope {scope}; stored {row['STORED']}; {counts}", f"handlers: {row['HANDLERS']}"]
+            blocks.append([*own, *(line for text in details for line in folded(text, width, "  "))])
+        return [*blocks, *(folded(note, width) for note in self.notes())]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        rows = [self.headings, *self.rows()]
+        if sum(max(map(len, column)) + 1 for column in zip(*rows, strict=True)) <= options.max_width:
+            yield self._table()
+            yield from (Text(note, overflow="fold") for note in self.notes())
+            return
+        blocks = self._blocks(options.max_width)
+        styles = ["bold underline", *(_styles(stats)["STATE"] for stats in self.stats)]
+        for at, block in enumerate(blocks):
+            for number, line in enumerate(block):
+                own = at < len(styles) and (number == 0 or not line.startswith("  "))
+                yield Text(line, style=styles[at] if own else "dim", no_wrap=True, overflow="ignore")
+
+    def _table(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, header_style="bold underline", padding=(0, 1, 0, 0), pad_edge=False)
+        for heading in self.headings:
+            justify: Literal["right", "left"] = "right" if heading in _NUMERIC else "left"
+            table.add_column(heading, justify=justify, no_wrap=True)
+        for stats, row in zip(self.stats, self.rows(), strict=True):
+            styles = _styles(stats)
+            table.add_row(*(Text(cell, style=styles.get(heading, "")) for cell, heading in zip(row, self.headings, strict=True)))
+        return table
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in self.headings)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows())
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def dump(stats: Sequence[InformerStats]) -> dict[str, Any]:
+    """All numbers as a tree that ``json`` can write. No object's contents; the name of an object only where a handler is at it."""
+    return {"informers": [_tree(each) for each in stats]}
+
+
+def size(count: float) -> str:
+    """Bytes in words: ``1.5 MiB``."""
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: ``0.3 s``, ``12 s``, ``5 min``, ``3 h``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def state(stats: InformerStats) -> str:
+    """In a word whether it works, else why not."""
+    if stats.stopped:
+        return "stopped"
+    prefix = "synced" if stats.synced else "not synced"
+    if stats.failure:
+        return f"{prefix}: {stats.reason or 'failed'}"
+    if stats.synced and not all(feed.watching for feed in stats.feeds):
+        return "synced, not watching"
+    return prefix
+
+
+def _row(stats: InformerStats, mark: str) -> tuple[str, ...]:
+    scope = ", ".join(stats.namespaces) or "all"
+    about = "" if stats.exact else "~"
+    return (
+        f"{stats.resource}.{stats.group}" if stats.group else stats.resource,
+        f"{scope} ({stats.selection})" if stats.selection else scope,
+        f"{stats.objects:,}",
+        f"{about}{size(stats.stored_bytes)} of {size(stats.raw_bytes)} ({stats.ratio:.1f}x)",
+        f"{stats.events:,}",
+        "-" if stats.lag is None else duration(stats.lag),
+        state(stats) + mark,
+        _by_reason(stats.lists),
+        _by_reason(stats.restarts),
+        ", ".join(map(_handler, stats.handlers)) or "none",
+    )
+
+
+def _by_reason(counts: Mapping[str, int]) -> str:
+    """``3 (2 expired)``: the first one of all needs no reason."""
+    reasons = ", ".join(f"{number} {why}" for why, number in sorted(counts.items()) if why not in ("first", "ended"))
+    return f"{sum(counts.values())} ({reasons})" if reasons else str(sum(counts.values()))
+
+
+def _handler(handler: HandlerStats) -> str:
+    parts = [f"{handler.pending:,} wait"] if handler.pending else []
+    parts += [f"oldest {duration(handler.oldest)}"] if handler.pending else []
+    parts += [f"at {handler.key} for {duration(handler.running)}"] if handler.running >= LATE else []
+    parts += [f"{handler.failures} failed"] if handler.failures else []
+    return f"{handler.name} ({', '.join(parts)})" if parts else handler.name
+
+
+def _styles(stats: InformerStats) -> dict[str, str]:
+    bad = bool(stats.failure) or not stats.synced
+    late = any(handler.oldest >= LATE or handler.running >= LATE for handler in stats.handlers)
+    return {
+        "KIND": "bold",
+        "STATE": "dim" if stats.stopped else "red" if bad else "green",
+        "LAG": "red" if stats.lag is not None and stats.lag >= STALE else "",
+        "HANDLERS": "yellow" if late else "",
+    }
+
+
+def _tree(stats: InformerStats) -> dict[str, Any]:
+    # Not asdict: it copies mappings of other types than dict by calling them.
+    found: dict[str, Any] = {field.name: getattr(stats, field.name) for field in dataclasses.fields(stats)}
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            found[name] = dict(value)
+    found["namespaces"] = list(stats.namespaces)
+    found["feeds"] = [dataclasses.asdict(feed) for feed in stats.feeds]
+    found["handlers"] = [dataclasses.asdict(handler) for handler in stats.handlers]
+    found |= {"events": stats.events, "ratio": round(stats.ratio, 2)}
+    return found

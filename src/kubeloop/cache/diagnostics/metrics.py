@@ -1,0 +1,209 @@
+"""Informers as Prometheus metrics. Nothing is measured here: at each scrape the numbers that the parts keep anyway are read.
+
+One collector for a registry, however many informers it shows, as a metric may be declared once only. What each metric means and when to
+worry: docs/observability.md. Names that client-go has are client-go's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from kubeloop.cache.diagnostics.stats import HandlerStats, InformerStats
+
+#: What tells one informer from another. client-go's four, and what it lacks.
+LABELS = ("name", "cluster", "group", "version", "resource", "namespace", "selector")
+#: A selector longer than this stands as its beginning and a hash.
+LONGEST = 80
+#: As many digits of a version as a float holds; client-go cuts off the same.
+DIGITS = 15
+
+
+class Source(Protocol):
+    """Informers that are shown."""
+
+    def measure(self) -> Sequence[InformerStats]: ...
+
+
+class InformerMetrics(Collector):
+    """All informers that one registry shows.
+
+    Guarantees
+        No two series have the same labels, whatever their informers are called. May be scraped in any thread.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._sources: dict[tuple[str, str], Source] = {}
+
+    def add(self, name: str, cluster: str, source: Source) -> None:
+        """Show ``source`` from now on.
+
+        Raises:
+            ValueError: no name, or another has it.
+        """
+        if not name:
+            raise ValueError("metrics need a name that is not empty")
+        if (name, cluster) in self._sources:
+            raise ValueError(
+                f'metrics of informers named "{name}" of cluster "{cluster}" are in this registry already; give these another name: '
+                'informers.metrics(name="...")'
+            )
+        if not self._sources:
+            self._registry.register(self)
+        self._sources[name, cluster] = source
+
+    def remove(self, name: str, cluster: str) -> None:
+        """Show it no longer; the name is free again."""
+        if self._sources.pop((name, cluster), None) is not None and not self._sources:
+            self._registry.unregister(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """The metrics without a value: what the registry checks for duplicates when this is registered."""
+        return _families([])
+
+    def collect(self) -> Iterable[Metric]:
+        found: list[tuple[tuple[str, ...], InformerStats]] = []
+        for (name, _), source in list(self._sources.items()):
+            found += _labelled(name, source.measure())
+        return _families(found)
+
+
+def metrics_of(registry: CollectorRegistry | None) -> InformerMetrics:
+    """The collector of a registry, None for prometheus_client's default one."""
+    registry = REGISTRY if registry is None else registry
+    found = _COLLECTORS.get(registry)
+    if found is None:
+        found = _COLLECTORS[registry] = InformerMetrics(registry)
+    return found
+
+
+# Belongs to the registries, which have no place for it: several informers can be shown by one registry only through one collector.
+_COLLECTORS: weakref.WeakKeyDictionary[CollectorRegistry, InformerMetrics] = weakref.WeakKeyDictionary()
+
+_Rows = Sequence[tuple[tuple[str, ...], InformerStats]]
+_Handlers = Sequence[tuple[tuple[str, ...], HandlerStats]]
+
+
+def _labelled(name: str, stats: Sequence[InformerStats]) -> Iterator[tuple[tuple[str, ...], InformerStats]]:
+    taken: set[tuple[str, ...]] = set()
+    for each in stats:
+        selector = _short(each.selection)
+        labels = (name, each.cluster, each.group, each.version, each.resource, ",".join(each.namespaces), selector)
+        number = 1
+        while labels in taken:  # they differ in what no label shows, such as the function of a transform
+            number += 1
+            labels = (*labels[:-1], f"{selector}#{number}")
+        taken.add(labels)
+        yield labels, each
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - 9]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _families(rows: _Rows) -> Iterator[Metric]:
+    yield from _client_go(rows)
+    yield from _cache(rows)
+    yield from _watches(rows)
+    yield from _handlers([((*labels, handler.name), handler) for labels, stats in rows for handler in stats.handlers])
+
+
+def _client_go(rows: _Rows) -> Iterator[Metric]:
+    yield _by("reflector_lists", "Times everything was asked for, as a list or a stream.", "reason", rows, lambda stats: stats.lists)
+    yield _counter("reflector_watches", "Watches that the server answered.", rows, lambda stats: sum(feed.watches for feed in stats.feeds))
+    yield _gauge("informer_queued_items", "Changes between watch and store.", rows, lambda stats: stats.queued)
+    yield _gauge("informer_store_resource_version", f"Version of the cache, its last {DIGITS} digits.", rows, _version)
+
+
+def _cache(rows: _Rows) -> Iterator[Metric]:
+    yield _gauge("kubeloop_informer_synced", "1 when the first list is in the cache.", rows, lambda stats: int(stats.synced))
+    yield _gauge("kubeloop_informer_objects", "Objects in the cache.", rows, lambda stats: stats.objects)
+    yield _gauge("kubeloop_informer_stored_bytes", "What the objects' documents take at rest.", rows, lambda stats: stats.stored_bytes)
+    yield _gauge("kubeloop_informer_raw_bytes", "What the same documents are uncompressed.", rows, lambda stats: stats.raw_bytes)
+    yield _gauge("kubeloop_informer_held_bytes", "Of those at rest, not compressed yet.", rows, lambda stats: stats.held_bytes)
+    yield _gauge("kubeloop_informer_dictionaries", "Dictionaries trained for compression.", rows, lambda stats: stats.dictionaries)
+    yield _gauge("kubeloop_informer_own_writes", "Writes of this program not seen on the watch.", rows, lambda stats: stats.own_writes)
+    yield _counter("kubeloop_informer_reads", "Queries answered from the cache.", rows, lambda stats: stats.reads)
+    undecodable = "Reads of objects that do not fit their type."
+    yield _counter("kubeloop_informer_decode_failures", undecodable, rows, lambda stats: stats.undecodable)
+    transforms = "Objects kept as they came, as the transform raised on them."
+    yield _counter("kubeloop_informer_transform_failures", transforms, rows, lambda stats: stats.transform_failures)
+
+
+def _watches(rows: _Rows) -> Iterator[Metric]:
+    yield _by("kubeloop_informer_events", "Changes told to handlers.", "type", rows, lambda stats: stats.by_type)
+    lag = "Seconds since a server last showed that the cache is current; bookmarks do each minute."
+    yield _gauge("kubeloop_informer_lag_seconds", lag, rows, lambda stats: stats.lag)
+    watching = "Watches that are open now."
+    yield _gauge("kubeloop_informer_watches_open", watching, rows, lambda stats: sum(feed.watching for feed in stats.feeds))
+    restarts = "Watches that were opened again without a list."
+    yield _by("kubeloop_informer_watch_restarts", restarts, "reason", rows, lambda stats: stats.restarts)
+    yield _by("kubeloop_informer_failures", "Lists and watches that failed.", "error", rows, lambda stats: stats.failures)
+
+
+def _handlers(rows: _Handlers) -> Iterator[Metric]:
+    prefix = "kubeloop_informer_handler_"
+    labels = (*LABELS, "handler")
+
+    def gauge(name: str, text: str, value: Callable[[HandlerStats], float]) -> Metric:
+        family = GaugeMetricFamily(prefix + name, text, labels=labels)
+        for row, handler in rows:
+            family.add_metric(row, value(handler))
+        return family
+
+    def counter(name: str, text: str, value: Callable[[HandlerStats], float]) -> Metric:
+        family = CounterMetricFamily(prefix + name, text, labels=labels)
+        for row, handler in rows:
+            family.add_metric(row, value(handler))
+        return family
+
+    yield gauge("synced", "1 when the handler has seen all initial objects.", lambda handler: int(handler.synced))
+    yield gauge("pending", "Events that wait for the handler.", lambda handler: handler.pending)
+    yield gauge("oldest_seconds", "How long the oldest of them has waited.", lambda handler: handler.oldest)
+    yield gauge("running_seconds", "How long the call that runs now has run.", lambda handler: handler.running)
+    yield gauge("longest_seconds", "The longest call so far.", lambda handler: handler.longest)
+    yield counter("failures", "Calls that raised.", lambda handler: handler.failures)
+    yield counter("slow", "Calls of a plain function that kept the loop waiting too long.", lambda handler: handler.slow)
+    yield counter("merged", "Waiting changes that became one with a later one.", lambda handler: handler.merged)
+    calls = SummaryMetricFamily(prefix + "seconds", "Time in calls of the handler, waiting included.", labels=labels)
+    for row, handler in rows:
+        calls.add_metric(row, count_value=handler.calls, sum_value=handler.seconds)
+    yield calls
+
+
+def _gauge(name: str, text: str, rows: _Rows, value: Callable[[InformerStats], float | None]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=LABELS)
+    for labels, stats in rows:
+        found = value(stats)
+        if found is not None:
+            family.add_metric(labels, found)
+    return family
+
+
+def _counter(name: str, text: str, rows: _Rows, value: Callable[[InformerStats], float]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=LABELS)
+    for labels, stats in rows:
+        family.add_metric(labels, value(stats))
+    return family
+
+
+def _by(name: str, text: str, label: str, rows: _Rows, values: Callable[[InformerStats], Mapping[str, int]]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=(*LABELS, label))
+    for labels, stats in rows:
+        for reason, number in values(stats).items():
+            family.add_metric((*labels, str(reason)), number)
+    return family
+
+
+def _version(stats: InformerStats) -> float | None:
+    version = stats.resource_version[-DIGITS:]
+    return float(version) if version.isdecimal() else None

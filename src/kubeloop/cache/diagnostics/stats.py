@@ -1,0 +1,240 @@
+"""A moment of one informer in numbers: what ``describe``, ``dump`` and ``metrics`` show. Reads what the parts count, changes nothing.
+
+May be taken in any thread; counts that change meanwhile may then be of moments microseconds apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kubeloop.cache.blobs.compression import BlobStore
+from kubeloop.cache.handlers.handler_meter import HandlerMeter
+from kubeloop.cache.reflector_target import ReflectorTarget
+from kubeloop.cache.scope import Scope
+from kubeloop.cache.store.store import Snapshot
+from kubeloop.meta import kind_info
+
+#: Caches of more than twice so many objects are measured by about so many of them: adding up a million would take a second.
+SAMPLE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStats:
+    """One list and watch. ``failure`` is why its last request failed, ``reason`` the same in a word; "" while all is well."""
+
+    namespace: str | None
+    synced: bool
+    resource_version: str
+    watching: bool
+    watches: int
+    failure: str
+    lists: Mapping[str, int]
+    restarts: Mapping[str, int]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerStats:
+    """One handler: what waits for it, and what its calls took, in seconds.
+
+    ``oldest``: how long the event at the front has waited. ``running``: since when the call that runs now does, at object ``key``.
+    ``slow`` calls of a plain function kept the loop waiting for over ``HandlerMeter.limit``.
+    """
+
+    name: str
+    synced: bool
+    pending: int
+    oldest: float
+    key: str
+    running: float
+    calls: int
+    failures: int
+    seconds: float
+    longest: float
+    slow: int
+    merged: int
+
+
+@dataclass(frozen=True, slots=True)
+class InformerStats:
+    """``stored_bytes`` is what documents take at rest (heads and indexes apart), ``raw_bytes`` what they are as JSON; ``exact`` says
+    whether all were added up, or ``SAMPLE`` of them were.
+
+    ``lag``: seconds since a server last showed, by a list, an event or a bookmark, that the cache is as it has things; None: never yet.
+    Servers send a bookmark each minute, so up to 60 s are nothing. ``by_type`` counts changes told since the start, ``failures`` requests
+    that failed, by error. ``undecodable``: how often somebody read an object that does not fit its type.
+    ``transform_failures``: objects that are kept as they came, as the transform raised on them. ``reads``: queries answered.
+    ``own_writes``: writes of this program that the watch has not brought yet.
+    """
+
+    cluster: str
+    group: str
+    version: str
+    kind: str
+    resource: str
+    namespaces: tuple[str, ...]
+    #: Selectors and what is kept of objects, in short; "" for everything.
+    selection: str
+    what: str
+    objects: int
+    stored_bytes: int
+    raw_bytes: int
+    exact: bool
+    held_bytes: int
+    dictionaries: int
+    by_type: Mapping[str, int]
+    failures: Mapping[str, int]
+    undecodable: int
+    transform_failures: int
+    reads: int
+    own_writes: int
+    queued: int
+    lag: float | None
+    synced: bool
+    stopped: bool
+    resource_version: str
+    feeds: tuple[FeedStats, ...]
+    handlers: tuple[HandlerStats, ...]
+
+    @property
+    def events(self) -> int:
+        """Changes told since the start."""
+        return sum(self.by_type.values())
+
+    @property
+    def pending(self) -> int:
+        """Events that wait for the slowest handler."""
+        return max((handler.pending for handler in self.handlers), default=0)
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller objects are at rest; 1 for an empty cache."""
+        return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
+
+    @property
+    def lists(self) -> Mapping[str, int]:
+        """Lists begun since the start, by reason."""
+        return sum((Counter(feed.lists) for feed in self.feeds), Counter[str]())
+
+    @property
+    def restarts(self) -> Mapping[str, int]:
+        """Watches that ended and were opened again, by reason."""
+        return sum((Counter(feed.restarts) for feed in self.feeds), Counter[str]())
+
+    @property
+    def reconnects(self) -> int:
+        """How many watches ended and were opened again."""
+        return sum(self.restarts.values())
+
+    @property
+    def failure(self) -> str:
+        """Why the last request failed, of one that did; "" while all is well."""
+        return next((feed.failure for feed in self.feeds if feed.failure), "")
+
+    @property
+    def reason(self) -> str:
+        """``failure`` in a word: ``Forbidden``."""
+        return next((feed.reason for feed in self.feeds if feed.failure), "")
+
+
+class Measured(Protocol):
+    """A handler's registration."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def synced(self) -> bool: ...
+    @property
+    def meter(self) -> HandlerMeter: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def merged(self) -> int: ...
+    def oldest(self, now: float) -> float: ...
+
+
+def identity(scope: Scope[Any], cluster: str, what: str) -> dict[str, Any]:
+    """The fields of ``InformerStats`` that say whose numbers they are."""
+    info = kind_info(scope.kind)
+    gvk = info.gvk
+    return {
+        "cluster": cluster,
+        "group": gvk.group,
+        "version": gvk.version,
+        "kind": gvk.kind,
+        "resource": info.plural or gvk.kind.lower(),
+        "namespaces": scope.namespaces,
+        "selection": _selection(scope),
+        "what": what,
+    }
+
+
+def sizes(snapshot: Snapshot, archive: BlobStore) -> dict[str, Any]:
+    """The fields of ``InformerStats`` about objects and bytes."""
+    count = len(snapshot)
+    sample = snapshot.sample(SAMPLE)
+    share = count / len(sample) if sample else 1.0
+    return {
+        "objects": count,
+        "stored_bytes": round(sum(head.stored_bytes for head in sample) * share),
+        "raw_bytes": round(sum(head.raw_bytes for head in sample) * share),
+        "exact": len(sample) == count,
+        "held_bytes": archive.held_bytes,
+        "dictionaries": archive.dictionaries,
+    }
+
+
+def feed_stats(feed: ReflectorTarget) -> FeedStats:
+    listwatch = feed.listwatch
+    return FeedStats(
+        namespace=feed.namespace,
+        synced=feed.synced,
+        resource_version=feed.version,
+        watching=listwatch.watching,
+        watches=listwatch.watches,
+        failure=str(feed.failure) if feed.failure is not None else "",
+        lists={str(why): number for why, number in listwatch.lists.items()},
+        restarts={str(why): number for why, number in listwatch.restarts.items()},
+        reason=type(feed.failure).__name__ if feed.failure is not None else "",
+    )
+
+
+def handler_stats(handler: Measured, now: float) -> HandlerStats:
+    meter = handler.meter
+    return HandlerStats(
+        name=handler.name,
+        synced=handler.synced,
+        pending=handler.pending,
+        oldest=_oldest(handler, now),
+        key=meter.key,
+        running=meter.running(now),
+        calls=meter.calls,
+        failures=meter.failures,
+        seconds=meter.seconds,
+        longest=meter.longest,
+        slow=meter.slow,
+        merged=handler.merged,
+    )
+
+
+def _oldest(handler: Measured, now: float) -> float:
+    try:
+        return handler.oldest(now)
+    except (RuntimeError, IndexError):  # asked in another thread, while events came and went
+        return 0.0
+
+
+def _selection(scope: Scope[Any]) -> str:
+    keep = scope.keep
+    parts = [
+        scope.labels or "",
+        f"fields({scope.field_selector})" if scope.field_selector else "",
+        "metadata only" if keep.metadata_only else "",
+        f"only {', '.join(keep.fields)}" if keep.fields else "",
+        f"transform {getattr(keep.transform, '__qualname__', 'function')}" if keep.transform is not None else "",
+        "with managedFields" if keep.managed_fields else "",
+    ]
+    return "; ".join(part for part in parts if part)

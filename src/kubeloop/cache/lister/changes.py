@@ -1,0 +1,132 @@
+"""Changes since a version: what an informer can say to somebody who comes by now and then instead of listening."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from kubeloop.cache.blobs.head import Head
+from kubeloop.meta import KubeloopError
+from kubeloop.meta.integers import decimal
+
+#: Deletions that are remembered, about 200 bytes each.
+MAX_DELETIONS = 10_000
+
+
+class ChangesForgotten(KubeloopError):
+    """The version is older than what is remembered of deletions, or ahead of the cache.
+
+    The way out: list everything, and go on from ``lister.resource_version``.
+    """
+
+
+class Deletion(Struct, frozen=True, gc=False):
+    """The end of one object. ``resource_version``: at or before which it was seen; a deletion found by a list has the list's."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+class Changes(Struct, frozen=True):
+    """What changed after a version.
+
+    ``heads``: the objects that are new or changed, as they are now. ``deleted``: those that are gone, or left the selector, oldest first;
+    one that was made anew under its name is in both, with another uid. ``version``: to ask with the next time.
+    """
+
+    heads: list[Head]
+    deleted: list[Deletion]
+    version: str
+
+
+class Deletions:
+    """The last ``MAX_DELETIONS`` deletions, and from which version on they are all.
+
+    Guarantees
+        ``since`` gives every deletion after a version, or raises.
+    """
+
+    __slots__ = ("_begun", "_dropped", "_limit", "_lost", "_ring", "_uids")
+
+    def __init__(self, limit: int = MAX_DELETIONS) -> None:
+        self._limit = limit
+        self._ring: deque[tuple[int, Deletion]] = deque()
+        self._uids: dict[str, int] = {}
+        #: The version of the first list, of several namespaces the lowest; None before it.
+        self._begun: int | None = None
+        #: The highest version of a deletion that was dropped from the ring.
+        self._dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def add(self, head: Head, version: str) -> None:
+        """An object was deleted, at or before ``version``."""
+        number = decimal(version)
+        if number is None:
+            return  # then nobody can ask for what is newer
+        self._ring.append((number, Deletion(head.namespace, head.name, head.uid, version)))
+        self._uids[head.uid] = self._uids.get(head.uid, 0) + 1
+        if len(self._ring) > self._limit:
+            number, oldest = self._ring.popleft()
+            self._dropped = max(self._dropped, number)
+            self._release(oldest.uid)
+
+    def knows(self, uid: str) -> bool:
+        """Whether this object's deletion is remembered."""
+        return uid in self._uids
+
+    def listed(self, before: str, version: str) -> None:
+        """A list at ``version`` comes; its watch was at ``before``. The first one, and one that goes back in time, begin a history."""
+        old, new = decimal(before), decimal(version)
+        if new is None or (old is not None and old <= new):
+            return
+        if old is None:
+            self._begun = new if self._begun is None else min(self._begun, new)
+        else:
+            self._begun, self._dropped = new, 0
+            self._ring.clear()
+            self._uids.clear()
+
+    def since(self, version: str, now: str) -> list[Deletion]:
+        """Those after ``version``; the cache is at ``now``.
+
+        Raises:
+            ChangesForgotten: some of them are not remembered, or it is a version that the cache has not reached.
+            ValueError: versions that are no numbers have no order.
+        """
+        asked, current = decimal(version), decimal(now)
+        if asked is None or (current is None and now):
+            raise ValueError(f'resourceVersion "{now if asked is not None else version}" is no number: nobody can say what is newer')
+        if self._begun is None or current is None:
+            raise ChangesForgotten("nothing has been listed yet: wait for the informer to sync, list everything, and ask from there on")
+        if asked > current:
+            raise ChangesForgotten(
+                f"version {version} is ahead of the cache, which is at {now}: it is from elsewhere (then await lister.fresh({version!r}) "
+                "first), or from before the server began anew: list everything, and go on from lister.resource_version"
+            )
+        known = max(self._begun, self._dropped)
+        if asked < known:
+            raise ChangesForgotten(
+                f"changes since version {version} are not known any more, only those since {known} "
+                f"(the last {self._limit} deletions are remembered): list everything, and go on from lister.resource_version"
+            )
+        return [deletion for number, deletion in self._ring if number > asked]
+
+    def _release(self, uid: str) -> None:
+        left = self._uids[uid] - 1
+        if left:
+            self._uids[uid] = left
+        else:
+            del self._uids[uid]
+
+
+def newer(heads: Iterable[Head], version: str) -> list[Head]:
+    """Those that changed after ``version``, a number in decimal without leading zeros, as theirs are."""
+    # Texts of one length compare like the numbers that they are, and faster.
+    size = len(version)
+    return [head for head in heads if (at > version if len(at := head.resource_version) == size else len(at) > size)]

@@ -1,0 +1,114 @@
+"""Freshness: waits until a cache shows a version, or this process's own writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kubeloop.cache.handlers.registration import InformerStopped
+from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
+from kubeloop.cache.tasks.progress import Progress
+from kubeloop.meta.integers import decimal
+
+
+class Reached(Protocol):
+    """One watch, and how far it is."""
+
+    @property
+    def what(self) -> str:
+        """Its objects in words."""
+
+    @property
+    def namespace(self) -> str | None:
+        """The one that it watches; None: all."""
+
+    @property
+    def version(self) -> str:
+        """What it has shown."""
+
+    @property
+    def moved(self) -> float:
+        """When it last may have got there, on the clock of ``Write.sent``."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why its last request failed."""
+
+
+class Freshness:
+    """Knows how far the watches of one informer are, and wakes who waits for them to be further."""
+
+    def __init__(self, what: str, overlay: MutationCache, progress: Progress, feeds: Callable[[], Sequence[Reached]]) -> None:
+        self._what = what
+        self._overlay = overlay
+        self._progress = progress
+        self._feeds = feeds
+        self._waiting = 0
+        self._stopped = False
+
+    def moved(self) -> None:
+        """The cache was changed."""
+        if self._waiting:
+            self._progress.notify()
+
+    def stop(self) -> None:
+        """Nothing changes any more."""
+        self._stopped = True
+        self._progress.notify()
+
+    async def wait(self, version: str | None, timeout: float) -> None:
+        """See ``Lister.fresh``."""
+        if version is None:
+            writes = self._overlay.unconfirmed()
+            done, missing = self._writes(writes)
+        else:
+            done, missing = self._version(version)
+        self._waiting += 1
+        try:
+            await self._progress.until(done, timeout, missing)
+        finally:
+            self._waiting -= 1
+
+    def _writes(self, writes: list[PendingWrite | PendingDelete]) -> tuple[Callable[[], bool], Callable[[], str]]:
+        def done() -> bool:
+            writes[:] = [write for write in writes if not self._overlay.confirmed(write)]
+            return not writes or self._running()
+
+        def missing() -> str:
+            names = [f"{each.namespace}/{each.name}" if each.namespace else each.name for each in writes[:3]]
+            more = f" and {len(writes) - 3} more" if len(writes) > 3 else ""
+            return f"{self._what}: the watch has not shown our own writes of {', '.join(names)}{more}; {self._state()}"
+
+        return done, missing
+
+    def _version(self, version: str) -> tuple[Callable[[], bool], Callable[[], str]]:
+        wanted = decimal(version)
+        if wanted is None:
+            raise ValueError(f'min_resource_version="{version}" is no number: of such versions nobody can say which is newer')
+
+        def done() -> bool:
+            return all((decimal(feed.version) or 0) >= wanted for feed in self._feeds()) or self._running()
+
+        def missing() -> str:
+            return f"{self._what}: waiting for version {version}; {self._state()}"
+
+        return done, missing
+
+    def _running(self) -> bool:
+        """False: go on waiting.
+
+        Raises:
+            InformerStopped: there is nothing to wait for.
+        """
+        if self._stopped:
+            raise InformerStopped(f"the informer of {self._what} has stopped; its cache changes no more")
+        return False
+
+    def _state(self) -> str:
+        feeds = self._feeds()
+        states = []
+        for feed in feeds:
+            state = f"at version {feed.version}" if feed.version else "not listed yet"
+            where = f"{feed.what} are " if len(feeds) > 1 else "it is "
+            states.append(where + state + (f" (last failure: {feed.failure})" if feed.failure else ""))
+        return ", ".join(states)

@@ -1,0 +1,366 @@
+"""The process's own writes, applied over a store until the watch has returned them. After client-go's mutation cache.
+
+It decides what is newer, and never hides what others wrote later. What readers see is put together in ``view.py``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.store.store import Store
+from kubeloop.meta.integers import decimal
+from kubeloop.timing import Clock, Timer
+from kubeloop.transport import logger_with_context
+
+#: Seconds after which a write that the watch never confirmed is forgotten. Servers send a bookmark each minute even when nothing happens
+#: (KEP-956), so a watch that works has passed any version by then.
+PATIENCE = 120.0
+
+_log = logger_with_context("kubeloop.cache")
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """What an own write left. ``head`` None: not an object of this cache any more (or never one), by labels or fields.
+
+    ``version`` None: not a number, so nobody can say what is newer.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: int | None
+    head: Head | None
+    since: float
+    #: Whether the watch will speak of it: it will not of an object that it neither showed before nor shows now.
+    expected: bool
+
+    def over(self, head: Head | None) -> Head | None:
+        """What to show where the store has ``head``."""
+        if head is not None and self.version is not None:
+            there = decimal(head.resource_version)
+            if there is not None and there >= self.version:
+                return head
+        return self.head
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDelete:
+    """An object that an own write ended.
+
+    ``floor``: a version that it had; its end is later. ``last``: the version of its last state, if the server's answer said it.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    floor: int
+    last: int | None
+    since: float
+    expected: bool
+
+
+@dataclass(slots=True)
+class _Feed:
+    """One watch: what it has reached, and the writes that wait for it, by version."""
+
+    reached: int = 0
+    #: Where it stands in a history that the server has lost; None: it has not, for all that is known.
+    lost: int | None = None
+    waiting: list[tuple[int, Key]] = field(default_factory=list)
+
+
+class MutationCache:
+    """Own writes that the watch has not shown yet.
+
+    Guarantees
+        A write is laid over until the watch of its namespace has reached its version, in whatever way: an event of any object, a bookmark,
+        or a list. Versions of one resource are compared as numbers (KEP-5504). A write that comes late, when the watch is past it,
+        changes nothing; so it hides neither a later state nor an object made anew under the name.
+        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. One that goes on to exist, against what
+        the server's answer looked like, is shown again with its next state.
+        A server that lost its history (a list at a lower version than was seen) ends all of it. So does a creation that was sent when the
+        watch had shown a version already, and is answered with a lower one: no server that goes on answers so. It and later writes
+        are laid over, above any state of the lost history, until the watch moves again; the other objects of that history are still shown.
+
+    Not guaranteed
+        Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
+        That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
+        deletions carry no version, so nobody can say which of both came later.
+        After the server lost its history: an update, patch or deletion that is answered before any creation and before the watch moves.
+        One that changed nothing is answered with a low version, too, so it proves nothing, and is taken for seen.
+        Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
+        may be an older one, or the next list.
+    """
+
+    def __init__(self, what: str, store: Store, shown: Store, namespaces: tuple[str, ...], clock: Clock, *, selects: bool = False) -> None:
+        """``shown``: an empty store with the indexes of ``store``; it gets the heads that are laid over. ``namespaces``: watched apart.
+
+        ``selects``: the watch speaks of an object that leaves the selection as deleted.
+        """
+        self.what = what
+        #: By key, what is newer than the store has it.
+        self.written: dict[Key, PendingWrite] = {}
+        #: By uid, what is no more.
+        self.dead: dict[str, PendingDelete] = {}
+        self.shown = shown
+        #: Whether there is anything, for the hot path.
+        self.active = False
+        #: Whether events are to be told.
+        self.alert = False
+        self._selects = selects
+        #: Of ``dead``, what the watch calls deleted. It may only have left the selection, and be put back before its end.
+        self._left: dict[str, PendingDelete] = {}
+        self._store = store
+        self._clock = clock
+        self._apart = len(namespaces) > 1
+        self._feeds: dict[str | None, _Feed] = {name: _Feed() for name in (namespaces if self._apart else (None,))}
+        self._timer: Timer | None = None
+
+    # ------------------------------------------------------------------------------------------------------------------- reading
+
+    def over(self, namespace: str, name: str) -> Head | None:
+        """What to show under a name."""
+        head = self._store.get(namespace, name)
+        written = self.written.get((namespace, name))
+        if written is not None:
+            # What the store has is of a history that no longer is, and its versions say nothing of this one's.
+            head = written.head if self._feed(namespace).lost is not None else written.over(head)
+        return None if head is not None and head.uid in self.dead else head
+
+    def places(self) -> set[Key]:
+        """The names under which something else may be shown than the store has."""
+        return {*self.written, *((dead.namespace, dead.name) for dead in self.dead.values())}
+
+    # ---------------------------------------------------------------------------------------------------------------- own writes
+
+    def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
+        """The server answered a write with the object as ``head`` says it.
+
+        ``member``: whether it is an object of this cache by its labels and fields; None: nobody here can tell. Then one that the cache
+        shows stays in it, and for one that it does not show nothing is laid over. ``seen``: whether the watch reported the end of a uid.
+        ``new``: the object was created by this, and was not yet when the watch got where it is.
+        """
+        key = (head.namespace, head.name)
+        there = self._store.get(*key)
+        before = self.written.get(key)
+        version = decimal(head.resource_version)
+        if member is None and there is None and (before is None or before.head is None):
+            return
+        feed = self._feed(head.namespace)
+        if new and version is not None and version <= feed.reached and head.uid not in self.dead:
+            self._lose(feed)
+            before = None
+        if seen(head.uid) or self._known(there, before, head, version):
+            return
+        # Answers may overtake each other: of an object that has ended meanwhile this says at least that its predecessor has, too.
+        shows = member is not False and head.uid not in self.dead and head.uid not in self._left
+        self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
+
+    def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
+        """The server answered that an object is no more. ``uid`` "" means the one that is shown under this name."""
+        there, current = self._store.get(namespace, name), self.over(namespace, name)
+        before = self.written.get((namespace, name))
+        if not uid and current is not None:
+            uid = current.uid
+        if not uid or seen(uid) or uid in self.dead or uid in self._left:
+            return
+        floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
+        last, expected = decimal(version), bool(floors)
+        if before is not None and before.uid == uid:
+            # What was there before it is not there again: that it was written at this version still holds.
+            self._put(replace(before, head=None))
+        self.dead[uid] = PendingDelete(namespace, name, uid, max([*floors, last or 0]), last, self._clock.now(), expected)
+        self._wake()
+
+    def _known(self, there: Head | None, before: PendingWrite | None, head: Head, version: int | None) -> bool:
+        """Whether what is shown is this state or a later one."""
+        if version is not None:
+            if self._feed(head.namespace).reached >= version:
+                return True
+            return before is not None and before.version is not None and before.version >= version
+        same = (head.uid, head.resource_version)
+        return there is not None and (there.uid, there.resource_version) == same
+
+    def _put(self, written: PendingWrite) -> None:
+        key = (written.namespace, written.name)
+        if key in self.written:
+            self._drop(self.written[key])
+        self.written[key] = written
+        if written.head is not None:
+            self.shown.put(written.head)
+        if written.version is not None:
+            heapq.heappush(self._feed(written.namespace).waiting, (written.version, key))
+        self._wake()
+
+    # ----------------------------------------------------------------------------------------------------------------- the watch
+
+    def reached(self, namespace: str | None, version: str) -> None:
+        """A watch (of one namespace, if each has its own) shows everything up to ``version``."""
+        feed = self._feeds[namespace if self._apart else None]
+        number = decimal(version)
+        if number is None or number == feed.lost:
+            return
+        feed.reached, feed.lost = number, None
+        waiting = feed.waiting
+        while waiting and waiting[0][0] <= number:
+            _, key = heapq.heappop(waiting)
+            written = self.written.get(key)
+            if written is not None and written.version is not None and written.version <= number:
+                self._drop(written)
+
+    def told(self, head: Head, *, deleted: bool) -> None:
+        """An event of one object was applied."""
+        if deleted:
+            self._leave(head.uid)
+        else:
+            self._return(head)
+        written = self.written.get((head.namespace, head.name))
+        if written is not None and written.version is None:
+            self._drop(written)
+        self._settle()
+
+    def listed(self, namespace: str | None, version: str) -> None:
+        """A list at ``version`` is about to replace what the store has (of one namespace, if each is watched by itself)."""
+        number = decimal(version)
+        feed = self._feeds[namespace if self._apart else None]
+        rewound = number is not None and number < feed.reached
+        if rewound:
+            feed.reached = number or 0
+        feed.lost = None
+        for written in [each for each in self.written.values() if self._feed(each.namespace) is feed]:
+            if rewound or written.version is None:
+                self._drop(written)
+        if rewound:
+            self._bury(feed)
+        self._settle()
+
+    def replaced(self, namespace: str | None, version: str) -> None:
+        """The list is applied. What it lacks although it is newer than the object's last state is deleted, as we knew."""
+        number = decimal(version)
+        feed = self._feeds[namespace if self._apart else None]
+        for dead in [each for each in (*self.dead.values(), *self._left.values()) if self._feed(each.namespace) is feed]:
+            head = self._store.get(dead.namespace, dead.name)
+            if head is not None and head.uid == dead.uid:
+                self._return(head)
+            elif number is not None and 0 < dead.floor < number:
+                self._leave(dead.uid)
+        self._settle()
+
+    def unconfirmed(self) -> list[PendingWrite | PendingDelete]:
+        """The own writes that the watch will show, and has not yet."""
+        return [each for each in self._all() if each.expected]
+
+    def confirmed(self, write: PendingWrite | PendingDelete) -> bool:
+        """Whether the watch has shown one of ``unconfirmed`` meanwhile."""
+        if isinstance(write, PendingDelete):
+            return write.uid not in self.dead  # nor is one that has left the selection: its coming back concerns nobody who waits
+        if write.version is None:
+            return self.written.get((write.namespace, write.name)) is not write
+        return self._feed(write.namespace).reached >= write.version
+
+    def reread(self, again: Callable[[Head], Head]) -> None:
+        """Heads are to carry other paths from now on."""
+        for key, written in list(self.written.items()):
+            if written.head is not None:
+                self.written[key] = changed = replace(written, head=again(written.head))
+                self.shown.put(cast("Head", changed.head))
+
+    def close(self) -> None:
+        """Nothing changes any more, what is laid over stays."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ------------------------------------------------------------------------------------------------------------------- keeping
+
+    def _all(self) -> list[PendingWrite | PendingDelete]:
+        return [*self.written.values(), *self.dead.values()]
+
+    def _leave(self, uid: str) -> None:
+        """To the watch a dead object is deleted."""
+        dead = self.dead.pop(uid, None)
+        if dead is not None and self._selects:
+            self._left[uid] = dead
+
+    def _return(self, head: Head) -> None:
+        """The watch shows a state of an object: one before its end, if it has ended, or the proof that it lives."""
+        dead = self.dead.get(head.uid) or self._left.pop(head.uid, None)
+        if dead is None:
+            return
+        if dead.last is not None and (decimal(head.resource_version) or 0) > dead.last:
+            self.dead.pop(head.uid, None)
+        elif head.uid not in self.dead and dead.since > self._clock.now() - PATIENCE:
+            self.dead[head.uid] = dead
+            self._wake()
+
+    def _lose(self, feed: _Feed) -> None:
+        """The server began anew: where this watch stands, and what was written up to now, is of the past."""
+        feed.lost, feed.reached = feed.reached, 0
+        for written in [each for each in self.written.values() if self._feed(each.namespace) is feed]:
+            self._drop(written)
+        self._bury(feed)
+        self._settle()
+
+    def _bury(self, feed: _Feed) -> None:
+        for known in (self.dead, self._left):
+            for dead in [each for each in known.values() if self._feed(each.namespace) is feed]:
+                del known[dead.uid]
+
+    def _feed(self, namespace: str) -> _Feed:
+        return self._feeds[namespace if self._apart else None]
+
+    def _drop(self, written: PendingWrite) -> None:
+        del self.written[(written.namespace, written.name)]
+        if written.head is not None:
+            self.shown.remove(written.namespace, written.name)
+        self._settle()
+
+    def _wake(self) -> None:
+        self.active = self.alert = True
+        if self._timer is None:
+            self._timer = self._clock.call_later(PATIENCE, self._expire)
+
+    def _settle(self) -> None:
+        while self._left and next(iter(self._left.values())).since <= self._clock.now() - PATIENCE:
+            del self._left[next(iter(self._left))]
+        self.active = bool(self.written or self.dead)
+        self.alert = self.active or bool(self._left)
+        if not self.active and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        limit = self._clock.now() - PATIENCE
+        for written in [each for each in self.written.values() if each.since <= limit]:
+            if self.over(written.namespace, written.name) is not self._store.get(written.namespace, written.name):
+                self._warn(written, f"version {written.version}")
+            self._drop(written)
+        for dead in [each for each in self.dead.values() if each.since <= limit]:
+            head = self._store.get(dead.namespace, dead.name)
+            if head is not None and head.uid == dead.uid:
+                self._warn(dead, "deletion")
+            del self.dead[dead.uid]
+        self._settle()
+        if self.active:
+            first = min(each.since for each in self._all())
+            self._timer = self._clock.call_later(max(0.0, first + PATIENCE - self._clock.now()), self._expire)
+
+    def _warn(self, what: PendingWrite | PendingDelete, write: str) -> None:
+        name = f"{what.namespace}/{what.name}" if what.namespace else what.name
+        _log.warning(
+            "%s: the watch did not show our own write of %s (%s) within %g s; readers see the watch's state again",
+            self.what,
+            name,
+            write,
+            PATIENCE,
+            extra={"key": name},
+        )

@@ -1,0 +1,120 @@
+"""Query: which heads somebody asks for, by labels and fields. Pure: it reads heads, and decodes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.store.index import index_key
+from kubeloop.codec.paths import parse_path
+from kubeloop.meta import KubeloopError, LabelSelector, Selector, parse_label_selector, selector_from, selector_from_labels
+from kubeloop.meta.type_checks import described
+
+Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
+"""A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""
+
+Value: TypeAlias = str | int | float | bool | None
+"""A scalar to compare a field with; None and "" both mean: nothing there."""
+
+Where: TypeAlias = Callable[[Head], object] | Mapping[str, Value]
+"""Paths that heads carry with the value each must have (all of them must hold), or a predicate of the head."""
+
+Predicate: TypeAlias = Callable[[Head], object]
+
+_OWN: dict[tuple[Any, ...], Callable[[Head], Any]] = {
+    ("metadata", "name"): attrgetter("name"),
+    ("metadata", "namespace"): attrgetter("namespace"),
+    ("metadata", "uid"): attrgetter("uid"),
+    ("metadata", "resourceVersion"): attrgetter("resource_version"),
+    ("metadata", "generation"): attrgetter("generation"),
+}
+
+
+class UnreadPath(KubeloopError):
+    """A query names a path that heads do not carry; the text says how to have it carried."""
+
+
+def field(path: str, attributes: Mapping[str, str]) -> Callable[[Head], Any]:
+    """What reads ``path`` of a head. ``attributes``: where heads carry the paths that the informer was asked for.
+
+    Raises:
+        UnreadPath: they do not carry it. ValueError: it is no path.
+    """
+    attribute = attributes.get(path)
+    if attribute is not None:
+        return attrgetter(attribute)
+    segments = parse_path(path)
+    own = _OWN.get(segments)
+    if own is not None:
+        return own
+    if len(segments) == 3 and segments[:2] == ("metadata", "labels") and isinstance(segments[2], str):
+        label = segments[2]
+        return lambda head: head.labels.get(label)
+    read = ", ".join(attributes) or "none"
+    raise UnreadPath(
+        f'path "{path}" is not read by this informer (besides metadata it reads: {read}); '
+        f'give it to informers.of(..., paths=["{path}"]), or indexes={{"name": "{path}"}} to find by it without a search'
+    )
+
+
+def selector_of(labels: Labels) -> Selector:
+    """The selector that is meant.
+
+    Raises:
+        ValueError: a malformed selector. TypeError: no selector.
+    """
+    if not isinstance(labels, str | Mapping | Selector | LabelSelector):
+        raise TypeError(
+            f'labels={described(labels)} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector'
+        )
+    if isinstance(labels, Selector):
+        return labels
+    if isinstance(labels, LabelSelector):
+        return selector_from(labels)
+    return parse_label_selector(labels) if isinstance(labels, str) else selector_from_labels(labels)
+
+
+def by_labels(selector: Selector) -> Predicate:
+    """Whether a head's labels match. Equal label sets are one mapping, so each is looked at once in a query."""
+    matches = selector.matches
+    known: dict[int, bool] = {}
+
+    def predicate(head: Head) -> bool:
+        labels = head.labels
+        found = known.get(id(labels))
+        if found is None:
+            found = known[id(labels)] = matches(labels)
+        return found
+
+    return predicate
+
+
+def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicate:
+    """Whether the head has this value at the path; for a path with ``[*]``, or a list, whether one of the items is it.
+
+    Values compare as indexes spell them: ``1`` and ``"1"`` are equal, absent is "".
+
+    Raises:
+        TypeError: the value is none that a field can have. UnreadPath, ValueError: as ``field``.
+    """
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for what is absent')
+    read, wanted = field(path, attributes), index_key(value)
+
+    def predicate(head: Head) -> bool:
+        found = read(head)
+        if isinstance(found, tuple | list):
+            return any(index_key(item) == wanted for item in found)
+        return index_key(found) == wanted
+
+    return predicate
+
+
+def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+    """What holds if both hold; None holds always."""
+    if first is None or second is None:
+        return first or second
+    one, other = first, second
+    return lambda head: one(head) and other(head)

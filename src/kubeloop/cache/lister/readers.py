@@ -1,0 +1,233 @@
+"""Readers: what one informer offers to those who read its cache: view and lister, own writes laid over, deletions remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kubeloop.cache.blobs.head import Head, HeadReader
+from kubeloop.cache.handlers.processor import InformerDefaults
+from kubeloop.cache.lister.changes import Deletions
+from kubeloop.cache.lister.freshness import Freshness, Reached
+from kubeloop.cache.lister.lister import Lister
+from kubeloop.cache.lister.overlay import MutationCache
+from kubeloop.cache.lister.view import View
+from kubeloop.cache.scope import Scope
+from kubeloop.cache.store.index import SecondaryIndex
+from kubeloop.cache.store.store import Store
+from kubeloop.client import Write
+from kubeloop.codec.paths import parse_path
+from kubeloop.meta import FieldSelector, Resource, Selector, kind_info, parse_field_selector, parse_label_selector
+
+#: What a server compares where the document has nothing: it prints the zero value of the Go field, which is "" for all other fields.
+_ZERO = {
+    "spec.hostNetwork": "false",
+    "spec.unschedulable": "false",
+    "status.replicas": "0",
+}
+#: Names that are no path into the document. Source: pkg/registry/*/strategy.go and pkg/apis/*/v1/conversion.go of Kubernetes.
+_COMPUTED = frozenset({"source", "status.successful", "status.podIP", "status.podIPs"})
+
+
+class Membership:
+    """The selectors of one informer.
+
+    Guarantees
+        ``of`` answers for labels as the server does, and for fields too where it answers at all.
+    """
+
+    def __init__(self, labels: str | None, field_selector: str | None) -> None:
+        """Selectors as ``Scope`` has them: canonical texts, None for everything."""
+        self._labels: Selector | None = parse_label_selector(labels) if labels else None
+        self._fields: FieldSelector | None = parse_field_selector(field_selector) if field_selector else None
+
+    def of(self, document: bytes) -> bool | None:
+        """Whether it is selected; None if only the server can tell: a field that is computed, or not a plain value of the document."""
+        if self._labels is None and self._fields is None:
+            return True
+        tree: Any = msgspec.json.decode(document)
+        if self._labels is not None and not self._labels.matches(_labels(tree)):
+            return False
+        return True if self._fields is None else _selected(self._fields, tree)
+
+
+def _labels(tree: Any) -> dict[str, str]:
+    labels = tree.get("metadata", {}).get("labels") or {}
+    return {name: value or "" for name, value in labels.items()}
+
+
+def _selected(selector: FieldSelector, tree: Any) -> bool | None:
+    unknown = False
+    for term in selector.terms:
+        value = _text(tree, term.field)
+        if value is None:
+            unknown = True
+        elif not term.matches({term.field: value}):
+            return False  # whatever the fields that cannot be told
+    return None if unknown else True
+
+
+def _text(tree: Any, field: str) -> str | None:
+    """What a server compares a field selector's value with; None if the document does not say it."""
+    path = parse_path(field)
+    # Fields of another version of the kind, as Event has them, are not in this document at all; that does not make them empty.
+    if field in _COMPUTED or (path[0] not in tree and path[0] not in ("spec", "status")):
+        return None
+    value = tree
+    for segment in path:
+        if value is None:
+            break
+        if not isinstance(value, dict):
+            return None
+        value = value.get(segment)
+    if value is None:
+        return _ZERO.get(field, "")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else None
+
+
+class WriteRecorder:
+    """The writes of a client, as they concern one informer.
+
+    Guarantees
+        What is laid over has the form that the informer keeps (``fields``, ``transform``, metadata only), and its indexes.
+
+    Not guaranteed
+        Writes through another version of the kind (``autoscaling/v1`` for an informer of ``autoscaling/v2``): their documents are of
+        another shape, and are left to the watch.
+    """
+
+    def __init__(
+        self,
+        scope: Scope[Any],
+        overlay: MutationCache,
+        store: Store,
+        deletions: Deletions,
+        reader: Callable[[], HeadReader],
+        *,
+        selects: bool,
+    ) -> None:
+        """``selects``: by labels or fields, so that a deletion that the watch told may not be the object's end."""
+        self._kind = kind_info(scope.kind).gvk
+        self._namespaces = scope.namespaces
+        self._membership = Membership(scope.labels, scope.field_selector)
+        self._overlay = overlay
+        self._store = store
+        self._known = (lambda _: False) if selects else deletions.knows
+        self._reader = reader
+
+    def concern(self, write: Write) -> bool:
+        """Whether it is of the informer's kind and namespaces."""
+        return write.mapping.gvk == self._kind and (not self._namespaces or write.namespace in self._namespaces)
+
+    def lay(self, write: Write, sent_afterwards: bool = False) -> None:
+        """Lay one over that is of concern. ``sent_afterwards``: when it was sent, the watch had got where it is already."""
+        document = write.document
+        if document is None or write.gone:
+            self._overlay.ended(write.namespace, write.name, write.uid, write.resource_version, self._known)
+            return
+        reader = self._reader()
+        projected = reader.projection.object(document)
+        before = self._store.get(write.namespace, write.name)
+        head = reader.head(projected, memoryview(document), before)
+        # Of the writes, only a creation always gets a version of its own: one that changes nothing is answered with what there was.
+        new = sent_afterwards and write.verb == "create"
+        self._overlay.stored(head, self._membership.of(document), self._known, new=new)
+
+
+R = TypeVar("R", bound=Resource)
+
+
+class Readers(Generic[R]):
+    """Hears from the informer what is applied and from the client what is written, so that readers see the newer of both."""
+
+    def __init__(
+        self,
+        scope: Scope[R],
+        what: str,
+        store: Store,
+        around: InformerDefaults,
+        reader: Callable[[], HeadReader],
+        version: Callable[[], str],
+    ) -> None:
+        """``what``: the objects in words. ``reader``: makes heads as the informer keeps them. ``version``: what the cache is at."""
+        self._store = store
+        # To a watch that selects, an object that leaves the selection is deleted; it may come back.
+        selects = scope.labels is not None or scope.field_selector is not None
+        self.overlay = MutationCache(what, store, Store(), scope.namespaces, around.clock, selects=selects)
+        self._deletions = Deletions()
+        self._own_writes = WriteRecorder(scope, self.overlay, store, self._deletions, reader, selects=selects)
+        self._feeds: Sequence[Reached] = ()
+        self._freshness = Freshness(what, self.overlay, around.progress, lambda: self._feeds)
+        self.view: View[R] = View(store, scope.kind, around.cluster, scope.keep, self.overlay)
+        self.lister: Lister[R] = Lister(self.view, scope.namespaces, version, self._deletions, self._freshness)
+
+    # --------------------------------------------------------------------------------------------------------------- preparing
+
+    def watches(self, feeds: Sequence[Reached]) -> None:
+        """These fill the cache."""
+        self._feeds = feeds
+
+    def add_index(self, make: Callable[[], SecondaryIndex]) -> None:
+        """One more index. It is made twice: the overlay has its own."""
+        self._store.add_index(make())
+        with self._store.lock:
+            self.overlay.shown.add_index(make())
+
+    def carry(self, reader: HeadReader) -> None:
+        """Heads carry this reader's paths from now on; those of the store do already."""
+        self.view.attributes = reader.attributes
+        with self._store.lock:
+            self.overlay.reread(reader.again)
+
+    # -------------------------------------------------------------------------------------------------------- while it is filled
+
+    def wrote(self, write: Write) -> None:
+        """The client has written something, of whatever kind."""
+        if self._own_writes.concern(write):
+            with self._store.lock:
+                self._moved()
+                self._own_writes.lay(write, self._sent_afterwards(write))
+
+    def told(self, head: Head, *, deleted: bool) -> None:
+        """One change was applied."""
+        if deleted:
+            self._deletions.add(head, self._store.version)
+        if self.overlay.alert:
+            with self._store.lock:
+                self.overlay.told(head, deleted=deleted)
+
+    def listed(self, feed: Reached, version: str) -> None:
+        """A list at ``version`` is about to be applied; the feed is at what it saw before."""
+        self._deletions.listed(feed.version, version)
+        with self._store.lock:
+            self.overlay.listed(feed.namespace, version)
+
+    def replaced(self, feed: Reached, version: str) -> None:
+        """The list is applied."""
+        with self._store.lock:
+            self.overlay.replaced(feed.namespace, version)
+
+    def applied(self) -> None:
+        """A batch is applied."""
+        if self.overlay.active:
+            with self._store.lock:
+                self._moved()
+        self._freshness.moved()
+
+    def close(self) -> None:
+        """Nothing changes any more."""
+        self.overlay.close()
+        self._freshness.stop()
+
+    def _sent_afterwards(self, write: Write) -> bool:
+        """Whether the watch was where it is before the write was sent."""
+        feeds = [feed for feed in self._feeds if feed.namespace in (None, write.namespace)]
+        return write.sent is not None and all(feed.moved < write.sent for feed in feeds)
+
+    def _moved(self) -> None:
+        for feed in self._feeds:
+            self.overlay.reached(feed.namespace, feed.version)

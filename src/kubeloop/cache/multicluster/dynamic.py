@@ -1,0 +1,218 @@
+"""Dynamic kinds: informers of custom kinds that come and go with their definitions, behind one handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from kubeloop.cache.handlers.event import Event
+from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.registration import Handler, InformerStopped, Registration
+from kubeloop.cache.handlers.serialised import InTurn
+from kubeloop.cache.informer import Informer
+from kubeloop.cache.informers import Informers
+from kubeloop.cache.multicluster.served_kinds import PATHS, ServedKind, served_kind
+from kubeloop.cache.tasks.waiting import all_synced
+from kubeloop.client.selector_text import Fields, Labels
+from kubeloop.meta import Resource, Unstructured
+from kubeloop.meta.kinds import GroupVersionKind
+from kubeloop.transport import logger_with_context
+
+_DEFINITION = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+#: Handlers get so many seconds to hear that a kind's objects are gone; what they have not heard then, they never do.
+FAREWELL = 30.0
+
+_log = logger_with_context("kubeloop.cache")
+
+
+class DynamicInformers:
+    """An informer of each custom kind that is served and wanted, from when its definition is established until it goes.
+
+    Guarantees
+        A kind is listed and watched from the event on that establishes its definition; in one version, the stored one if it is served.
+        When a definition goes, or serves the kind no more, its informer is stopped and forgotten, and handlers are told of the deletion of
+        each object that was still in the cache (``tombstone``): who reacts to objects never keeps one of a kind that is gone.
+        A definition that comes back is a new kind: its objects are told as added, after all that was told of its predecessor.
+        A handler sees the events of all kinds, one at a time; ``event.view.kind`` says of which.
+
+    Not guaranteed
+        Those deletions to a handler that takes longer than ``FAREWELL`` to hear them.
+        Built-in and aggregated kinds: they do not come and go with definitions.
+
+    Make it before or in the block of its ``informers``; it ends with that block.
+    """
+
+    def __init__(
+        self,
+        informers: Informers,
+        wanted: Callable[[ServedKind], bool] = lambda _: True,
+        *,
+        namespace: str | Iterable[str] | None = None,
+        labels: Labels | None = None,
+        field_selector: Fields | None = None,
+        paths: Iterable[str] = (),
+        started: Callable[[Informer[Unstructured]], object] | None = None,
+        stopped: Callable[[Informer[Unstructured]], object] | None = None,
+    ) -> None:
+        """``wanted`` chooses kinds; the options are those of ``Informers.of``, ``namespace`` for kinds that have one.
+
+        ``started`` and ``stopped`` are told of each informer, plain functions both.
+        """
+        self._informers = informers
+        self._wanted = wanted
+        self._namespace = namespace if namespace is None or isinstance(namespace, str) else tuple(namespace)
+        self._options: dict[str, Any] = {"labels": labels, "field_selector": field_selector, "paths": tuple(paths)}
+        self._started = started
+        self._stopped = stopped
+        self._handlers: list[DynamicRegistration] = []
+        #: By the definition's name: what runs; what should; and where something is being ended before that can be so.
+        self._running: dict[str, tuple[ServedKind, Informer[Unstructured]]] = {}
+        self._aims: dict[str, ServedKind | None] = {}
+        self._settling: set[str] = set()
+        definitions = informers.of(_DEFINITION, fields=PATHS, paths=PATHS)
+        changed, gone = self._changed, self._gone
+        self._definitions = definitions.on_event(added=changed, updated=changed, deleted=gone, resync=0, name="dynamic informers")
+
+    @property
+    def kinds(self) -> Mapping[GroupVersionKind, Informer[Unstructured]]:
+        """What is informed of at this moment."""
+        return MappingProxyType({kind.gvk: informer for kind, informer in self._running.values()})
+
+    def on_event(
+        self,
+        *,
+        added: Handler[Unstructured] | None = None,
+        updated: Handler[Unstructured] | None = None,
+        deleted: Handler[Unstructured] | None = None,
+        where: Predicate | None = None,
+        coalesce: bool = False,
+        resync: float | None = None,
+        name: str = "",
+    ) -> DynamicRegistration:
+        """As ``Informer.on_event``, for every kind that is there or comes. Called for one event at a time."""
+        lock = asyncio.Lock()
+        calls = {what: each and InTurn(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))}
+        options = {**calls, "where": where, "coalesce": coalesce, "resync": resync, "name": name}
+        registration = DynamicRegistration(options, self._handlers.remove)
+        for _, informer in self._running.values():
+            registration.join(informer)
+        self._handlers.append(registration)
+        return registration
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until the definitions are known and the informer of each kind that they serve now has synced. Seconds.
+
+        Raises:
+            As ``Informers.wait_synced``.
+        """
+        await self._definitions.wait_synced(timeout)
+        await all_synced(*(informer for _, informer in self._running.values()), timeout=timeout)
+
+    def stop(self) -> None:
+        """Start and stop no more informers; those that run go on with the block."""
+        self._definitions.remove()
+
+    # ------------------------------------------------------------------------------------------------------- what is served
+
+    def _changed(self, event: Event[Unstructured]) -> None:
+        served = served_kind(event.head)
+        self._aim(event.head.name, served if served is not None and self._wanted(served) else None)
+
+    def _gone(self, event: Event[Unstructured]) -> None:
+        self._aim(event.head.name, None)
+
+    def _aim(self, name: str, served: ServedKind | None) -> None:
+        """What the definition ``name`` wants; at once if nothing has to be ended first."""
+        self._aims[name] = served
+        if name in self._settling:
+            return  # it looks again when it has done what it does
+        running = self._running.get(name)
+        if running is not None and running[0] != served:
+            self._settling.add(name)
+            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].what}")
+        elif running is None and served is not None:
+            self._enter(name, served)
+        elif served is None:
+            del self._aims[name]
+
+    async def _settle(self, name: str) -> None:
+        # One after the other: otherwise handlers could hear of the new kind's objects before the last of the old one's.
+        try:
+            while (running := self._running.get(name)) is not None and running[0] != self._aims[name]:
+                await self._leave(name, running[1])
+                served = self._aims[name]
+                if served is not None:
+                    self._enter(name, served)
+        finally:
+            self._settling.discard(name)
+            if self._aims[name] is None:
+                del self._aims[name]
+
+    def _enter(self, name: str, served: ServedKind) -> None:
+        namespace = self._namespace if served.namespaced else None
+        informer = self._informers.of(served.resource_class, namespace=namespace, **self._options)
+        self._running[name] = served, informer
+        for registration in self._handlers:
+            registration.join(informer)
+        _log.info("%s: served from now on", informer.what)
+        _tell(self._started, informer)
+
+    async def _leave(self, name: str, informer: Informer[Unstructured]) -> None:
+        del self._running[name]
+        _log.info("%s: served no more", informer.what)
+        await informer.forsake(FAREWELL)
+        await self._informers.remove(informer)
+        for registration in self._handlers:
+            registration.leave(informer)
+        _tell(self._stopped, informer)
+
+
+def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer: Informer[Unstructured]) -> None:
+    if callback is not None:
+        try:
+            callback(informer)
+        except Exception:  # noqa: BLE001 - the caller's own code may raise anything; the kinds that come and go must not stop for it
+            _log.exception("%s: %s failed; going on", informer.what, getattr(callback, "__qualname__", callback))
+
+
+class DynamicRegistration:
+    """One handler's places in the informers of all kinds that come and go."""
+
+    def __init__(self, options: dict[str, Any], forget: Callable[[DynamicRegistration], None]) -> None:
+        self._options = options
+        self._forget = forget
+        self._removed = False
+        self._places: dict[Informer[Unstructured], Registration[Unstructured]] = {}
+
+    @property
+    def kinds(self) -> list[type[Resource]]:
+        """The kinds that the handler hears of at this moment."""
+        return [informer.kind for informer in self._places]
+
+    @property
+    def pending(self) -> int:
+        """Events that wait, of all kinds."""
+        return sum(registration.pending for registration in self._places.values())
+
+    def join(self, informer: Informer[Unstructured]) -> None:
+        self._places[informer] = informer.on_event(**self._options)
+
+    def leave(self, informer: Informer[Unstructured]) -> None:
+        self._places.pop(informer, None)
+
+    def remove(self) -> None:
+        """As ``Registration.remove``, for the kinds that are there and those that come."""
+        if self._removed:
+            return
+        self._removed = True
+        self._forget(self)
+        for registration in self._places.values():
+            registration.remove()
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """As ``Registration.wait_synced``, for the kinds that are there at the call."""
+        if self._removed:
+            raise InformerStopped("the handler was removed")
+        await all_synced(*self._places.values(), timeout=timeout)

@@ -1,0 +1,253 @@
+"""Several clusters: one ``of(Kind)`` over all of them, with one handler and one lister. Each cluster lives and fails by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
+
+from kubeloop.cache import arguments
+from kubeloop.cache.blobs.head import Head
+from kubeloop.cache.diagnostics.describe import Description
+from kubeloop.cache.handlers.filtering import Predicate
+from kubeloop.cache.handlers.registration import Handler, Registration
+from kubeloop.cache.handlers.serialised import InTurn
+from kubeloop.cache.informer import Informer
+from kubeloop.cache.informers import InformerOptions, Informers
+from kubeloop.cache.lister.lister import Labels, Lister
+from kubeloop.cache.reflector.policy import WatchPolicy
+from kubeloop.cache.tasks.waiting import Syncing, all_synced
+from kubeloop.client import Client
+from kubeloop.meta import DeadlineError, KubeloopError, ObjectKey, Resource
+from kubeloop.timing import Clock
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+R = TypeVar("R", bound=Resource)
+
+
+class UnknownCluster(KubeloopError):
+    """A question about a cluster that is none of these."""
+
+
+class MulticlusterInformers:
+    """Informers of several clusters. ``async with`` starts them all, leaving the block stops them.
+
+    Guarantees
+        A cluster that is down, or refuses, delays no other: its objects are missing, or as they were last seen, until it is back.
+        ``event.key.cluster`` and the log say which cluster something is of.
+
+    Not guaranteed
+        Any order between the events of different clusters.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, Client] | Iterable[Client],
+        *,
+        resync: float = 0.0,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        read_your_writes: bool = True,
+        policy: WatchPolicy | None = None,
+    ) -> None:
+        """``clients``: by the name that keys and logs give the cluster, or just clients, whose kubeconfigs name them.
+
+        The options are those of ``Informers``.
+
+        Raises:
+            ValueError: no client, or two with the same name. TypeError: something that is no client; says which.
+        """
+        arguments.check_clients(clients)
+        if not isinstance(clients, Mapping):
+            listed = list(clients)
+            for at, client in enumerate(listed):
+                arguments.check_client(client, f"clients[{at}]")
+            clients = {client.cluster: client for client in listed}
+            if len(clients) < len(listed):
+                raise ValueError('two clients call their clusters the same; name them: MulticlusterInformers({"east": ..., "west": ...})')
+        if not clients:
+            raise ValueError("no client was given")
+        for name, client in clients.items():
+            arguments.check_client(client, f"clients[{name!r}]")
+        made = {
+            name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
+            for name, client in clients.items()
+        }
+        #: The informers of each cluster, for what concerns one alone.
+        self.clusters: Mapping[str, Informers] = MappingProxyType(made)
+        self._stack: AsyncExitStack | None = None
+
+    def of(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
+        """The informers of a kind in all clusters, as one. Options and errors are those of ``Informers.of``."""
+        return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until every informer of every cluster has synced. Seconds. To go on without those that are down, catch the error.
+
+        Raises:
+            Unauthorized, Forbidden, UntrustedCertificate: at once, of any cluster; a note on the error names it.
+            DeadlineError: not in time; the text names each cluster that has not synced, what of it, and why.
+        """
+        await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
+
+    def describe(self) -> Description:
+        """What all of them have and do, as a table. See ``Informers.describe``."""
+        return Description([stats for informers in self.clusters.values() for stats in informers.measure()])
+
+    def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
+        """Show all of them to Prometheus until they end. See ``Informers.metrics``, also for errors."""
+        for informers in self.clusters.values():
+            informers.metrics(registry, name=name)
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            for informers in self.clusters.values():
+                await stack.enter_async_context(informers)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+        stack, self._stack = self._stack, None
+        return None if stack is None else await stack.__aexit__(kind, error, trace)
+
+
+class MulticlusterInformer(Generic[R]):
+    """One kind in several clusters."""
+
+    def __init__(self, informers: Mapping[str, Informer[R]]) -> None:
+        #: The informer of each cluster.
+        self.clusters: Mapping[str, Informer[R]] = MappingProxyType(dict(informers))
+        self.lister: MulticlusterLister[R] = MulticlusterLister({name: informer.lister for name, informer in informers.items()})
+
+    @property
+    def synced(self) -> Mapping[str, bool]:
+        """Which clusters have synced."""
+        return {name: informer.synced for name, informer in self.clusters.items()}
+
+    def on_event(
+        self,
+        *,
+        added: Handler[R] | None = None,
+        updated: Handler[R] | None = None,
+        deleted: Handler[R] | None = None,
+        where: Predicate | None = None,
+        coalesce: bool = False,
+        resync: float | None = None,
+        name: str = "",
+    ) -> MulticlusterRegistration[R]:
+        """As ``Informer.on_event``, for all clusters: the handler is still called for one event at a time.
+
+        Each cluster has its own buffer; clusters whose events wait take turns.
+
+        Raises:
+            InformerStopped: nobody would ever call them.
+        """
+        lock = asyncio.Lock()
+        calls = {what: each and InTurn(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))}
+        made = {
+            cluster: informer.on_event(where=where, coalesce=coalesce, resync=resync, name=name, **calls)
+            for cluster, informer in self.clusters.items()
+        }
+        return MulticlusterRegistration(made)
+
+
+class MulticlusterRegistration(Generic[R]):
+    """One handler's places in the informers of all clusters."""
+
+    def __init__(self, registrations: Mapping[str, Registration[R]]) -> None:
+        self.clusters: Mapping[str, Registration[R]] = MappingProxyType(dict(registrations))
+
+    @property
+    def synced(self) -> bool:
+        """Whether the handler has seen what every cluster had at its beginning."""
+        return all(registration.synced for registration in self.clusters.values())
+
+    @property
+    def pending(self) -> int:
+        """Events that wait, of all clusters."""
+        return sum(registration.pending for registration in self.clusters.values())
+
+    def remove(self) -> None:
+        """As ``Registration.remove``."""
+        for registration in self.clusters.values():
+            registration.remove()
+
+    async def wait_removed(self, timeout: float | None = None) -> None:
+        """As ``Registration.wait_removed``."""
+        for registration in self.clusters.values():
+            await registration.wait_removed(timeout)
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """As ``Registration.wait_synced``; errors name the cluster."""
+        await all_synced(*(_Named(name, each) for name, each in self.clusters.items()), timeout=timeout)
+
+
+class MulticlusterLister(Generic[R]):
+    """Reads of all clusters. What it returns comes with the name of its cluster; cost and guarantees are those of ``Lister``.
+
+    Raises
+        UnknownCluster: a name that is none of these.
+    """
+
+    __slots__ = ("clusters",)
+
+    def __init__(self, listers: Mapping[str, Lister[R]]) -> None:
+        #: The lister of each cluster.
+        self.clusters: Mapping[str, Lister[R]] = MappingProxyType(dict(listers))
+
+    def get(self, cluster: str, name: str, namespace: str | None = None) -> R | None:
+        """One object of one cluster; None if it is not in the cache."""
+        return self._of(cluster).get(name, namespace)
+
+    def by_key(self, key: ObjectKey) -> R | None:
+        """The object that a key names, cluster included."""
+        return self._of(key.cluster).by_key(key)
+
+    def list(self, namespace: str | None = None, labels: Labels | None = None) -> builtins.list[tuple[str, R]]:
+        return builtins.list(self.each(namespace, labels))
+
+    def each(self, namespace: str | None = None, labels: Labels | None = None) -> Iterator[tuple[str, R]]:
+        """As ``list``, one object at a time; of each cluster the state when its turn comes."""
+        for name, lister in self.clusters.items():
+            for one in lister.each(namespace, labels):
+                yield name, one
+
+    def by_index(self, name: str, value: str | int | bool) -> builtins.list[tuple[str, R]]:
+        """The objects that have this value, wherever they are."""
+        return [(cluster, one) for cluster, lister in self.clusters.items() for one in lister.by_index(name, value)]
+
+    def heads(self, namespace: str | None = None, labels: Labels | None = None) -> builtins.list[tuple[str, Head]]:
+        """As ``list``, without decoding."""
+        return [(cluster, head) for cluster, lister in self.clusters.items() for head in lister.heads(namespace, labels)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.clusters.values()))
+
+    def _of(self, cluster: str) -> Lister[R]:
+        lister = self.clusters.get(cluster)
+        if lister is None:
+            raise UnknownCluster(f'no cluster "{cluster}" here (there are: {", ".join(self.clusters)})')
+        return lister
+
+
+class _Named:
+    """One cluster's part of a wait: its errors name it."""
+
+    def __init__(self, name: str, part: Syncing) -> None:
+        self._name = name
+        self._part = part
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        try:
+            await self._part.wait_synced(timeout)
+        except DeadlineError as error:
+            raise DeadlineError(f'cluster "{self._name}": {error}') from None
+        except KubeloopError as error:
+            error.add_note(f'in cluster "{self._name}"')
+            raise

@@ -1,0 +1,209 @@
+"""State: one feed's objects as records, heads and packed documents as they are: nothing is decoded or compressed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject
+from kubeloop.cache.blobs.head import Head, HeadReader
+from kubeloop.cache.persistence.records import MAGIC, Damaged, Record, RecordReader, RecordWriter
+from kubeloop.codec.paths import EACH, parse_path
+
+
+class Columns(Struct, array_like=True):
+    """One entry for each object; labels and owners are places in tables, because many objects share them."""
+
+    namespaces: list[str]
+    names: list[str]
+    uids: list[str]
+    versions: list[str]
+    generations: list[int]
+    labels: list[int]
+    owners: list[int]
+    deletions: list[str | None]
+    codecs: list[int]
+    blobs: list[bytes]
+    #: One list for each of the informer's paths.
+    values: list[list[Any]]
+    label_sets: list[bytes]
+    owner_lists: list[bytes]
+
+
+def columns_of(heads: Sequence[Head], reader: HeadReader, codecs: dict[Codec, int]) -> tuple[Columns, list[Codec]]:
+    """``codecs`` numbers those that were met; new ones are added to it, and answered in the order of their numbers."""
+    known = len(codecs)
+    packed = [(each.codec, each.blob) for each in (head._packed for head in heads)]
+    label_sets: dict[int, int] = {}
+    owner_lists: dict[bytes, int] = {}
+    columns = Columns(
+        namespaces=[head.namespace for head in heads],
+        names=[head.name for head in heads],
+        uids=[head.uid for head in heads],
+        versions=[head.resource_version for head in heads],
+        generations=[head.generation for head in heads],
+        # Equal sets are one mapping (``Shared``), so identity is enough.
+        labels=[label_sets.setdefault(id(head.labels), len(label_sets)) for head in heads],
+        owners=[owner_lists.setdefault(head._owners, len(owner_lists)) for head in heads],
+        deletions=[head._deletion for head in heads],
+        codecs=[codecs.setdefault(codec, len(codecs)) for codec, _ in packed],
+        blobs=[blob for _, blob in packed],
+        values=[[getattr(head, name) for head in heads] for name in reader.attributes.values()],
+        label_sets=[],
+        owner_lists=list(owner_lists),
+    )
+    sets = {id(head.labels): head.labels for head in heads}
+    columns.label_sets = [msgspec.json.encode(dict(sets[each])) if sets[each] else b"" for each in label_sets]
+    return columns, list(codecs)[known:]
+
+
+def heads_of(columns: Columns, reader: HeadReader, codecs: Sequence[Codec]) -> list[Head]:
+    """The heads again, sharing what is alike with those that the reader makes.
+
+    Raises:
+        ValueError: columns of different lengths, or none for one of the reader's paths. IndexError: a place that is not in its table.
+    """
+    shared = reader.shared
+    share = shared.string
+    labels = [shared.labels(Raw(each)) for each in columns.label_sets]
+    owners = [shared.owners(Raw(each)) for each in columns.owner_lists]
+    if len(columns.values) != len(reader.attributes):
+        raise ValueError("values of other paths")
+    packed = map(CompressedObject, map(codecs.__getitem__, columns.codecs), columns.blobs)
+    rows = zip(
+        map(share, columns.namespaces),
+        columns.names,
+        columns.uids,
+        columns.versions,
+        columns.generations,
+        map(labels.__getitem__, columns.labels),
+        map(owners.__getitem__, columns.owners),
+        columns.deletions,
+        packed,
+        *(_values(path, values, reader) for path, values in zip(reader.attributes, columns.values, strict=True)),
+        strict=True,
+    )
+    return reader.made_of(rows)
+
+
+def _values(path: str, values: list[Any], reader: HeadReader) -> list[Any]:
+    """As the reader gives them: text shared, what lies at a path with ``[*]`` a tuple."""
+    if EACH in parse_path(path):
+        return list(map(tuple, values))
+    share = reader.shared.string
+    return [share(value) if type(value) is str else value for value in values]
+
+
+T = TypeVar("T")
+
+#: Objects in a record, and so between two turns of other tasks: 2 ms or so.
+SLICE = 1000
+
+
+class Stamp(Struct, frozen=True):
+    """What a state belongs to. One that was written for another stamp is stale."""
+
+    server: str
+    api_version: str
+    kind: str
+    namespace: str | None
+    labels: str | None
+    field_selector: str | None
+    kept: str
+    paths: tuple[str, ...]
+
+    def differs(self, other: Stamp) -> str:
+        """The first thing that is not the same, in words; "" if all is."""
+        words = {"server": "another server", "kept": "another choice of what is kept", "paths": "other indexes or paths"}
+        for name in self.__struct_fields__:
+            if getattr(self, name) != getattr(other, name):
+                return words.get(name, f"another {name}")
+        return ""
+
+
+class Header(Struct, frozen=True):
+    stamp: Stamp
+    #: The resourceVersion that the objects are at.
+    version: str
+    objects: int
+
+
+class _Dictionary(Struct, array_like=True):
+    content: bytes | None
+    expected: float
+
+
+_header = msgspec.msgpack.Decoder(Header).decode
+_dictionary = msgspec.msgpack.Decoder(_Dictionary).decode
+_columns = msgspec.msgpack.Decoder(Columns).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def write_state(header: Header, heads: Iterable[Head], reader: HeadReader) -> Iterator[bytes]:
+    """The bytes of a state, some objects at a time. ``heads`` must not change meanwhile; each slice is of the moment it is made."""
+    records = RecordWriter()
+    yield MAGIC + records.record(Record.HEADER, _encode(header))
+    known: dict[Codec, int] = {PLAIN: 0}
+    rest = iter(heads)
+    while some := list(islice(rest, SLICE)):
+        columns, new = columns_of(some, reader, known)
+        for codec in new:
+            yield records.record(Record.DICTIONARY, _encode(_Dictionary(codec.content, codec.expected)))
+        yield records.record(Record.OBJECTS, _encode(columns))
+    yield records.record(Record.END, b"")
+
+
+class StateReader:
+    """Reads a state back, slice by slice. Nothing of it may be used before ``slices`` has come to its end.
+
+    Raises
+        Damaged: the file is not what was written (constructor, ``slices``).
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._records = RecordReader(file)
+        kind, payload = self._records.next()
+        if kind is not Record.HEADER:
+            raise Damaged("it does not begin with a header")
+        self.header = _read(_header, payload)
+        self.codecs: list[Codec] = [PLAIN]
+
+    def slices(self, reader: HeadReader) -> Iterator[list[Head]]:
+        count = 0
+        while True:
+            kind, payload = self._records.next()
+            match kind:
+                case Record.DICTIONARY:
+                    found = _read(_dictionary, payload)
+                    try:
+                        self.codecs.append(Codec.of(found.content, found.expected))
+                    except ValueError as error:
+                        raise Damaged(str(error)) from None
+                case Record.OBJECTS:
+                    heads = self._restore(reader, payload)
+                    count += len(heads)
+                    yield heads
+                case Record.END:
+                    self._records.at_end()
+                    if count != self.header.objects:
+                        raise Damaged(f"it has {count} of {self.header.objects} objects")
+                    return
+                case Record.HEADER:
+                    raise Damaged("it has two headers")
+
+    def _restore(self, reader: HeadReader, payload: bytes) -> list[Head]:
+        try:
+            return heads_of(_read(_columns, payload), reader, self.codecs)
+        except (ValueError, IndexError) as error:
+            raise Damaged(f"its columns do not fit each other: {error}") from None
+
+
+def _read(decode: Callable[[bytes], T], payload: bytes) -> T:
+    try:
+        return decode(payload)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"a record cannot be read: {error}") from None

@@ -1,0 +1,124 @@
+"""Decodes the objects and frames that a server sends, and reports those that it refuses. It makes no decision about requests.
+
+One bad object costs nobody else anything: it is skipped and logged, or repaired where the standard Kubernetes clients repair it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from kubeloop.cache.blobs.head import Head, HeadReader
+from kubeloop.cache.reflector.store import ReflectorStore
+from kubeloop.codec.projection import Projected, Projection
+from kubeloop.meta import ApiError, DecodeError, Status
+from kubeloop.meta.partial import Bookmark
+from kubeloop.transport import logger_with_context
+
+_log = logger_with_context("kubeloop.cache")
+_read_bookmark = msgspec.json.Decoder(Bookmark).decode
+_is_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+Item = tuple[Projected | None, memoryview | bytes]
+"""An item of a list and its bytes; None: it is no object."""
+
+
+class ErrorEvent(Exception):
+    """The server ended a watch with an ERROR event."""
+
+    def __init__(self, error: ApiError) -> None:
+        self.error = error
+
+
+class EventDecoder:
+    """Reads what belongs into one cache.
+
+    Outcomes of bad input
+        Another kind (a ``Table`` too), or no name: skipped and logged as an error; the version does not move.
+        Invalid UTF-8: replaced by U+FFFD, as Go's decoder does, and logged.
+        A list item that is no object; an event whose object is nested too deeply for the parser: skipped and logged. Up to Python 3.12
+        that is about 1,000 levels, in 3.13 some 10,000. From 3.14 on the parser skips any depth; reading the object raises NestedTooDeeply.
+        A frame that is not an event: ``DecodeError``; the stream cannot be trusted any more. A list with too deep an item: the same.
+        An ERROR event: ``ErrorEvent``.
+    """
+
+    def __init__(self, what: str) -> None:
+        """``what`` names the objects to a person: ``pods in namespace "shop"``."""
+        self._what = what
+
+    # ---------------------------------------------------------------------------------------------------------------- list items
+
+    def item_reader(self, projection: Projection) -> Callable[[memoryview], Item]:
+        """Reads a list's items."""
+
+        def read(document: memoryview) -> Item:
+            try:
+                return projection.object(document), document
+            except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+                try:
+                    _is_json(document)
+                except msgspec.DecodeError:
+                    raise DecodeError("not a whole item") from None
+                if isinstance(error, UnicodeDecodeError):
+                    repaired = self._repaired(document)
+                    return projection.object(repaired), repaired
+                _log.error("%s: skipped a list item that is no object: %s", self._what, error)
+                return None, document
+
+        return read
+
+    def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, sink: ReflectorStore) -> Head | None:
+        """The head of an object of a list, or of a streamed one; the one that the cache has if it is the same state."""
+        metadata = projected.metadata
+        if (projected.kind and not reader.expects(projected)) or not metadata.name:
+            self.skip(projected)
+            return None
+        before = sink.before(metadata.namespace, metadata.name)
+        if (
+            before is not None
+            and before.resource_version == metadata.resource_version
+            and metadata.resource_version
+            and before.uid == metadata.uid
+            and reader.made(before)
+        ):
+            return before
+        try:
+            return reader.head(projected, memoryview(document), before)
+        except UnicodeDecodeError:
+            repaired = self._repaired(document)
+            return reader.head(reader.projection.object(repaired), memoryview(repaired), before)
+
+    # -------------------------------------------------------------------------------------------------------------------- frames
+
+    def repaired(self, frame: memoryview, error: Exception) -> memoryview | None:
+        """A frame that raised this, made readable; None: it is skipped."""
+        if isinstance(error, UnicodeDecodeError):
+            return memoryview(self._repaired(frame))
+        _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._what, len(frame))
+        return None
+
+    def _repaired(self, document: memoryview | bytes) -> bytes:
+        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in an object of %d bytes", self._what, len(document))
+        return bytes(document).decode("utf-8", "replace").encode()
+
+    def skip(self, projected: Projected) -> None:
+        name = projected.metadata.name or "without a name"
+        api_version, kind = projected.api_version or "no apiVersion", projected.kind or "none"
+        _log.error("%s: skipped an object of %s, Kind=%s (%s)", self._what, api_version, kind, name)
+
+
+def ends_initial_events(document: memoryview) -> bool:
+    """Whether a bookmark says that everything was shown: by the annotation with exactly this value. KEP-3157, behaviour C33."""
+    try:
+        return _read_bookmark(document).ends_initial_events
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def error_event(document: memoryview) -> ErrorEvent | DecodeError:
+    """What an ERROR event says."""
+    try:
+        return ErrorEvent(ApiError.of(msgspec.json.decode(document, type=Status), "watch"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return DecodeError(f"an ERROR event without a Status: {error}")

@@ -1,0 +1,107 @@
+"""Reports the progress of a list and watch: log records, metrics, the error handler. It decides nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from kubeloop.cache.reflector.failures import diagnosis, install_advice, trouble_of
+from kubeloop.cache.reflector.steps import FailureClass, List, Reason, Step, Stream, Watch
+from kubeloop.cache.reflector.store import ReflectorStore
+from kubeloop.meta import ApiError, KubeloopError, Resource
+from kubeloop.meta.errors import NotFound
+from kubeloop.transport import logger_with_context
+
+_log = logger_with_context("kubeloop.cache")
+#: What servers do by themselves and a program need not be told loudly. Behaviour B29.
+_USUAL = (FailureClass.EXPIRED, FailureClass.TOO_LARGE, FailureClass.INVALID)
+#: So many are remembered: a server may put a time or a number into each.
+_REASONS = 16
+
+
+class ReflectorReporter:
+    """``on_error`` hears each failure once, with the log record that says what is done about it.
+
+    A failure for a reason that was said, with no success in between, is logged in a word.
+    """
+
+    def __init__(self, what: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
+        self._what = what
+        self._on_error = on_error
+        #: What to do when the kind is not served; "": nothing that is known here.
+        self._install = install_advice(kind) if kind is not None else ""
+        #: Tries, since something worked, in which the kind was not served.
+        self._missing = 0
+        #: The last failure is not logged: the list that follows at once fails for the same reason, or succeeds.
+        self._silent = False
+        #: Why the last step was no success, and how loudly to say so.
+        self._trouble: tuple[int, str] | None = None
+        #: The reasons that were said in full since something worked.
+        self._said: set[str] = set()
+        #: How often everything was asked for, and a watch opened again without that, by reason (``Reason``).
+        self.lists: Counter[str] = Counter()
+        self.restarts: Counter[str] = Counter()
+
+    def failed(self, error: KubeloopError, what: str, sink: ReflectorStore | None = None, verb: str = "watch") -> None:
+        """``sink`` None: it has not come to matter for the cache yet."""
+        if sink is not None:
+            sink.failed(error)
+        level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
+        # Not the whole text, which names the request: a list that fails for what a watch failed for just now is no news.
+        reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
+        if isinstance(error, NotFound) and sink is None:
+            self._silent = True
+        elif isinstance(error, NotFound) and self._install:
+            self._missing += 1
+            self._trouble = (level, self._install if self._missing == 1 else f"still not served (try {self._missing})")
+        elif reason in self._said:
+            self._trouble = (level, f"{what}, still {type(error).__name__}")
+        else:
+            advice = diagnosis(error, verb)
+            self._trouble = (level, f"{what}: {error}{f' ({advice})' if advice else ''}")
+            if len(self._said) >= _REASONS:
+                self._said.clear()
+            self._said.add(reason)
+        if self._on_error is not None:
+            try:
+                self._on_error(error)
+            except Exception:  # noqa: BLE001 - the caller's own code may raise anything
+                _log.exception("%s: on_error failed; it was told: %s", self._what, error)
+
+    def note(self, text: str, level: int = logging.WARNING) -> None:
+        """Something happened that is said with what comes next."""
+        self.worked()
+        self._trouble = (level, text)
+
+    def worked(self) -> None:
+        """The server answered as it should: a failure from now on is news."""
+        self._said.clear()
+        if self._missing:
+            self._missing = 0
+            _log.info("%s: served now", self._what)
+
+    def next(self, step: Step, delay: float) -> None:
+        """This comes next, after so many seconds."""
+        match step:
+            case Stream():
+                then = "asking for everything again"
+                self.lists[step.why] += 1
+            case List():
+                then = "listing" if step.why is Reason.FALLBACK else "listing again"
+                if step.fresh:
+                    self.lists[step.why] += 1
+            case Watch():
+                then = "watching again"
+                if step.why is not Reason.FIRST:
+                    self.restarts[step.why] += 1
+            case _:
+                then = "going on"
+        if self._silent:
+            self._silent = False
+        elif self._trouble is None:
+            self.worked()
+        else:
+            level, text = self._trouble
+            self._trouble = None
+            _log.log(level, "%s: %s; %s %s", self._what, text, then, f"in {delay:.1f} s" if step.pause else "at once")

@@ -1,0 +1,119 @@
+"""Silence: when a stream from which nothing comes has lost its server, whatever TCP says of the connection.
+
+The rule is pure (``BookmarkInterval``); ``Watchdog`` keeps it with one timer, however often something is heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from kubeloop.meta import TransportError
+from kubeloop.timing import Clock, Timer
+
+#: A watch that outlives its own ``timeoutSeconds`` by this much, in seconds, is abandoned; also the margin of the rhythm below.
+GRACE = 5.0
+#: After so many bookmarks on one stream their rhythm is known.
+REGULAR = 3
+#: So many intervals without anything are silence.
+MISSED = 3
+#: Bookmarks that come closer together than this, in seconds, are one. None is expected more often than this.
+BURST, SHORTEST = 1.0, 10.0
+
+
+class BookmarkInterval:
+    """How regularly bookmarks come on one stream, and from that, how long it may be silent.
+
+    The rule: once three bookmarks (or bursts of them) have come, the stream is lost when for three times the longest interval between
+    them, plus five seconds, nothing came at all: no event, no bookmark, no byte. An interval counts as ten seconds at least. Before that
+    nothing follows from silence: servers need not send bookmarks. (kube-apiserver sends one about each minute: so 3 min, instead of the
+    5 to 10 min of ``timeoutSeconds``.)
+    """
+
+    __slots__ = ("_intervals", "_last", "_longest")
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._intervals = 0
+        self._longest = SHORTEST
+
+    def bookmark(self, now: float) -> None:
+        """One came."""
+        if self._last is not None:
+            interval = now - self._last
+            if interval < BURST:
+                return
+            self._intervals += 1
+            self._longest = max(self._longest, interval)
+        self._last = now
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds of silence after which the stream is lost; None while that cannot be said."""
+        return None if self._intervals < REGULAR - 1 else MISSED * self._longest + GRACE
+
+
+class WatchStalled(TransportError):
+    """Nothing came from the server for longer than can be; the request was given up."""
+
+
+class Watchdog:
+    """Ends a block when nothing was heard for too long, or when its time is up.
+
+    ``limit`` says how many seconds of silence are allowed at this moment (None: any); ``say`` words the error; ``end`` is a clock's time.
+    """
+
+    __slots__ = ("_clock", "_end", "_last", "_limit", "_say", "_scope", "_timer")
+
+    def __init__(self, clock: Clock, limit: Callable[[], float | None], say: Callable[[], str], end: float | None = None) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._say = say
+        self._end = end
+        self._last = clock.now()
+        self._scope: asyncio.Timeout | None = None
+        self._timer: Timer | None = None
+
+    def heard(self) -> None:
+        """Something came. Cheap: no timer is touched."""
+        self._last = self._clock.now()
+
+    def look(self) -> None:
+        """See to it now; again when the limit has become another."""
+        self._rest()
+        limit = self._limit()
+        dues = [due for due in (self._end, None if limit is None else self._last + limit) if due is not None]
+        if self._scope is None or not dues:
+            return
+        left = min(dues) - self._clock.now()
+        if left > 0:
+            self._timer = self._clock.call_later(left, self.look)
+        else:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def attend(self) -> AsyncIterator[None]:
+        """The block.
+
+        Raises:
+            WatchStalled: it was ended.
+        """
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                self.look()
+                try:
+                    yield
+                finally:
+                    self._rest()
+        except TimeoutError:
+            if self._scope is None or not self._scope.expired():
+                raise
+            raise WatchStalled(self._say()) from None
+        finally:
+            self._scope = None
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

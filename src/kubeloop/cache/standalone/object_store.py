@@ -1,0 +1,266 @@
+"""A bare store for anything that has a key: client-go's Store and Indexer, without a server, an informer or bytes behind it.
+
+It keeps the very objects it is given. Informers have a store of their own (``store.py``), which keeps bytes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from typing import Generic, TypeAlias, TypeVar
+
+from kubeloop.cache.standalone.object_keys import meta_namespace_key
+from kubeloop.cache.store.index import IndexValues
+from kubeloop.cache.store.postings import Postings
+from kubeloop.cache.store.store import UnknownIndex
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.meta.type_checks import described
+
+T = TypeVar("T")
+
+#: Index name to a function that gives an object's values: none, one, or several.
+Indexers: TypeAlias = Mapping[str, Callable[[T], IndexValues]]
+
+
+class ObjectKeyError(KubeloopError):
+    """The key function has no key for an object. ``object`` is it, ``cause`` what the function raised."""
+
+    def __init__(self, obj: object, cause: Exception) -> None:
+        # The type only: an object may hold secrets, and errors are logged.
+        super().__init__(f"no key for an object of type {type(obj).__name__}: {cause}")
+        self.object = obj
+        self.cause = cause
+
+
+class IndexFunctionError(KubeloopError):
+    """An index function raised, or answered what is no value; nothing was changed. ``index``, ``key`` and ``cause`` say where and why."""
+
+    def __init__(self, index: str, key: str, cause: Exception) -> None:
+        super().__init__(f'index "{index}" failed for {key}: {type(cause).__name__}: {cause}; nothing was changed')
+        self.index = index
+        self.key = key
+        self.cause = cause
+
+
+class ObjectStore(Generic[T]):
+    """Objects by key, with indexes.
+
+    Guarantees
+        Any method may be called from any thread. Each query is answered from one moment; lists are the caller's own.
+        A change is made whole or, when the key function or an index function raises, not at all.
+        An object is found under the index values that it had when it was put in, each match once, even if it was changed in place since.
+
+    Not guaranteed
+        Copies: what comes out is the object that went in. Order.
+
+    Raises
+        ObjectKeyError: from every method that takes an object. IndexFunctionError: from those that put objects in.
+        UnknownIndex: a query names an index that is not there.
+
+    Source: k8s.io/client-go tools/cache (Store, Indexer); behaviours G91 to G94, G98.
+    """
+
+    def __init__(
+        self,
+        key_function: Callable[[T], str] = meta_namespace_key,
+        indexers: Indexers[T] | None = None,
+        *,
+        push: Callable[[builtins.list[T]], object] | None = None,
+    ) -> None:
+        """``push`` is called with everything after each change, in the order of the changes, and never by a read (an UndeltaStore)."""
+        self._key_function = key_function
+        self._push = push
+        self._lock = threading.RLock()
+        self._objects: dict[str, T] = {}
+        self._indexes: dict[str, _KeyIndex[T]] = {}
+        #: What the last ``replace`` was told.
+        self.resource_version = ""
+        self.add_indexers(indexers or {})
+
+    # ------------------------------------------------------------------------------------------------------------------ Store
+
+    def add(self, obj: T) -> None:
+        """Put an object in, in place of the one of its key if there is one."""
+        with self._lock:
+            self._prune()
+            self._put(self._key(obj), obj)
+            self._pushed()
+
+    def update(self, obj: T) -> None:
+        """The same as ``add``: the store, not the caller, knows whether an object is new."""
+        self.add(obj)
+
+    def delete(self, obj: T) -> None:
+        """Take the object of this key out; nothing happens if there is none."""
+        with self._lock:
+            self._prune()
+            self._take(self._key(obj))
+            self._pushed()
+
+    def list(self) -> builtins.list[T]:
+        with self._lock:
+            self._prune()
+            return [*self._objects.values()]
+
+    def list_keys(self) -> builtins.list[str]:
+        with self._lock:
+            self._prune()
+            return [*self._objects]
+
+    def get(self, obj: T) -> T | None:
+        """The object that has the key of this one; None if there is none."""
+        return self.get_by_key(self._key(obj))
+
+    def get_by_key(self, key: str) -> T | None:
+        with self._lock:
+            self._prune()
+            return self._objects.get(key)
+
+    def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
+        """These, and nothing else, are the content from now on. Of two with one key the later one counts."""
+        with self._lock:
+            new = {self._key(obj): obj for obj in objects}
+            # All values are asked for first: a function that raises must find the old content untouched.
+            indexes = {name: _KeyIndex(name, index.function) for name, index in self._indexes.items()}
+            for key, obj in new.items():
+                for index in indexes.values():
+                    index.set(key, index.values(key, obj))
+            self._objects = new
+            self._indexes = indexes
+            self.resource_version = resource_version
+            self._replaced()
+            self._pushed()
+
+    def resync(self) -> None:
+        """Does nothing: this store has nobody to tell. It is there for those who take any Store, a queue among them."""
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._prune()
+            return len(self._objects)
+
+    # ---------------------------------------------------------------------------------------------------------------- Indexer
+
+    def index(self, name: str, obj: T) -> builtins.list[T]:
+        """The objects that share a value with this one, which need not be in the store. Each once."""
+        with self._lock:
+            self._prune()
+            index = self._index(name)
+            values = index.values("the object of the query", obj)
+            keys = dict.fromkeys(chain.from_iterable(map(index.keys, values)))
+            return [self._objects[key] for key in keys]
+
+    def index_keys(self, name: str, value: str) -> builtins.list[str]:
+        """The keys of the objects that have this value."""
+        with self._lock:
+            self._prune()
+            return self._index(name).keys(value)
+
+    def list_index_func_values(self, name: str) -> builtins.list[str]:
+        """The values that at least one object has."""
+        with self._lock:
+            self._prune()
+            return self._index(name).all_values()
+
+    def by_index(self, name: str, value: str) -> builtins.list[T]:
+        """The objects that have this value."""
+        with self._lock:
+            self._prune()
+            return [self._objects[key] for key in self._index(name).keys(value)]
+
+    def get_indexers(self) -> dict[str, Callable[[T], IndexValues]]:
+        with self._lock:
+            return {name: index.function for name, index in self._indexes.items()}
+
+    def add_indexers(self, indexers: Indexers[T]) -> None:
+        """More indexes, complete at once.
+
+        Raises:
+            ValueError: an index of one of these names is there; none of them is added.
+        """
+        with self._lock:
+            taken = sorted(indexers.keys() & self._indexes.keys())
+            if taken:
+                names = ", ".join(f'"{name}"' for name in taken)
+                raise ValueError(f"index {names} exists already; choose another name")
+            new = {name: _KeyIndex(name, function) for name, function in indexers.items()}
+            for index in new.values():
+                for key, obj in self._objects.items():
+                    index.set(key, index.values(key, obj))
+            self._indexes = {**self._indexes, **new}
+
+    # ------------------------------------------------------------------------------------------------------------- inner parts
+
+    def _key(self, obj: T) -> str:
+        try:
+            return self._key_function(obj)
+        except Exception as error:
+            raise ObjectKeyError(obj, error) from error
+
+    def _put(self, key: str, obj: T) -> None:
+        values = [(index, index.values(key, obj)) for index in self._indexes.values()]
+        self._objects[key] = obj
+        for index, found in values:
+            index.set(key, found)
+
+    def _take(self, key: str) -> None:
+        if key in self._objects:
+            del self._objects[key]
+            for index in self._indexes.values():
+                index.set(key, ())
+
+    def _index(self, name: str) -> _KeyIndex[T]:
+        index = self._indexes.get(name)
+        if index is None:
+            known = ", ".join(sorted(self._indexes)) or "none"
+            raise UnknownIndex(f'no index "{name}" (there are: {known}); give it to ObjectStore(..., indexers={{"{name}": function}})')
+        return index
+
+    def _pushed(self) -> None:
+        if self._push is not None:
+            self._push([*self._objects.values()])
+
+    def _prune(self) -> None:
+        """For stores whose objects go by themselves: called before each read and change."""
+
+    def _replaced(self) -> None:
+        """For stores that keep something beside the objects: called when all of them are new."""
+
+
+class _KeyIndex(Generic[T]):
+    """Keys by value, and the values of each key: the function is not asked again about what it answered."""
+
+    def __init__(self, name: str, function: Callable[[T], IndexValues]) -> None:
+        self.name = name
+        self.function = function
+        self._postings: Postings[str] = Postings()
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def values(self, key: str, obj: T) -> tuple[str, ...]:
+        try:
+            answer = self.function(obj)
+            values = () if answer is None else (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(answer))
+            if not all(isinstance(value, str) for value in values):
+                raise TypeError(f"{described(answer)} holds a value that is no text")
+        except Exception as error:
+            raise IndexFunctionError(self.name, key, error) from error
+        return values
+
+    def set(self, key: str, values: tuple[str, ...]) -> None:
+        before = self._known.pop(key, ())
+        if values:
+            self._known[key] = values
+        if values == before:
+            return
+        for value in before:
+            self._postings.discard(value, key)
+        for value in values:
+            self._postings.add(value, key)
+
+    def keys(self, value: str) -> list[str]:
+        return self._postings.items(value)
+
+    def all_values(self) -> list[str]:
+        return self._postings.values()

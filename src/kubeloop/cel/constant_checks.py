@@ -1,0 +1,152 @@
+"""Checks of constants in an expression before it runs: regular expressions, times, durations, quantities and other literals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubeloop.cel.checker import Checked, literal
+from kubeloop.cel.faults import CompileError, EvalError, InstantiationError, Issue, render
+from kubeloop.cel.functions import FUNCTIONS
+from kubeloop.cel.functions.formatting import clauses, fits
+from kubeloop.cel.functions.timestamps import parse_duration, parse_timestamp
+from kubeloop.cel.syntax import Call, Const, ListLiteral, MapLiteral, Node, children, walk
+from kubeloop.cel.types import Type, unwrap_optional
+from kubeloop.cel.values import as_key, is_key
+from kubeloop.schema.patterns import go_pattern
+from kubeloop.schema.regular import PatternError
+
+# Calls with nothing but constants that fail whenever they are evaluated: found when the program is made, as cel-go's optimiser does.
+#
+# Source: cel-go interpreter/decorators.go (conversions), k8s.io/apiserver pkg/cel/library/regex.go.
+
+
+_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+
+
+def check_constants(checked: Checked) -> None:
+    """
+    Raises:
+        InstantiationError: a conversion or a pattern that cannot be.
+    """
+    try:
+        _fold(checked.root)
+    except (EvalError, PatternError) as exc:
+        raise InstantiationError(str(exc), checked.result.kind) from None
+
+
+class _NotConstant:
+    pass
+
+
+_VARIES = _NotConstant()
+
+
+def _varies(values: list[Any]) -> bool:
+    return any(one is _VARIES for one in values)
+
+
+def _fold(node: Node) -> Any:
+    """The value of a node that is the same whenever it is evaluated, for those kinds of nodes that upstream evaluates beforehand."""
+    below = [_fold(one) for one in children(node)]
+    match node:
+        case Const():
+            return node.value
+        case ListLiteral() if not node.optional and not _varies(below):
+            return below
+        case MapLiteral() if not _varies(below) and not any(one.optional for one in node.entries):
+            if all(map(is_key, below[::2])):
+                return {as_key(key): value for key, value in zip(below[::2], below[1::2], strict=True)}
+        case Call() if node.function == "_[_]" and below[1] is None:
+            raise EvalError("invalid qualifier type: types.Null")
+        case Call() if node.function in _CONVERSIONS and len(below) == 1 and node.target is None and below[0] is not _VARIES:
+            return FUNCTIONS[node.function].call(below[0])
+        case Call() if node.function in ("find", "findAll") and isinstance(pattern := literal(node.args[0]), str):
+            go_pattern(pattern)
+    return _VARIES
+
+
+# Constants that fit by their types and still cannot be: bad durations, timestamps and patterns, format strings, mixed literals.
+#
+# Source: cel-go cel/validator.go, ext/formatting.go (stringFormatValidator).
+
+
+def check_literals(checked: Checked) -> None:
+    """
+    Raises:
+        CompileError: naming each constant that cannot be.
+    """
+    positions = checked.parsed.positions
+    issues = [Issue(positions.get(node.id, 0), text) for node, text in _faults(checked)]
+    if issues:
+        raise CompileError(render(checked.parsed.source, issues))
+
+
+def _faults(checked: Checked) -> Iterator[tuple[Node, str]]:
+    exempt: set[int] = set()
+    for node in walk(checked.root):
+        if isinstance(node, Call) and node.function == "format":
+            exempt.update(one.id for one in walk(node))
+    for node in walk(checked.root):
+        match node:
+            case Call():
+                yield from _constant(node)
+                yield from _format(node, checked)
+            case ListLiteral() if node.id not in exempt:
+                yield from _mixed(node.elements, [index in node.optional for index in range(len(node.elements))], checked)
+            case MapLiteral() if node.id not in exempt:
+                keys = [one.key for one in node.entries if not isinstance(one.key, str)]
+                yield from _mixed(keys, [False] * len(keys), checked)
+                yield from _mixed([one.value for one in node.entries], [one.optional for one in node.entries], checked)
+
+
+def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterator[tuple[Node, str]]:
+    first: Type | None = None
+    for node, unwrap in zip(nodes, optional, strict=True):
+        of = checked.types[node.id]
+        of = unwrap_optional(of)[0] if unwrap else of
+        if first is None:
+            first = of
+        elif of != first:
+            yield node, f"expected type '{first}' but found '{of}'"
+            return
+
+
+def _constant(call: Call) -> Iterator[tuple[Node, str]]:
+    text = literal(call.args[-1]) if call.args else None
+    if not isinstance(text, str):
+        return
+    try:
+        match call.function, len(call.args):
+            case "duration", 1:
+                parse_duration(text)
+            case "timestamp", 1:
+                parse_timestamp(text)
+            case "matches", 1:
+                go_pattern(text)
+    except (EvalError, PatternError):
+        yield call.args[-1], f"invalid {call.function} argument"
+
+
+def _format(call: Call, checked: Checked) -> Iterator[tuple[Node, str]]:
+    text = literal(call.target) if call.target is not None else None
+    if call.function != "format" or not isinstance(text, str) or not isinstance(call.args[0], ListLiteral):
+        return
+    given = call.args[0].elements
+    used = 0
+    try:
+        for verb in clauses(text):
+            if used >= len(given):
+                yield call, f"index {used} out of range"
+                return
+            at = given[used]
+            fault = fits(verb, checked.types[at.id])
+            if fault:
+                yield at, f"error during formatting: {fault}"
+                return
+            used += 1
+    except EvalError as exc:
+        yield call, str(exc)
+        return
+    if len(given) > used:
+        yield call, f"too many arguments supplied to string.format (expected {used}, got {len(given)})"

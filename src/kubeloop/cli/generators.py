@@ -1,0 +1,285 @@
+"""The commands below ``kubeloop generate``: each renders everything first, and only then writes or compares."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from kubeloop.cli.application import controllers_at
+from kubeloop.cli.generated import emit
+from kubeloop.codec import write_yaml
+from kubeloop.codegen.crd import Definition, check_definition, classes_at, definitions_of, to_yaml, version_warnings
+from kubeloop.codegen.document import schemas_from
+from kubeloop.codegen.models import render
+from kubeloop.codegen.sources import Tell, read_builtins, read_cluster, read_files
+from kubeloop.codegen.stubs import render_stubs
+from kubeloop.codegen.typed import Docs, ModelSource, render_module, render_package, same
+from kubeloop.codegen.write import differences, write_modules
+from kubeloop.meta import Resource
+from kubeloop.meta.errors import ConfigError
+from kubeloop.meta.names import dns1123_label, dns1123_subdomain
+from kubeloop.schema import Schemas, builtin
+from kubeloop.types import JSONObject
+
+if TYPE_CHECKING:
+    from kubeloop.controller.permissions import Permission
+
+
+def generate_crd(
+    targets: Sequence[str], out: Path | None, *, only_check: bool, descriptions: bool, webhooks: str = "", service: str = "", verbose: bool
+) -> None:
+    """Write the definitions of all classes at ``targets``, or compare them with what is there.
+
+    Raises:
+        ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
+            Nothing was written then.
+    """
+    if only_check and out is None:
+        raise ConfigError("--check compares with a file or folder: name it with --out")
+    if bool(webhooks) != bool(service):
+        raise ConfigError("--webhooks and --service belong together: the converters, and the Service in front of them")
+    classes = []
+    for target in targets:
+        found = classes_at(target)
+        if verbose:
+            for cls in found:
+                click.echo(f"{target}: {cls.__module__}.{cls.__qualname__} is {cls.api_version}, Kind={cls.kind}", err=True)
+        classes += found
+    definitions = definitions_of(dict.fromkeys(classes), descriptions=descriptions)
+    if webhooks:
+        from kubeloop.cli.generate_webhooks import conversions_of
+
+        conversions = conversions_of(webhooks, service)
+        for definition in definitions:
+            if definition.name in conversions:
+                definition.document["spec"]["conversion"] = conversions[definition.name]
+    faults = [fault for definition in definitions for fault in check_definition(definition)]
+    if faults:
+        raise ConfigError("a server would refuse this:\n" + "\n".join(f"  {fault}" for fault in faults))
+    for definition in definitions:
+        for warning in version_warnings(definition):
+            click.echo(f"warning: {warning}", err=True)
+    if verbose:
+        for definition in definitions:
+            versions = ", ".join(version["name"] for version in definition.document["spec"]["versions"])
+            click.echo(f"{definition.name}: {versions}: valid", err=True)
+    if out is None:
+        click.echo(to_yaml(definitions), nl=False)
+        return
+    files = _files(definitions, out)
+    if only_check:
+        _compare(files)
+        click.echo(f"{out}: up to date")
+        return
+    for path, text in files.items():
+        _write(path, text)
+        if verbose:
+            click.echo(f"{path}: written", err=True)
+    click.echo(f"{out}: {len(definitions)} {'definition' if len(definitions) == 1 else 'definitions'}")
+
+
+def _files(definitions: Sequence[Definition], out: Path) -> dict[Path, str]:
+    if out.is_dir() or not out.suffix:
+        return {out / f"{definition.name}.yaml": to_yaml([definition]) for definition in definitions}
+    return {out: to_yaml(definitions)}
+
+
+def _compare(files: dict[Path, str]) -> None:
+    differences: list[str] = []
+    for path, text in files.items():
+        there = path.read_text(encoding="utf-8") if path.exists() else ""
+        differences += difflib.unified_diff(there.splitlines(), text.splitlines(), str(path), "generated", lineterm="")
+    if differences:
+        raise ConfigError("not what the classes say; run again without --check:\n" + "\n".join(differences))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error}") from error
+
+
+_MOST_SHOWN = 200
+
+
+class ModelInput(NamedTuple):
+    """``cluster``: kubeconfig and context of the cluster to ask, None for none."""
+
+    sources: tuple[Path, ...]
+    cluster: tuple[Path | None, str | None] | None
+    groups: tuple[str, ...]
+    builtins: bool
+    docs: Docs
+
+
+def generate_models(given: ModelInput, out: Path, *, only_check: bool, verbose: bool) -> None:
+    """Write models below ``out`` (or into it, for a module), or compare them with what is there.
+
+    Raises:
+        ConfigError: an input that describes no kind, a file of somebody else in the way, or with ``only_check`` a difference.
+            Nothing was written then.
+        ApiError, TransportError: from the cluster.
+    """
+
+    def tell(line: str) -> None:
+        if verbose:
+            click.echo(line, err=True)
+
+    try:
+        files, folder = _render(given, out, tell)
+    except RecursionError:
+        raise ConfigError("a schema is nested too deeply to be read; -v shows in which file or definition") from None
+    if only_check:
+        lines = differences(files, folder, same, only=out.suffix == ".py")
+        if lines:
+            more = [f"... {len(lines) - _MOST_SHOWN} lines more"] if len(lines) > _MOST_SHOWN else []
+            raise ConfigError("\n".join([f"{out}: not what the schemas say; run again without --check:", *lines[:_MOST_SHOWN], *more]))
+        click.echo(f"{out}: up to date")
+        return
+    written = write_modules(files, folder, only=out.suffix == ".py")
+    for path in files:
+        tell(f"{folder / path}: {files[path].count(chr(10) + 'class ')} classes")
+    click.echo(f"{out}: {len([path for path in files if path.endswith('.py')])} modules, {written} written")
+
+
+def _render(given: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], Path]:
+    if given.builtins or not (given.sources or given.cluster):
+        schemas = _builtins(given, out, tell)
+        return render(schemas) | render_stubs(schemas), out
+    source = ModelSource()
+    if given.cluster is not None:
+        source.add(asyncio.run(read_cluster(*given.cluster, tell)))
+    if given.sources:
+        source.add(read_files(given.sources, tell))
+    if given.groups:
+        source = source.within(given.groups)
+    for name, gvk in sorted(source.kinds.items()):
+        if name in source.ours():
+            tell(f"{gvk}: {name}")
+    if out.suffix == ".py":
+        return {out.name: render_module(source, out.stem, docs=given.docs)}, out.parent
+    return render_package(source, docs=given.docs), out
+
+
+def _builtins(given: ModelInput, out: Path, tell: Tell) -> Schemas:
+    if given.groups or out.suffix == ".py" or len(given.sources) + bool(given.cluster) > 1:
+        raise ConfigError("--builtins writes Kubernetes' own kinds, all of them, as a package, from one --openapi or one cluster")
+    if given.cluster is not None:
+        return asyncio.run(read_builtins(*given.cluster, tell))
+    return schemas_from(given.sources[0]) if given.sources else builtin()
+
+
+_API = "rbac.authorization.k8s.io/v1"
+
+
+def generate_rbac(
+    targets: Iterable[str], name: str, namespace: str, out: Path | None, *, only_check: bool, lease: bool, sharding: bool, only_rules: bool
+) -> None:
+    """Write the roles of all controllers at ``targets``, or compare them with what is there.
+
+    Raises:
+        ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with ``only_check``
+            a file that differs.
+    """
+    from kubeloop.controller.permissions import permissions_of, rules_of
+
+    if only_check and out is None:
+        raise ConfigError("--check compares with a file: name it with --out")
+    for option, given, faults in (("--name", name, dns1123_subdomain(name)), ("--namespace", namespace, dns1123_label(namespace))):
+        if faults:
+            raise ConfigError(f'{option} "{given}": {faults[0]}')
+    controllers = [controller for target in targets for controller in controllers_at(target)]
+    permissions = permissions_of(controllers)
+    text = (
+        write_yaml({"rules": rules_of(permissions)})
+        if only_rules
+        else rbac_yaml(permissions, name, namespace, lease=lease, sharding=sharding)
+    )
+    emit(text, out, only_check=only_check, source="controllers")
+
+
+def rbac_yaml(permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False) -> str:
+    """A ServiceAccount, a ClusterRole with its binding, and for the election's Lease a Role with its own."""
+    return write_yaml(*rbac_documents(permissions, name, namespace, lease=lease, sharding=sharding))
+
+
+def rbac_documents(
+    permissions: Iterable[Permission], name: str, namespace: str, *, lease: bool = True, sharding: bool = False
+) -> list[JSONObject]:
+    """The documents of ``rbac_yaml``."""
+    from kubeloop.controller.permissions import lease_permissions, rules_of
+
+    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    documents: list[JSONObject] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+        {"apiVersion": _API, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules_of(permissions)},
+        _binding("ClusterRole", name, None, account),
+    ]
+    if lease or sharding:
+        metadata = {"name": f"{name}-leader-election", "namespace": namespace}
+        documents.append(
+            {"apiVersion": _API, "kind": "Role", "metadata": metadata, "rules": rules_of(lease_permissions(sharding=sharding))}
+        )
+        documents.append(_binding("Role", metadata["name"], namespace, account))
+    return documents
+
+
+def _binding(kind: str, name: str, namespace: str | None, account: JSONObject) -> JSONObject:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    return {"apiVersion": _API, "kind": f"{kind}Binding", "metadata": metadata, "roleRef": reference, "subjects": [account]}
+
+
+# What ``kubeloop generate roles`` does: ClusterRoles to administrate, edit and view kinds, aggregated to Kubernetes' own roles.
+#
+# Source: Kubernetes documentation, "Using RBAC Authorization", aggregated and user-facing roles.
+
+
+_READ: Final = ["get", "list", "watch"]
+_WRITE: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+#: Role to the verbs on the objects, and the roles of Kubernetes that have them too. Who administrates a kind may do everything with it,
+#: also what an API server knows no verb for yet.
+_ROLES: Final[dict[str, tuple[list[str], tuple[str, ...]]]] = {
+    "admin": (["*"], ("admin",)),
+    "editor": (_WRITE, ("admin", "edit")),
+    "viewer": (_READ, ("admin", "edit", "view")),
+}
+
+
+def generate_roles(targets: Sequence[str], name: str, out: Path | None, *, only_check: bool) -> None:
+    """Write the roles for the users of all kinds at ``targets``, or compare them with the file.
+
+    Raises:
+        ConfigError: A target without kinds, a name that no object can have, or with ``only_check`` a file that differs.
+    """
+    if faults := dns1123_subdomain(name):
+        raise ConfigError(f'--name "{name}": {faults[0]}')
+    kinds = [kind for target in targets for kind in classes_at(target)]
+    emit(write_yaml(*role_documents(kinds, name)), out, only_check=only_check, source="kinds")
+
+
+def role_documents(kinds: Iterable[type[Resource]], name: str) -> list[JSONObject]:
+    """Return three ClusterRoles for each kind, called ``NAME-KIND-admin``, ``-editor`` and ``-viewer``."""
+    found: list[JSONObject] = []
+    for definition in definitions_of(dict.fromkeys(kinds)):
+        spec = definition.document["spec"]
+        group, plural = spec["group"], spec["names"]["plural"]
+        has_status = any("status" in version.get("subresources", {}) for version in spec["versions"])
+        # Kubernetes' roles of users hold in a namespace: what lives outside of namespaces is for bindings to the role itself.
+        aggregated = spec["scope"] == "Namespaced"
+        for role, (verbs, targets) in _ROLES.items():
+            rules: list[JSONObject] = [{"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}]
+            if has_status:
+                rules.append({"apiGroups": [group], "resources": [f"{plural}/status"], "verbs": ["get"]})
+            metadata: JSONObject = {"name": f"{name}-{spec['names']['singular']}-{role}"}
+            if aggregated:
+                metadata["labels"] = {f"rbac.authorization.k8s.io/aggregate-to-{target}": "true" for target in targets}
+            found.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules})
+    return found

@@ -1,0 +1,158 @@
+"""Apply configurations: of an object made here, the fields that its maker set, and nothing that its class has as a default.
+
+A typed object, or a part of one, stands for what somebody wants to own (server-side apply) or to merge in (a patch); a default that slipped
+in would be owned too, or would overwrite what is there.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubeloop.codec import encode_new
+from kubeloop.codec.changes import change_struct, change_tree
+from kubeloop.codec.decoding import decode, decode_struct
+from kubeloop.codec.encoding import describe, to_dict, with_kind
+from kubeloop.codec.shape import Form, Shape, fields_of
+from kubeloop.meta.model import Source
+from kubeloop.meta.resource import Resource, source_of
+from kubeloop.meta.unstructured import Unstructured
+
+R = TypeVar("R", bound=Resource)
+
+_OWNED = "it holds only what is owned by field manager"
+
+
+def read_owned(cls: type[R], document: bytes, manager: str) -> R:
+    """An object of which only the fields that ``manager`` owns are known; to be changed and applied again, never for an update."""
+    return decode(cls, document, checked=True, partial=f'{_OWNED} "{manager}"')
+
+
+def encode_applied(obj: Resource) -> bytes:
+    """What to send for a server-side apply of ``obj``, with ``apiVersion`` and ``kind``.
+
+    Guarantees
+        Of an object made here: fields that differ from their class's default, and required ones. ``{}`` is kept where the class has None.
+        Of one that ``read_owned`` gave: its document with the caller's changes; fields that the models do not know stay owned.
+
+    Not guaranteed
+        That a field set to its own default is sent: it looks like one that was not set. Declare such fields ``T | None``.
+
+    Raises:
+        ValueError: the object was read from a server: applying it would own every field, and what others wrote with them.
+    """
+    source = source_of(obj)
+    if source is None:
+        tree = obj.to_dict() if isinstance(obj, Unstructured) else set_fields(obj)
+        return with_kind(msgspec.json.encode(tree), obj)
+    if not source.partial.startswith(_OWNED):
+        raise ValueError(
+            f"{describe(obj)} was read from the server: to apply it would make all of its fields yours. "
+            "Apply an object that sets only your fields, or what client.extract gives for your field manager."
+        )
+    if isinstance(obj, Unstructured):
+        return change_tree(source.document, msgspec.json.decode(source.document), obj.to_dict())
+    return with_kind(_changed_owned(source, obj), obj)
+
+
+def set_fields(obj: msgspec.Struct) -> dict[str, Any]:
+    """A tree of the fields of a model that were set: those that differ from the defaults of their classes, at every depth."""
+    tree: dict[str, Any] = msgspec.json.decode(encode_new.write_struct(obj))
+    return _without_defaults(tree, type(obj))
+
+
+def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The tree that ``obj`` was read from and the tree that it is now, of a part of an object too; None if it was made here.
+
+    Trees with the same contents: nothing was changed.
+    """
+    source = source_of(obj)
+    if source is None:
+        return None
+    old: dict[str, Any] = msgspec.json.decode(source.document)
+    if isinstance(obj, Unstructured):
+        return old, obj.to_dict()
+    cls: type[Resource] = type(obj)
+    before = decode_struct(cls, source.document, cls.kind)
+    return old, msgspec.json.decode(change_struct(source.document, before, obj))
+
+
+def fresh_tree(obj: Resource) -> dict[str, Any]:
+    """The set fields of an object made here, without ``apiVersion`` and ``kind``: what a typed patch says."""
+    tree = dict(to_dict(obj)) if isinstance(obj, Unstructured) else set_fields(obj)
+    return {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
+
+
+def _changed_owned(source: Source, obj: Resource) -> bytes:
+    cls: type[Resource] = type(obj)
+    before = decode_struct(cls, source.document, cls.kind)
+    changed: dict[str, Any] = msgspec.json.decode(change_struct(source.document, before, obj))
+    # What is owned stays, defaults or not; only empty structs that came with a new part are left out.
+    return msgspec.json.encode(_without_empty(changed, cls))
+
+
+def _without_defaults(tree: dict[str, Any], cls: type[msgspec.Struct]) -> dict[str, Any]:
+    defaults = _defaults(cls)
+    kept: dict[str, Any] = {}
+    for wire, field in fields_of(cls).by_wire.items():
+        if wire not in tree:
+            continue
+        value = _inside(tree[wire], field.shape, _without_defaults)
+        if wire not in defaults or not _equal(value, defaults[wire]):
+            kept[wire] = value
+    return kept
+
+
+def _without_empty(tree: dict[str, Any], cls: type[msgspec.Struct]) -> dict[str, Any]:
+    fields = fields_of(cls).by_wire
+    kept: dict[str, Any] = {}
+    for wire, value in tree.items():
+        field = fields.get(wire)
+        if field is None:
+            kept[wire] = value
+            continue
+        inner = _inside(value, field.shape, _without_empty)
+        if inner or field.optional or field.shape.form is not Form.STRUCT:
+            kept[wire] = inner
+    return kept
+
+
+def _inside(value: Any, shape: Shape, prune: Any) -> Any:
+    if shape.form is Form.STRUCT and isinstance(value, dict):
+        return prune(value, shape.type)
+    if shape.form is Form.LIST and isinstance(value, list) and shape.item is not None:
+        return [_inside(item, shape.item, prune) for item in value]
+    if shape.form is Form.MAP and isinstance(value, dict) and shape.item is not None:
+        return {key: _inside(item, shape.item, prune) for key, item in value.items()}
+    return value
+
+
+@functools.cache
+def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
+    """The defaults of a class by wire name, as JSON trees without what is a default within them."""
+    found: dict[str, Any] = {}
+    shapes = fields_of(cls).by_wire
+    for info in msgspec.structs.fields(cls):
+        if info.default is not msgspec.NODEFAULT:
+            default = info.default
+        elif _has_default(info.default_factory) and not shapes[info.encode_name].required:
+            default = info.default_factory()
+        else:
+            continue
+        if default is msgspec.UNSET:
+            continue
+        shape = shapes[info.encode_name].shape
+        found[info.encode_name] = _inside(msgspec.json.decode(encode_new.write(default, shape)), shape, _without_defaults)
+    return found
+
+
+def _has_default(factory: Any) -> bool:
+    """Whether a field with this factory has a default that goes without saying; ``str`` makes "" a value that is always sent."""
+    return factory is not msgspec.NODEFAULT and factory is not str
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """As JSON: 1, 1.0 and true are three values."""
+    return bool(left == right) and msgspec.json.encode(left, order="sorted") == msgspec.json.encode(right, order="sorted")

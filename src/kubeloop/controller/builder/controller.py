@@ -1,0 +1,430 @@
+"""Controller: what a program subclasses. It declares what to watch and says how to make the world as an object wants it.
+
+Everything else (informers, queue, workers, retries) is the runner's; a controller never sees an event, only what is there now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
+
+from kubeloop.cache import Informer, Lister
+from kubeloop.client import Client
+from kubeloop.controller.builder.declaration import (
+    Declaration,
+    DeclarationError,
+    check_numbers,
+    check_texts,
+    check_watches,
+    checked,
+    checked_owns,
+    checked_sources,
+    kind_argument,
+)
+from kubeloop.controller.builder.handler_marks import check_no_handlers
+from kubeloop.controller.builder.surroundings import ControllerContext
+from kubeloop.controller.handler.predicates import Predicate
+from kubeloop.controller.handler.source import Channel
+from kubeloop.controller.handler.watch import Owns, Watch
+from kubeloop.controller.ownership import is_controlled_by
+from kubeloop.controller.reader.reader import CacheReader
+from kubeloop.controller.runner.gate import Gate
+from kubeloop.controller.runner.result import Result
+from kubeloop.meta import ObjectKey, PartialObject, Resource
+from kubeloop.meta.type_checks import described
+from kubeloop.timing import Clock
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import ExponentialLimiter, Limiter
+
+if TYPE_CHECKING:
+    from kubeloop.controller.events import EventRecorder, EventSink
+
+
+def check_reconcile(cls: type[Any], *, by_key: bool, kind: type[Resource] | None) -> None:
+    """That ``cls.reconcile`` is a method, plain or async, of one argument: the object, or (``by_key``) its key.
+
+    Raises:
+        DeclarationError: it is not.
+    """
+    found = inspect.getattr_static(cls, "reconcile", None)
+    wanted = f"def reconcile(self, {'key: ObjectKey' if by_key else 'obj: ' + (kind.__name__ if kind else 'Foo')}) -> Result | None"
+    way = f"write `async {wanted}`, or a plain def, which then runs in a thread"
+    if isinstance(found, staticmethod | classmethod) or not callable(found):
+        raise DeclarationError(f"{cls.__name__}.reconcile is no method; {way}")
+    if inspect.isasyncgenfunction(found) or inspect.isgeneratorfunction(found):
+        raise DeclarationError(f"{cls.__name__}.reconcile yields, so that calling it does nothing; return a Result or None: {way}")
+    parameters = list(inspect.signature(found).parameters.values())
+    if not parameters or parameters[0].kind not in (parameters[0].POSITIONAL_ONLY, parameters[0].POSITIONAL_OR_KEYWORD):
+        raise DeclarationError(f"{cls.__name__}.reconcile lacks self; {way}")
+    parameters = parameters[1:]
+    given = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = [one.name for one in given[1:] if one.default is one.empty]
+    needed += [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    if needed:
+        raise DeclarationError(f"{cls.__name__}.reconcile wants more than one argument ({', '.join(needed)}); {way}")
+    if not given:
+        if not any(one.kind is one.VAR_POSITIONAL for one in parameters):
+            raise DeclarationError(f"{cls.__name__}.reconcile takes no argument; {way}")
+        return
+    _check_type(cls, found, given[0], by_key, kind, way)
+
+
+def _check_type(cls: type[Any], function: Any, first: inspect.Parameter, by_key: bool, kind: type[Resource] | None, way: str) -> None:
+    """What the argument is said to be. Names that cannot be resolved yet are taken at their word."""
+    said = first.annotation
+    if isinstance(said, str):
+        text = said
+        # Names of a module that is still being imported, or of a function's own, are not known now. Whatever evaluating them raises:
+        # the annotation is taken at its word then.
+        with contextlib.suppress(Exception):
+            said = get_type_hints(function)[first.name]
+        if isinstance(said, str) and text.split(".")[-1] == "ObjectKey":
+            said = ObjectKey
+    if said is ObjectKey and not by_key:
+        raise DeclarationError(f"{cls.__name__}.reconcile takes an ObjectKey; derive from KeyController, or take the object: {way}")
+    if not (isinstance(said, type) and issubclass(said, Resource)):
+        return
+    if by_key:
+        raise DeclarationError(f"{cls.__name__}.reconcile takes a {said.__name__}; derive from Controller, or take the key: {way}")
+    if kind is not None and not issubclass(kind, said):
+        raise DeclarationError(f"{cls.__name__} is a controller of {kind.__name__}, but its reconcile takes a {said.__name__}; {way}")
+
+
+R = TypeVar("R", bound=Resource)
+S = TypeVar("S", bound=Resource)
+
+
+class ControllerBase(Generic[R]):
+    """What ``Controller`` and ``KeyController`` have in common: the declaration, and access to the cluster once a manager runs it.
+
+    Declared as keywords of the class (``class FooController(Controller[Foo], owns=[Deployment], workers=2)``) or as attributes:
+
+    ``owns``: kinds that this one creates, or ``Owns`` for more to say; their owner is reconciled when they change.
+    ``watches``: other kinds, with what says which keys to reconcile.
+    ``sources``: other things than objects of the cluster that lead to reconciles; may be set on the instance, too.
+    ``reads``: kinds that are only read through ``cached`` and ``lister``.
+    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived from this (``permissions_of``).
+    ``predicates``: which changes of the main kind are worth a reconcile; all must agree.
+    ``workers``: how many keys at once. ``timeout``: seconds after which a reconcile is cancelled.
+    ``debounce``: seconds without a further change after which a changed key is reconciled; 0 reconciles it at once (behaviour T233).
+    ``name``: of the controller in logs, events and statistics; default the kind in lower case.
+    ``indexes``: of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
+    ``warm_up``: fill caches and queue before this replica leads, so that taking over takes no time (behaviour R211).
+    ``needs_leader``: False for work that each replica is to do.
+    ``pause_annotation``: objects that carry this annotation with the value "true" are not reconciled; taking it off reconciles them.
+    ``metadata_only``: of the main kind only metadata is asked of the server (``KeyController`` only).
+    """
+
+    owns: ClassVar[Sequence[type[Resource] | Owns[Any]]] = ()
+    watches: ClassVar[Sequence[Watch[Any]]] = ()
+    sources: Sequence[Channel[Any]] = ()
+    reads: ClassVar[Sequence[type[Resource]]] = ()
+    writes: ClassVar[Sequence[type[Resource]]] = ()
+    predicates: ClassVar[Sequence[Predicate]] = ()
+    workers: ClassVar[int] = 1
+    timeout: ClassVar[float | None] = None
+    debounce: ClassVar[float] = 0.0
+    name: ClassVar[str] = ""
+    indexes: ClassVar[Mapping[type[Resource], Mapping[str, Any]]] = {}
+    warm_up: ClassVar[bool] = False
+    needs_leader: ClassVar[bool] = True
+    pause_annotation: ClassVar[str] = ""
+    metadata_only: ClassVar[bool] = False
+
+    _kind: ClassVar[type[Resource] | None] = None
+    _calls_handlers: ClassVar[bool] = False
+    _connection: ControllerContext | None = None
+    _gate: Gate | None = None
+
+    def __init_subclass__(
+        cls,
+        *,
+        owns: Sequence[type[Resource] | Owns[Any]] | None = None,
+        watches: Sequence[Watch[Any]] | None = None,
+        sources: Sequence[Channel[Any]] | None = None,
+        reads: Sequence[type[Resource]] | None = None,
+        writes: Sequence[type[Resource]] | None = None,
+        predicates: Sequence[Predicate] | None = None,
+        workers: int | None = None,
+        timeout: float | None = None,
+        debounce: float | None = None,
+        name: str | None = None,
+        indexes: Mapping[type[Resource], Mapping[str, Any]] | None = None,
+        warm_up: bool | None = None,
+        needs_leader: bool | None = None,
+        pause_annotation: str | None = None,
+        metadata_only: bool | None = None,
+        **others: Any,
+    ) -> None:
+        given = {
+            "owns": owns,
+            "watches": watches,
+            "sources": sources,
+            "reads": reads,
+            "writes": writes,
+            "predicates": predicates,
+            "workers": workers,
+            "timeout": timeout,
+            "debounce": debounce,
+            "name": name,
+            "indexes": indexes,
+            "warm_up": warm_up,
+            "needs_leader": needs_leader,
+            "pause_annotation": pause_annotation,
+            "metadata_only": metadata_only,
+        }
+        try:
+            super().__init_subclass__(**others)
+        except TypeError as error:
+            if not others:
+                raise
+            known, unknown = ", ".join(given), ", ".join(others)
+            raise DeclarationError(f"{cls.__name__}: a controller declares no {unknown} (it may declare {known})") from error
+        for attribute, value in given.items():
+            if value is not None:
+                setattr(cls, attribute, value)
+        cls._kind = kind_argument(cls, ControllerBase)
+        if not cls._calls_handlers:
+            check_no_handlers(cls)
+        checked_owns(cls)
+        checked_sources(cls.__name__, cls.sources)
+        cls.reads = checked(cls, "reads", Resource)
+        cls.writes = checked(cls, "writes", Resource)
+        cls.watches = checked(cls, "watches", Watch)
+        check_watches(cls, cls.watches)
+        cls.predicates = checked(cls, "predicates", Predicate)
+        check_numbers(cls)
+        check_texts(cls)
+        parents: Any = super(cls, cls)  # What those that it derives from ask, as with __init_subclass__.
+        parents._check_class()
+
+    @classmethod
+    def _check_class(cls) -> None:
+        """What sorts of controllers ask of their subclasses. (Here, and not in an ``__init_subclass__`` of each, which would have to repeat
+        the keywords, or hide their types from type checkers.)"""
+
+    @classmethod
+    def declaration(cls) -> Declaration:
+        """What this class declares.
+
+        Raises:
+            DeclarationError: it names no kind, or indexes of one that it does not keep.
+        """
+        if cls._kind is None:
+            raise DeclarationError(f"{cls.__name__} names no kind; write class {cls.__name__}(Controller[Foo])")
+        found = Declaration(
+            kind=cls._kind,
+            name=cls.name or cls._kind.kind.lower(),
+            owns=checked_owns(cls),
+            watches=tuple(cls.watches),
+            reads=tuple(cls.reads),
+            writes=tuple(cls.writes),
+            predicates=tuple(cls.predicates),
+            workers=cls.workers,
+            timeout=cls.timeout,
+            debounce=cls.debounce,
+            indexes={kind: dict(indexes) for kind, indexes in cls.indexes.items()},
+            warm_up=cls.warm_up,
+            needs_leader=cls.needs_leader,
+            pause_annotation=cls.pause_annotation,
+            metadata_only=cls.metadata_only,
+        )
+        kept = {found.kind, *(one.kind for one in found.owns), *(one.kind for one in found.watches), *found.reads}
+        for kind in found.indexes:
+            if kind not in kept:
+                way_out = f"name it in owns=[...], watches=[...] or reads=[{kind.__name__}]"
+                raise DeclarationError(f"{cls.__name__}: indexes names {kind.__name__}, of which it keeps nothing; {way_out}")
+        return found
+
+    @property
+    def client(self) -> Client:
+        """Writes, and reads of the newest state."""
+        return self._connected.surroundings.client
+
+    @property
+    def events(self) -> EventRecorder:
+        """Tells users what happened to an object."""
+        return self._connected.events
+
+    @property
+    def clock(self) -> Clock:
+        return self._connected.surroundings.clock
+
+    @property
+    def cluster(self) -> str:
+        return self.client.cluster
+
+    @property
+    def log(self) -> logging.Logger:
+        """A logger named after the controller; its records carry cluster, controller, key, and the id of the reconcile."""
+        return logger_with_context(f"kubeloop.controller.{type(self).declaration().name}")
+
+    @property
+    def cached(self) -> CacheReader:
+        """Reads, from memory, of any kind that this controller has declared; what is not held there is an error, never an empty answer."""
+        return self._connected.cache
+
+    def lister(self, kind: type[S]) -> Lister[S]:
+        """Reads from the cache: all that an informer of the kind can answer.
+
+        Raises:
+            DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory; or in its metadata only.
+        """
+        return self._connected.cache.lister(kind)
+
+    def metadata_lister(self, kind: type[Resource]) -> Lister[PartialObject]:
+        """Reads from the cache of a kind of which only metadata is kept.
+
+        Raises:
+            DeclarationError: it is not kept, or in full.
+        """
+        return self._connected.cache.metadata_lister(kind)
+
+    def informer(self, kind: type[S]) -> Informer[S]:
+        """The informer behind ``lister``.
+
+        Raises:
+            DeclarationError: as ``lister``.
+        """
+        return self._connected.cache.informer(kind)
+
+    def owned(self, kind: type[S], owner: Resource) -> list[S]:
+        """Objects of an owned kind whose controller is ``owner``, this very one (by uid), from the cache, own writes included."""
+        return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
+
+    def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
+        """Reconcile ``key`` too, ``after`` seconds from now. May be called from any thread.
+
+        Raises:
+            TypeError: ``key`` is no ObjectKey, or the others are no numbers.
+        """
+        found: tuple[object, object, object] = (key, after, priority)
+        if not (isinstance(found[0], ObjectKey) and isinstance(found[1], int | float) and isinstance(found[2], int)):
+            raise TypeError(
+                f"{type(self).__name__}.enqueue({described(key)}, {described(after)}, priority={described(priority)}): "
+                "give an ObjectKey, such as "
+                'ObjectKey("", namespace, name) or obj.object_key(), seconds, and a whole number'
+            )
+        self._connected.enqueue(key, after, priority)
+
+    def pause(self) -> None:
+        """Begin no reconcile until ``resume``; those under way end. Caches and queue go on to follow the cluster, so nothing is missed."""
+        self._own_gate.pause()
+
+    def resume(self) -> None:
+        """Go on after ``pause``."""
+        self._own_gate.resume()
+
+    @property
+    def paused(self) -> bool:
+        return self._own_gate.paused
+
+    @property
+    def _own_gate(self) -> Gate:
+        if self._gate is None:
+            self._gate = Gate()
+        return self._gate
+
+    def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # the default needs none, a bucket does
+        """How long keys wait that failed; override for another. Default: each by itself, 5 ms doubling to 1000 s (behaviour X12)."""
+        return ExponentialLimiter()
+
+    def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
+        """Whose a key is, if tenants are to take turns, one key each within a priority, so that one with many does not starve the others.
+
+        Override for example with ``return lambda key: key.namespace``. Default: None, whoever came first.
+        """
+        return None
+
+    def event_sinks(self) -> Sequence[EventSink]:
+        """Where ``events`` go; override for another API, such as ``[SeriesEvents()]``, or for other limits. Default: core/v1."""
+        return ()
+
+    async def start(self) -> None:
+        """Called once, after all caches are synced and before the first reconcile. Raising stops the manager."""
+
+    async def stop(self) -> None:
+        """Called once, after the last reconcile has ended."""
+
+    @property
+    def _connected(self) -> ControllerContext:
+        if self._connection is None:
+            raise DeclarationError(
+                f"{type(self).__name__} is not running yet: give it to a Manager, and use client, lister and events in reconcile"
+            )
+        return self._connection
+
+    def connect(self, connection: ControllerContext) -> None:
+        """Called by the runner. A controller object serves one manager at a time.
+
+        Raises:
+            DeclarationError: it is connected already.
+        """
+        if self._connection is not None:
+            raise DeclarationError(f"this {type(self).__name__} is run by another manager already; make a second one")
+        self._connection = connection
+
+    def disconnect(self) -> None:
+        """Called by the runner after the end."""
+        self._connection = None
+
+
+#: Name of the index of owned kinds by the uids of their owners.
+OWNER_INDEX = "kubeloop.owner"
+
+
+class Controller(ControllerBase[R], ABC):
+    """Makes the world as each object of kind ``R`` wants it.
+
+    ::
+
+        class FooController(Controller[Foo], owns=[Deployment], workers=2):
+            async def reconcile(self, foo: Foo) -> Result | None:
+                ...
+
+    Guarantees
+        ``reconcile`` is called with the newest state in the cache, a fresh object that it owns; never for two states of one object at a
+        time; never before all informers of this controller are synced. It is called after every change that the predicates let pass, and
+        after every error with growing delay, until it succeeds.
+
+    Not guaranteed
+        One call per change: changes in quick succession are one call. A call for an object that is gone: use finalizers, or owner
+        references, or ``KeyController``.
+
+    A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not touch ``client`` there, which belongs to the event loop.
+    A ``SystemExit`` in a reconcile is an error like any other: to stop the program, ask its manager.
+    """
+
+    @abstractmethod
+    def reconcile(self, obj: R, /) -> Awaitable[Result | None] | Result | None:
+        """Bring the cluster one step nearer to what ``obj`` says; idempotent. Raise for a retry with back-off."""
+
+    @classmethod
+    def _check_class(cls) -> None:
+        super()._check_class()
+        if cls.metadata_only:
+            raise DeclarationError(f"{cls.__name__}: with metadata_only there is no object to reconcile; derive from KeyController")
+        if not _is_abstract(cls):
+            check_reconcile(cls, by_key=False, kind=cls._kind)
+
+
+class KeyController(ControllerBase[R], ABC):
+    """As ``Controller``, but ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``."""
+
+    @abstractmethod
+    def reconcile(self, key: ObjectKey, /) -> Awaitable[Result | None] | Result | None:
+        """Bring the cluster one step nearer to what the object of that key says, or tidy up after it."""
+
+    @classmethod
+    def _check_class(cls) -> None:
+        super()._check_class()
+        if not _is_abstract(cls):
+            check_reconcile(cls, by_key=True, kind=cls._kind)
+
+
+def _is_abstract(cls: type[Any]) -> bool:
+    return bool(getattr(cls.reconcile, "__isabstractmethod__", False))

@@ -1,0 +1,191 @@
+"""What a controller class declares about itself, read and checked once per class: kind, owned kinds, watches, predicates, workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_args, get_origin
+
+from kubeloop.controller.handler.mapping import MapFunc
+from kubeloop.controller.handler.predicates import Predicate
+from kubeloop.controller.handler.source import Channel
+from kubeloop.controller.handler.watch import Owns, Watch
+from kubeloop.meta import KubeloopError, Resource, UnknownKind, Unstructured, kind_info
+from kubeloop.meta.type_checks import described, described_word
+
+
+class DeclarationError(KubeloopError, TypeError):
+    """A controller class does not say what it must, or says it in a way that cannot work; the text names the class and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Complete and checked; ``name`` is never empty. What each means: see ``ControllerBase``."""
+
+    kind: type[Resource]
+    name: str
+    owns: tuple[Owns[Any], ...] = ()
+    watches: tuple[Watch[Any], ...] = ()
+    reads: tuple[type[Resource], ...] = ()
+    writes: tuple[type[Resource], ...] = ()
+    predicates: tuple[Predicate, ...] = ()
+    workers: int = 1
+    timeout: float | None = None
+    debounce: float = 0.0
+    indexes: dict[type[Resource], dict[str, Any]] = field(default_factory=dict)
+    warm_up: bool = False
+    needs_leader: bool = True
+    pause_annotation: str = ""
+    metadata_only: bool = False
+
+
+def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
+    """``Foo`` of ``class FooController(Controller[Foo])``, here or in a class that it inherits from; None if it is still a variable."""
+    for candidate in cls.__mro__:
+        for parent in candidate.__dict__.get("__orig_bases__", ()):
+            origin = get_origin(parent)
+            if isinstance(origin, type) and issubclass(origin, base):
+                (argument,) = get_args(parent)[:1]
+                if isinstance(argument, type) and issubclass(argument, Resource):
+                    _check_kind(cls, f"Controller[{argument.__name__}]", argument)
+                    return argument
+                if not isinstance(argument, TypeVar):
+                    raise DeclarationError(
+                        f"{cls.__name__}: {described_word(argument)} is not a kind; write Controller[Foo] with Foo a Resource subclass"
+                    )
+    return None
+
+
+def checked(cls: type[Any], what: str, of: type[Any]) -> tuple[Any, ...]:
+    """An attribute that is a sequence of the right things, as a tuple.
+
+    Raises:
+        DeclarationError: it is something else, such as a single class where a list is wanted.
+    """
+    value = getattr(cls, what)
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise DeclarationError(f"{cls.__name__}: {what} must be a list, such as {what}=[...], not {described(value)}")
+    for item in value:
+        right = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
+        if not right:
+            raise DeclarationError(
+                f"{cls.__name__}: {what} holds {described_word(item)}, which is no {'kind' if of is Resource else of.__name__}"
+            )
+        if of is Resource:
+            _check_kind(cls, what, item)
+    return tuple(value)
+
+
+def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
+    """``owns``, kinds and ``Owns`` mixed, as the latter.
+
+    Raises:
+        DeclarationError: it holds something else.
+    """
+    value = getattr(cls, "owns")  # noqa: B009  # the attribute of a class that this module must not import
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise DeclarationError(f"{cls.__name__}: owns must be a list, such as owns=[...], not {described(value)}")
+    found = []
+    for item in value:
+        if isinstance(item, type) and issubclass(item, Resource):
+            _check_kind(cls, "owns", item)
+            found.append(Owns(item))
+        elif isinstance(item, Owns):
+            _check_kind(cls, "owns", item.kind)
+            _check_predicates(cls, f"owns {item.kind.__name__}", item.predicates)
+            found.append(item)
+        else:
+            raise DeclarationError(f"{cls.__name__}: owns holds {described_word(item)}, which is no kind")
+    return tuple(found)
+
+
+def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
+    """That each watch leads somewhere.
+
+    Raises:
+        DeclarationError: it does not; says which and why.
+    """
+    for watch in watches:
+        _check_kind(cls, "watches", watch.kind)
+        what = f"the watch of {watch.kind.__name__}"
+        _check_predicates(cls, what, watch.predicates)
+        if isinstance(watch.to, str):
+            if not callable(getattr(cls, watch.to, None)):
+                raise DeclarationError(f'{cls.__name__}: {what} maps by "{watch.to}", which is no method of it; def {watch.to}(self, head)')
+        elif not isinstance(watch.to, MapFunc) and not callable(watch.to):
+            raise DeclarationError(
+                f"{cls.__name__}: {what} maps by {described_word(watch.to)}; give to_owner(...), to_label(...), to_field(...), "
+                "to_index(...), a function of a Head, or the name of a method"
+            )
+
+
+def check_numbers(cls: type[Any]) -> None:
+    """Workers, time limit and debounce.
+
+    Raises:
+        DeclarationError: no such number can be.
+    """
+    workers: object = cls.workers
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise DeclarationError(f"{cls.__name__}: workers must be a number of at least 1, not {described_word(workers)}")
+    timeout: object = cls.timeout
+    if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0):
+        raise DeclarationError(
+            f"{cls.__name__}: timeout must be a number of seconds above 0, or None for no limit, not {described_word(timeout)}"
+        )
+    debounce: object = cls.debounce
+    if not isinstance(debounce, int | float) or isinstance(debounce, bool) or not 0 <= debounce < math.inf:
+        raise DeclarationError(f"{cls.__name__}: debounce must be a number of seconds, or 0 for none, not {described_word(debounce)}")
+
+
+def check_texts(cls: type[Any]) -> None:
+    """Name, annotation, indexes and switches.
+
+    Raises:
+        DeclarationError: one is of another type.
+    """
+    for what in ("name", "pause_annotation"):
+        if not isinstance(getattr(cls, what), str):
+            raise DeclarationError(f"{cls.__name__}: {what} must be text, not {described_word(getattr(cls, what))}")
+    for what in ("warm_up", "needs_leader", "metadata_only"):
+        if not isinstance(getattr(cls, what), bool):
+            raise DeclarationError(f"{cls.__name__}: {what} must be True or False, not {described_word(getattr(cls, what))}")
+    indexes: object = cls.indexes
+    if not isinstance(indexes, Mapping):
+        raise DeclarationError(f'{cls.__name__}: indexes must be as {{Pod: {{"node": "spec.nodeName"}}}}, not {described_word(indexes)}')
+    for kind, named in indexes.items():
+        _check_kind(cls, "indexes", kind)
+        if not isinstance(named, Mapping):
+            raise DeclarationError(
+                f'{cls.__name__}: indexes of {kind.__name__} must be as {{"node": "spec.nodeName"}}, not {described_word(named)}'
+            )
+
+
+def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
+    """``sources``, of a class or of an instance.
+
+    Raises:
+        DeclarationError: it is no list of channels.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str) or any(not isinstance(one, Channel) for one in value):
+        raise DeclarationError(f"{name}: sources must be a list of Channel, such as sources=[Channel(queue)], not {described(value)}")
+    return tuple(value)
+
+
+def _check_kind(cls: type[Any], what: str, kind: object) -> None:
+    if not (isinstance(kind, type) and issubclass(kind, Resource)):
+        raise DeclarationError(f"{cls.__name__}: {what} holds {described_word(kind)}, which is no kind")
+    if issubclass(kind, Unstructured) and not kind.kind:
+        raise DeclarationError(
+            f'{cls.__name__}: {what}: Unstructured alone is no kind; say which: Unstructured.of("example.com/v1", "Foo")'
+        )
+    try:
+        kind_info(kind)
+    except UnknownKind as error:
+        raise DeclarationError(f"{cls.__name__}: {what}: {error}") from None
+
+
+def _check_predicates(cls: type[Any], what: str, predicates: object) -> None:
+    if not isinstance(predicates, Sequence) or any(not isinstance(one, Predicate) for one in predicates):
+        raise DeclarationError(f"{cls.__name__}: predicates of {what} must be a list of Predicate, not {described_word(predicates)}")

@@ -1,0 +1,101 @@
+"""Finalizers: added and removed on the server, one at a time, without losing those of others.
+
+Source: Kubernetes documentation, "Finalizers"; controller-runtime pkg/controller/controllerutil (AddFinalizer, RemoveFinalizer).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from kubeloop.client import Client, retry_on_conflict
+from kubeloop.client.options import WriteOptions
+from kubeloop.meta import KubeloopError, NotFound, Resource
+from kubeloop.meta.names import qualified_name
+from kubeloop.meta.type_checks import described
+
+R = TypeVar("R", bound=Resource)
+
+
+class FinalizerError(KubeloopError):
+    """A finalizer that cannot be added: the object is being deleted, or is gone."""
+
+
+def has_finalizer(obj: Resource, name: str) -> bool:
+    return name in obj.metadata.finalizers
+
+
+async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOptions | None = None) -> R:
+    """Make sure that ``obj`` waits for ``name`` before it goes; gives the object as it is then (``obj`` itself if it had it).
+
+    Guarantees
+        Nothing is sent if it is there. The patch is bound to the version that was read, so that a finalizer which somebody else added or
+        removed meanwhile is neither lost nor brought back; on conflict it is read anew, five times. ``obj`` is not changed.
+        It holds for that very object (its uid), not for a successor of its name.
+
+    Raises:
+        FinalizerError: it is being deleted (the server takes no new finalizers then), or another object has its name now.
+        NotFound: it is gone. Conflict: others kept writing. ValueError: ``name`` is not DOMAIN/NAME.
+        TypeError: ``name`` is no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name={described(name)} is no finalizer; give a text such as example.com/what-it-waits-for")
+    if "/" not in name or (faults := qualified_name(name)):
+        why = faults[0] if "/" in name else "a finalizer needs a domain in front"
+        raise ValueError(f'finalizer "{name}": {why}; write it as example.com/what-it-waits-for')
+
+    def added(found: R) -> list[str] | None:
+        if name in found.metadata.finalizers:
+            return None
+        if found.metadata.deletion_timestamp is not None:
+            raise FinalizerError(f'{found.kind} "{found.object_key()}" is being deleted: finalizer {name} can no longer be added')
+        return [*found.metadata.finalizers, name]
+
+    try:
+        return await _changed(client, obj, added, options)
+    except _Replaced:
+        raise FinalizerError(f'{obj.kind} "{obj.object_key()}" (uid {obj.metadata.uid}) is gone; another one has its name') from None
+
+
+async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteOptions | None = None) -> R | None:
+    """Have ``obj`` no longer wait for ``name``; gives the object as it was then, None if it was gone already (or another has its name).
+
+    Guarantees
+        As ``add_finalizer``. An object in deletion whose last finalizer this was is gone when the call returns.
+
+    Raises:
+        Conflict: others kept writing.
+    """
+
+    def removed(found: R) -> list[str] | None:
+        finalizers = found.metadata.finalizers
+        return [one for one in finalizers if one != name] if name in finalizers else None
+
+    try:
+        return await _changed(client, obj, removed, options)
+    except (NotFound, _Replaced):
+        return None
+
+
+class _Replaced(Exception):
+    """Another object has the name now."""
+
+
+async def _changed(client: Client, obj: R, change: Any, options: WriteOptions | None) -> R:
+    known: R | None = obj
+
+    async def attempt() -> R:
+        nonlocal known
+        found, known = known, None
+        if found is None:
+            found = await client.get(type(obj), obj.metadata.name, namespace=obj.metadata.namespace or None)
+            if obj.metadata.uid and found.metadata.uid != obj.metadata.uid:
+                raise _Replaced
+        wanted = change(found)
+        if wanted is None:
+            return found
+        metadata: dict[str, Any] = {"finalizers": wanted, "resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
+        patch = {"metadata": {key: value for key, value in metadata.items() if value or key == "finalizers"}}
+        where = found.metadata.namespace or None
+        return await client.patch(type(obj), found.metadata.name, patch, namespace=where, options=options)
+
+    return await retry_on_conflict(attempt, clock=client.clock)

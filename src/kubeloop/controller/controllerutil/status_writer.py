@@ -1,0 +1,202 @@
+"""Writing an object's status: only what was changed, only if something was, through the status subresource.
+
+Source: Kubernetes API conventions, "Spec and Status".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+from kubeloop.client import Client
+from kubeloop.client.options import WriteOptions
+from kubeloop.codec.checking import checked_changes
+from kubeloop.controller.controllerutil.write_backoff import WriteBackoff
+from kubeloop.controller.runner.result import Result
+from kubeloop.merge.go_text import same
+from kubeloop.merge.merge_patch import create_merge_patch
+from kubeloop.meta import Conflict, IncompleteObject, Invalid, KubeloopError, NotFound, Resource
+from kubeloop.types import JSONObject
+
+# Merging a status that was computed from an older state into the newest: what only one side changed is kept.
+#
+# Pure functions over JSON trees.
+
+
+JSON = Any
+
+
+class BothChanged(Exception):
+    """A list was changed on both sides, and nothing says which items are the same; ``str()`` is its path."""
+
+
+def three_way(base: JSONObject, mine: JSONObject, theirs: JSONObject, path: str = "") -> JSONObject:
+    """``theirs`` with what ``mine`` changed since ``base``. Of a scalar that both changed mine counts.
+
+    Conditions (lists named so, whose items have a ``type``) are merged item by item; other lists only if one side left them alone.
+
+    Raises:
+        BothChanged: of a list that has no keys.
+    """
+    merged: JSONObject = {}
+    for name in dict.fromkeys([*theirs, *mine]):
+        here = f"{path}.{name}" if path else name
+        value = _value(base.get(name), mine.get(name), theirs.get(name), here, name)
+        if value is not None:
+            merged[name] = value
+    return merged
+
+
+def _value(base: JSON, mine: JSON, theirs: JSON, path: str, name: str) -> JSON:
+    if same(mine, base):
+        return theirs
+    if same(mine, theirs) or same(theirs, base):
+        return mine
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return three_way(base if isinstance(base, dict) else {}, mine, theirs, path)
+    if isinstance(mine, list) and isinstance(theirs, list):
+        if name != "conditions" or not all(map(_typed, [*mine, *theirs, *(base or [])])):
+            raise BothChanged(path)
+        by_type = three_way(_by_type(base or []), _by_type(mine), _by_type(theirs), path)
+        return list(by_type.values())
+    return mine
+
+
+def _typed(item: JSON) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("type"), str)
+
+
+def _by_type(items: list[JSON]) -> JSONObject:
+    return {item["type"]: item for item in items}
+
+
+R = TypeVar("R", bound=Resource)
+
+StatusDid: TypeAlias = Literal["updated", "unchanged", "held back"]
+
+_TRIES = 5
+
+
+class StatusError(KubeloopError):
+    """The kind's status cannot be written; the text says what its definition lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite(Generic[R]):
+    """``object`` as the server has it after a write; else the one that was given. ``again``: seconds after which to try, if held back."""
+
+    object: R
+    did: StatusDid
+    again: float | None = None
+
+    @property
+    def result(self) -> Result | None:
+        """What a reconcile returns that has nothing else to wait for."""
+        return None if self.again is None else Result(requeue_after=self.again)
+
+
+class StatusWriter:
+    """Writes the status of objects that were read, from a cache or a server, and changed in memory.
+
+    ::
+
+        set_condition(foo, "Ready", True, reason="AllUp")
+        foo.status.replicas = 3
+        written = await StatusWriter(self.client).write(foo)
+
+    Guarantees
+        Nothing is sent if the status says the same as when the object was read. Else just the difference is, as a merge patch that holds
+        for that very object (its uid); spec and metadata are never written.
+        Where a list is replaced (conditions are one) the patch is bound to the version that was read. On conflict the newest state is
+        read and the changes are merged into it: condition by condition, field by field; so other writers' conditions stay. Five times.
+        With ``backoff`` an object that is written again and again is held back (``did == "held back"``); return ``written.result``
+        then, and the next reconcile writes what is true by then.
+
+    Not guaranteed
+        That it is written before the next change comes: state what is so, not what happened.
+
+    Raises
+        Conflict: others kept writing, or the same list without keys was changed on both sides. NotFound: the object is gone,
+        though another one may have its name. StatusError: the kind has no status subresource.
+        IncompleteObject: the object was made here, not read.
+        ValueError: a field of the status is not of its type.
+    """
+
+    def __init__(self, client: Client, *, field_manager: str = "", backoff: WriteBackoff | None = None) -> None:
+        self._client = client
+        self._options = WriteOptions(field_manager=field_manager)
+        self._backoff = backoff
+
+    async def write(self, obj: R, *, urgent: bool = False) -> StatusWrite[R]:
+        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: also if it would be held back."""
+        base, mine = _statuses(obj)
+        if same(base, mine):
+            return StatusWrite(obj, "unchanged")
+        now, uid = self._client.clock.now(), obj.metadata.uid
+        if self._backoff is not None and not urgent and (pause := self._backoff.wait(uid, now)) > 0:
+            return StatusWrite(obj, "held back", pause)
+        written = await self._write(obj, base, mine)
+        if self._backoff is not None and written.did == "updated":
+            self._backoff.wrote(uid, now)
+        return written
+
+    async def _write(self, obj: R, base: dict[str, Any], mine: dict[str, Any]) -> StatusWrite[R]:
+        seen, found, wanted = obj, base, mine
+        for left in reversed(range(_TRIES)):
+            patch = create_merge_patch({"status": found}, {"status": wanted})
+            if not patch:
+                return StatusWrite(seen, "unchanged")
+            try:
+                return StatusWrite(await self._send(seen, patch), "updated")
+            except Conflict as error:
+                if not left:
+                    raise
+                seen = await self._newest(obj)
+                if seen.metadata.uid != obj.metadata.uid:
+                    raise
+                found = _statuses(seen)[0]
+                try:
+                    wanted = three_way(base, mine, found, "status")
+                except BothChanged as both:
+                    error.add_note(f"{both} was changed on both sides, and its items have no keys by which to merge them")
+                    raise error from None
+        raise AssertionError("the last try returns or raises")
+
+    async def _send(self, obj: R, patch: dict[str, Any]) -> R:
+        bound = {"uid": obj.metadata.uid}
+        if _replaces_a_list(patch):
+            bound["resourceVersion"] = obj.metadata.resource_version
+        body = {"metadata": {name: value for name, value in bound.items() if value}, **patch}
+        name, where = obj.metadata.name, obj.metadata.namespace or None
+        try:
+            return await self._client.patch(type(obj), name, body, namespace=where, subresource="status", options=self._options)
+        except Invalid as error:
+            # The server's word for a patch that names another object's uid, where no version is named beside it.
+            if any(cause.field == "metadata.uid" for cause in error.causes):
+                raise NotFound(error.status, f"{error.request}; another object has its name now") from error
+            raise
+        except NotFound:
+            await self._newest(obj)  # raises if the object is gone; else it is the subresource that is not there
+            raise StatusError(
+                f'{obj.kind} "{obj.object_key()}": the kind has no status subresource, so its status cannot be written apart; '
+                'add "subresources: {status: {}}" to the version in its CustomResourceDefinition'
+            ) from None
+
+    async def _newest(self, obj: R) -> R:
+        return await self._client.get(type(obj), obj.metadata.name, namespace=obj.metadata.namespace or None)
+
+
+def _statuses(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]]:
+    """As it was read, and as it is now."""
+    trees = checked_changes(obj, "status")
+    if trees is None:
+        raise IncompleteObject(
+            f'{obj.kind} "{obj.object_key()}" was made here, not read: nobody can tell what of its status is new. '
+            "Get the object, from the lister or the client, and change that."
+        )
+    before, after = (tree.get("status") for tree in trees)
+    return (before if isinstance(before, dict) else {}), (after if isinstance(after, dict) else {})
+
+
+def _replaces_a_list(patch: dict[str, Any]) -> bool:
+    return any(isinstance(value, list) or (isinstance(value, dict) and _replaces_a_list(value)) for value in patch.values())

@@ -1,0 +1,286 @@
+"""HandlerController: methods that are called for what happened to an object, on a loop that only knows what is there now.
+
+Each pass compares the object with its record, calls what is due, and writes down what was done. Source of the words: kopf's handlers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, TypeVar
+
+from kubeloop.client.options import WriteOptions
+from kubeloop.client.waits.trees import tree_of
+from kubeloop.controller.builder.controller import KeyController
+from kubeloop.controller.builder.declaration import DeclarationError
+from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
+from kubeloop.controller.decorators.calling import Caller
+from kubeloop.controller.decorators.declared import Handler, Handlers, handlers_of
+from kubeloop.controller.decorators.memory import Memories, Memory
+from kubeloop.controller.decorators.record import FINALIZER, RECORD, Record, UnreadableRecord, Value, read_record, watched
+from kubeloop.controller.runner.result import PartlyFailed, Result, TerminalError
+from kubeloop.meta import DecodeError, Invalid, NotFound, ObjectKey, Resource
+from kubeloop.meta.names import qualified_name
+
+R = TypeVar("R", bound=Resource)
+
+
+class HandlerController(KeyController[R]):
+    """Calls methods when objects are created, changed and deleted, and by timers.
+
+    ::
+
+        class FooController(HandlerController[Foo]):
+            @on_create
+            async def begin(self, foo: Foo) -> None: ...
+
+            @on_change("spec.replicas")
+            async def scale(self, foo: Foo, old: int | None, new: int | None) -> None: ...
+
+            @on_delete
+            async def tidy_up(self, foo: Foo) -> None: ...
+
+            @every(60)
+            async def look(self, foo: Foo) -> None: ...
+
+    Guarantees
+        One handler at a time for each object: resume, create, change, timers, each in the order in which the class defines them. Each gets
+        a copy of the newest state. Handlers of changes wait until those of the creation are done.
+        A handler that fails is called again with back-off, 1 s doubling to 300 s; the others are not called again for its sake, nor held up
+        by it, but the reconcile counts as failed. ``TerminalError`` gives it up until there is something new to handle: logged, and told by
+        an event on the object.
+        What has been handled stands in the object's annotation ``handled.kubeloop.dev/NAME``, so that a change made while no program ran
+        is handled by the next one, and what was handled is not.
+
+    Not guaranteed
+        A call for each change: what changes to and fro between two passes was never seen, and several changes are one, with ``old`` the
+        value last handled. Exactly one call: a program that dies between a handler's end and the write of the record (one for all handlers
+        of a pass) calls it again; make handlers idempotent. A deletion of an object that had its finalizer removed, or not yet added.
+        Old values beyond 1 KiB, which are kept as digests (``UNKNOWN``). Timers and retries across a restart, which begin anew.
+
+    Needs permission to patch its kind. To have creation handled again, take the annotation off. A finalizer that an older version of the
+    program left is removed when the class has no ``on_delete`` any more.
+    """
+
+    _calls_handlers: ClassVar[bool] = True
+    _handlers: ClassVar[Handlers] = Handlers(())
+
+    @classmethod
+    def _check_class(cls) -> None:
+        super()._check_class()
+        name = cls.__name__
+        if cls.reconcile is not HandlerController.reconcile:
+            raise DeclarationError(f"{name} defines reconcile, which is to call the handlers; derive from Controller, or write a handler")
+        if cls.metadata_only:
+            raise DeclarationError(f"{name}: with metadata_only there are no objects to give to handlers")
+        cls._handlers = handlers_of(cls, cls._kind)
+        if cls._kind is None:
+            return  # a base for others
+        if not cls._handlers.all:
+            raise DeclarationError(
+                f"{name} has no handler; decorate a method with @on_create, @on_change(PATH), @on_delete, @on_resume or @every(SECONDS)"
+            )
+        if faults := qualified_name(FINALIZER + cls.declaration().name):
+            raise DeclarationError(f"{name}: its name is part of an annotation and a finalizer: {faults[0]}")
+
+    #: Of this run: what each object's handlers have got to.
+    _memories: Memories | None = None
+    _caller: Caller | None = None
+
+    @property
+    def handler_errors(self) -> int:
+        """Calls that failed since the start, those that were given up included."""
+        return self._caller.errors if self._caller is not None else 0
+
+    async def reconcile(self, key: ObjectKey, /) -> Result | None:
+        """Call what is due for one object."""
+        if self._memories is None:
+            self._memories = Memories()
+        kind = self._own_kind()
+        try:
+            obj = self.lister(kind).get(key.name, key.namespace)
+        except DecodeError as error:
+            raise TerminalError(f"it does not fit {kind.__name__}: {error}") from error
+        if obj is None:
+            self._memories.forget(key)
+            if self._caller is not None:
+                self._caller.forget(self._handlers.all, key)
+            return None
+        memory = self._memories.of(key, obj.metadata.uid)
+        memory.take_failure()  # of a pass that was cancelled
+        try:
+            if obj.metadata.deletion_timestamp is not None:
+                pauses = await self._going(obj, memory)
+            else:
+                pauses = await self._living(obj, memory)
+        except (NotFound, FinalizerError):
+            return None  # gone while it was handled; an event tells, or has told
+        except Invalid as error:
+            if any(cause.field == "metadata.uid" for cause in error.causes):
+                return None  # replaced by another object of its name
+            raise
+        again = max(min(pauses), 0.001) if pauses else None
+        failure = memory.take_failure()
+        if failure is not None:
+            return PartlyFailed(again, error=failure[0], text=failure[1])
+        return Result(again) if again is not None else None
+
+    def disconnect(self) -> None:
+        if self._caller is not None:
+            self._caller.close()
+        self._caller = self._memories = None
+        super().disconnect()
+
+    async def _living(self, obj: R, memory: Memory) -> list[float]:
+        found = self._read(obj, memory)
+        if found is None:
+            found = memory.record = Record([one.id for one in self._handlers.of("create")], {})
+            self._note_new_values(found, obj)
+            if self._handlers.of("create") or self._handlers.of("change"):
+                obj = await self._save(obj, memory, finalizer=bool(self._handlers.of("delete")))
+        obj = await self._with_finalizer(obj)
+        memory.record, before = found, found.text()
+        pauses: list[float] = []
+        try:
+            await self._resume(obj, memory, pauses)
+            await self._create(obj, memory, found, pauses)
+            if not found.create:
+                await self._change(obj, memory, found, pauses)
+            await self._timers(obj, memory, pauses)
+        finally:
+            # Kept also when the pass is cancelled: the next one writes it.
+            memory.unsaved = memory.unsaved or found.text() != before
+        if memory.unsaved:
+            await self._save(obj, memory)
+        return pauses
+
+    async def _going(self, obj: R, memory: Memory) -> list[float]:
+        finalizer = self._finalizer()
+        memory.timers.clear()
+        if finalizer not in obj.metadata.finalizers:
+            return []
+        record = memory.record = self._read(obj, memory) or Record()
+        before, pauses = record.text(), list[float]()
+        left = [one for one in self._handlers.of("delete") if one.id not in record.gone]
+        try:
+            for handler in left:
+                if await self._called(handler, memory, obj, pauses):
+                    record.gone.append(handler.id)
+        finally:
+            memory.unsaved = memory.unsaved or record.text() != before
+        if not pauses:
+            await remove_finalizer(self.client, obj, finalizer, options=self._options())
+        elif memory.unsaved:
+            await self._save(obj, memory)
+        return pauses
+
+    async def _resume(self, obj: R, memory: Memory, pauses: list[float]) -> None:
+        for handler in self._handlers.of("resume"):
+            if handler.id not in memory.resumed and await self._called(handler, memory, obj, pauses):
+                memory.resumed.add(handler.id)
+
+    async def _create(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
+        known = {one.id: one for one in self._handlers.of("create")}
+        for name in list(record.create):
+            # A handler that an older version of the program had is done for.
+            if name not in known or await self._called(known[name], memory, obj, pauses):
+                record.create.remove(name)
+
+    async def _change(self, obj: R, memory: Memory, record: Record, pauses: list[float]) -> None:
+        self._note_new_values(record, obj)
+        tree = watched(tree_of(obj), self._finalizer())
+        handlers = self._handlers.of("change")
+        for handler in handlers:
+            new = handler.value(tree)
+            seen = record.seen[handler.id]
+            if seen.is_of(new):
+                memory.succeeded(handler.id)  # what it could not handle is no longer so
+            elif await self._called(handler, memory, obj, pauses, seen.known, new):
+                record.seen[handler.id] = Value.of(new, len(handlers))
+
+    def _note_new_values(self, record: Record, obj: R) -> None:
+        """The first value of each handler that is new here, and nothing of handlers that are no more."""
+        handlers = self._handlers.of("change")
+        tree = watched(tree_of(obj), self._finalizer())
+        record.seen = {one.id: record.seen.get(one.id) or Value.of(one.value(tree), len(handlers)) for one in handlers}
+
+    async def _timers(self, obj: R, memory: Memory, pauses: list[float]) -> None:
+        for handler in self._handlers.of("timer"):
+            started = self.clock.now()
+            due = memory.timers.setdefault(handler.id, started + handler.terms.initial_delay)
+            if due > started:
+                pauses.append(due - started)
+                continue
+            failed: list[float] = []
+            done = await self._called(handler, memory, obj, failed)
+            now, period = self.clock.now(), handler.terms.every
+            # From start to start; turns that passed while it ran are left out.
+            pause = started + period * max(1, math.ceil((now - started) / period)) - now
+            pause = pause if done else min([pause, *failed])
+            if not done and handler.id in memory.retries:
+                memory.retries[handler.id].not_before = now + pause
+            memory.timers[handler.id] = now + pause
+            pauses.append(pause)
+
+    async def _called(self, handler: Handler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
+        """Whether it is done; else its pause is among ``pauses``."""
+        if self._caller is None:
+            self._caller = Caller(self, type(self).declaration().name, self.clock, self.events)
+        pause = await self._caller.call(handler, memory, obj, *values)
+        if pause is not None:
+            pauses.append(pause)
+        return pause is None
+
+    def _read(self, obj: R, memory: Memory) -> Record | None:
+        """What was handled; None for an object that was never seen."""
+        name = self._annotation()
+        text = obj.metadata.annotations.get(name)
+        if memory.record is not None and memory.unsaved:
+            return memory.record
+        if text is not None and text == memory.written:
+            memory.stale.clear()
+        elif memory.record is not None and text in memory.stale:
+            return memory.record  # written, and not in the cache yet
+        if text is None:
+            return None
+        try:
+            return read_record(text)
+        except UnreadableRecord as error:
+            self.log.warning("annotation %s is unreadable (%s): everything up to now is taken as handled", name, error)
+            return Record()
+
+    async def _save(self, obj: R, memory: Memory, *, finalizer: bool = False) -> R:
+        """``finalizer``: add that in the same write."""
+        assert memory.record is not None  # set by whoever saves
+        name, text = self._annotation(), memory.record.text()
+        metadata: dict[str, Any] = {"uid": obj.metadata.uid, "annotations": {name: text}}
+        if finalizer and self._finalizer() not in obj.metadata.finalizers:
+            metadata["finalizers"] = [*obj.metadata.finalizers, self._finalizer()]
+            metadata["resourceVersion"] = obj.metadata.resource_version  # or a finalizer that somebody else adds now would be lost
+        memory.unsaved = True
+        memory.stale |= {obj.metadata.annotations.get(name), memory.written} - {text}
+        where = obj.metadata.namespace or None
+        saved = await self.client.patch(type(obj), obj.metadata.name, {"metadata": metadata}, namespace=where, options=self._options())
+        memory.unsaved, memory.written = False, text
+        return saved
+
+    async def _with_finalizer(self, obj: R) -> R:
+        finalizer = self._finalizer()
+        if self._handlers.of("delete"):
+            return await add_finalizer(self.client, obj, finalizer, options=self._options())
+        if finalizer in obj.metadata.finalizers:
+            return await remove_finalizer(self.client, obj, finalizer, options=self._options()) or obj
+        return obj
+
+    def _own_kind(self) -> type[R]:
+        kind: Any = type(self).declaration().kind
+        own: type[R] = kind
+        return own
+
+    def _annotation(self) -> str:
+        return RECORD + type(self).declaration().name
+
+    def _finalizer(self) -> str:
+        return FINALIZER + type(self).declaration().name
+
+    def _options(self) -> WriteOptions:
+        return WriteOptions(field_manager=type(self).declaration().name)

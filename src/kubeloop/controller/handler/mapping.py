@@ -1,0 +1,150 @@
+"""From a changed object to the keys to reconcile: by name, owner, label, field or index, or by a function of one's own.
+
+A mapping reads heads only, so that it costs no decoding; what it must know of the controller's own kind it is told when that runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kubeloop.cache import Head, Lister
+from kubeloop.meta import GroupVersion, KubeloopError, ObjectKey, Resource, kind_info
+
+#: From a state of a watched object to the keys to reconcile, at once or awaited. Keys without a cluster get that of the event.
+MapHead = Callable[[Head], Iterable[ObjectKey] | Awaitable[Iterable[ObjectKey]]]
+
+
+class MappingError(KubeloopError):
+    """A mapping gave something else than keys; the text names the controller, the watched kind and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The kind that is reconciled: whether it is namespaced, and the lister of what is cached of it."""
+
+    namespaced: bool
+    lister: Lister[Any]
+
+
+class MapFunc(ABC):
+    """A mapping that wants to know what it maps to. ``paths`` are read into the heads that it gets."""
+
+    paths: tuple[str, ...] = ()
+
+    @abstractmethod
+    def bind(self, target: Target) -> MapHead:
+        """The function itself; called once for each start of the controller.
+
+        Raises:
+            KubeloopError: it cannot work with this target; says why.
+        """
+
+
+def to_same_name(head: Head) -> list[ObjectKey]:
+    """The object of the same namespace and name."""
+    return [ObjectKey("", head.namespace, head.name)]
+
+
+def to_owner(owner: type[Resource], *, namespaced: bool = True, every: bool = False) -> Callable[[Head], list[ObjectKey]]:
+    """The object of kind ``owner`` that controls the changed one; with ``every``, all owners of that kind, controllers or not.
+
+    Group and kind must agree, the version need not (behaviour R217). ``namespaced`` is the scope of ``owner``: an owner of a namespaced
+    object lives in its namespace or in none.
+    """
+    gvk = kind_info(owner).gvk
+
+    def keys(head: Head) -> list[ObjectKey]:
+        return [
+            ObjectKey("", head.namespace if namespaced else "", reference.name)
+            for reference in head.owner_references
+            if (every or reference.controller) and reference.kind == gvk.kind and _group(reference.api_version) == gvk.group
+        ]
+
+    return keys
+
+
+def to_controller(owner: type[Resource], *, namespaced: bool = True) -> Callable[[Head], list[ObjectKey]]:
+    """The object of kind ``owner`` that controls the changed one; see ``to_owner``."""
+    return to_owner(owner, namespaced=namespaced)
+
+
+@dataclass(frozen=True, slots=True)
+class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functions
+    """The object whose name is the value of a label of the changed one; none without the label.
+
+    It is in the same namespace, or in that which the label ``namespace_label`` names.
+    """
+
+    label: str
+    namespace_label: str = ""
+
+    def bind(self, target: Target) -> MapHead:
+        def keys(head: Head) -> list[ObjectKey]:
+            name = head.labels.get(self.label)
+            if not name:
+                return []
+            namespace = head.labels.get(self.namespace_label, "") if self.namespace_label else head.namespace
+            return [ObjectKey("", namespace if target.namespaced else "", name)]
+
+        return keys
+
+
+class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functions
+    """The objects whose names stand at a path of the changed one (``spec.targetRef.name``; with ``[*]`` several).
+
+    They are in the same namespace, or in that which stands at ``namespace_path``.
+    """
+
+    def __init__(self, path: str, namespace_path: str = "") -> None:
+        self.path = path
+        self.namespace_path = namespace_path
+        self.paths = (path, namespace_path) if namespace_path else (path,)
+
+    def bind(self, target: Target) -> MapHead:
+        def keys(head: Head) -> list[ObjectKey]:
+            namespace = head.namespace
+            if not target.namespaced:
+                namespace = ""
+            elif self.namespace_path:
+                namespace = str(head.value(self.namespace_path) or "")
+            return [ObjectKey("", namespace, name) for name in _texts(head.value(self.path))]
+
+        return keys
+
+
+class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functions
+    """The objects that refer to the changed one: those with its name in an index of the controller's own kind.
+
+    ``class FooController(Controller[Foo], indexes={Foo: {"secret": "spec.secretName"}}, watches=[Watch(Secret, to=to_index("secret"))])``
+
+    Of a namespaced kind only objects in the changed one's namespace are meant, unless that has none or ``anywhere`` is set.
+    """
+
+    def __init__(self, index: str, *, anywhere: bool = False) -> None:
+        self.index = index
+        self.anywhere = anywhere
+
+    def bind(self, target: Target) -> MapHead:
+        target.lister.heads_by_index(self.index, "")  # an index that is not there is better noticed now
+
+        def keys(head: Head) -> list[ObjectKey]:
+            found = target.lister.heads_by_index(self.index, head.name)
+            here = not self.anywhere and bool(head.namespace) and target.namespaced
+            return [ObjectKey("", one.namespace, one.name) for one in found if not here or one.namespace == head.namespace]
+
+        return keys
+
+
+def _texts(value: Any) -> list[str]:
+    values = value if isinstance(value, tuple | list) else (value,)
+    return [one for one in values if isinstance(one, str) and one]
+
+
+def _group(api_version: str) -> str | None:
+    try:
+        return GroupVersion.parse(api_version).group
+    except ValueError:
+        return None

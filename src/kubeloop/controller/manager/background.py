@@ -1,0 +1,142 @@
+"""Background: an async function, or an object with an async ``run``, that a manager runs beside its controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from kubeloop.controller.builder.surroundings import RunnableContext
+from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.runner.runnable import RunnerStats
+from kubeloop.meta import KubeloopError
+from kubeloop.meta.type_checks import described
+from kubeloop.workqueue import QueueStats
+
+Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[RunnableContext], Awaitable[object]]
+"""``async def work(): ...`` or ``async def work(surroundings): ...``."""
+
+
+class NotRunnableError(KubeloopError, TypeError):
+    """What was given to a manager is nothing that it can run; the text says what can be."""
+
+
+class StoppedRunnable(Protocol):
+    """An object that a manager can run: ``async def run(self)`` or ``async def run(self, surroundings)``."""
+
+    @property
+    def run(self) -> Work: ...
+
+
+class Background:
+    """Runs ``work`` once all caches are synced, until it returns or the manager stops.
+
+    Guarantees
+        A stop cancels ``work``, which has the manager's grace to tidy up; what it raises then, but for the cancellation, is an error.
+        An error stops the manager, which raises it. A return ends nothing but ``work``.
+
+    ``name``: in logs; default the function's or class's own. ``needs_leader``: run it in one replica only, the leader.
+
+    Raises:
+        NotRunnableError: ``work`` is no async function of no argument or one, and has no such ``run``.
+    """
+
+    warm_up = False
+
+    def __init__(self, work: Work | StoppedRunnable, *, name: str = "", needs_leader: bool = True) -> None:
+        function = _function_of(work)
+        if function is None:
+            raise NotRunnableError(
+                f"{_shown(work)} cannot be run by a manager; give a controller, an async function, or an object with 'async def run(self)'"
+            )
+        self._function = function
+        self._arguments = _wanted(function, work)
+        self._name = name or getattr(work, "__name__", "") or type(work).__name__
+        self.needs_leader = needs_leader
+        self._surroundings: RunnableContext | None = None
+        self._task: asyncio.Future[object] | None = None
+        self._stopping = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def stats(self) -> RunnerStats:
+        """It has no queue and no reconciles."""
+        return RunnerStats(self.name, 0, QueueStats(0, 0, 0, 0, 0), ReconcileCounts())
+
+    async def connect(self, surroundings: RunnableContext) -> None:
+        self._surroundings = surroundings
+
+    async def synced(self, timeout: float) -> None:
+        """It waits for nothing."""
+
+    async def run(self) -> None:
+        if self._stopping:
+            return
+        self._task = asyncio.ensure_future(self._work())
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                await _ended(self._task)
+                raise
+            if not self._stopping:
+                raise
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+    async def _work(self) -> object:
+        given = (self._surroundings,) if self._arguments else ()
+        return await self._function(*given)
+
+
+async def _ended(task: asyncio.Future[object]) -> None:
+    """Cancelled again, as whoever waited was; an error of its tidying up is raised."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.result()
+
+
+def _shown(work: object) -> str:
+    """A function by its name; an object by its type, since its fields may be secret."""
+    return str(getattr(work, "__qualname__", "")) or described(work)
+
+
+def _function_of(work: object) -> Callable[..., Awaitable[object]] | None:
+    """What is to be called; None if that is nothing asynchronous."""
+    run = getattr(work, "run", None)
+    function = run if run is not None and not isinstance(work, type) else work
+    return function if callable(function) and _is_async(function) else None
+
+
+def _is_async(function: Any) -> bool:
+    if isinstance(function, partial):
+        return _is_async(function.func)
+    call = getattr(function, "__call__", None)  # noqa: B004  # wanted is the method itself: an object may be called asynchronously
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _wanted(function: Callable[..., object], work: object) -> int:
+    """How many arguments it takes: none, or the surroundings."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    needed = [one for one in parameters if one.kind in kinds and one.default is one.empty]
+    keywords = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    if len(needed) > 1 or keywords:
+        names = ", ".join([*(one.name for one in needed), *keywords])
+        raise NotRunnableError(
+            f"{_shown(work)} takes ({names}); a manager gives it nothing, or its surroundings: bind the rest with functools.partial"
+        )
+    return len(needed)

@@ -1,0 +1,82 @@
+"""Logs of a program: to standard error, as text or as one JSON object for each record, with what the record is about (cluster, key ...)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from kubeloop.transport import LogContext
+
+#: Attributes that every record has; whatever else it has was given with ``extra=``.
+_USUAL: Final = frozenset((*vars(logging.LogRecord("", 0, "", 0, "", None, None)), "message", "asctime", "taskName", "kubeloop"))
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"time", "level", "logger", "message"}``, then the context's fields (``controller``, ``key``, ``lease_transitions`` ...), those of
+    ``extra=``, and ``error`` with the traceback. Time is RFC 3339 in UTC. What is no JSON is shown by ``str``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        tree: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        about = {**getattr(record, "kubeloop", {}), **{name: value for name, value in vars(record).items() if name not in _USUAL}}
+        tree |= {name: value for name, value in about.items() if name not in tree}
+        if record.exc_info and record.exc_info[0] is not None:
+            tree["error"] = self.formatException(record.exc_info)
+        try:
+            return json.dumps(tree, default=str, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError):  # Keys that are no text, NaN, a value within itself: the record must not be lost for it.
+            return json.dumps({name: str(value) for name, value in tree.items()}, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """One line: time, level, logger, message, and the context's fields as ``name=value``.
+
+    Fields that the message names before its first colon are left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        fields = getattr(record, "kubeloop", {})
+        subject, colon, _ = record.message.partition(": ")
+        named = {subject, *subject.split()} if colon else set()
+        about = "".join(f" {name}={value}" for name, value in fields.items() if value and str(value) not in named)
+        return super().formatMessage(record) + about
+
+
+_FORMATTERS: Final = {"json": JsonFormatter, "text": TextFormatter}
+
+
+class LogOutput:
+    """What a program's root logger writes. ``level`` and ``style`` (json, text) can be changed at any time; ``close`` puts back what was.
+
+    Nothing is written twice: handlers that the root logger had are set aside.
+    """
+
+    def __init__(self, style: str = "text", level: str = "INFO", stream: TextIO | None = None) -> None:
+        self._root = logging.getLogger()
+        self._before = (list(self._root.handlers), self._root.level)
+        self._handler = logging.StreamHandler(stream or sys.stderr)
+        self._handler.addFilter(LogContext())
+        self._root.handlers = [self._handler]
+        self.set(style, level)
+
+    def set(self, style: str, level: str) -> None:
+        """Raises ValueError: no such level, or a style other than json and text."""
+        if style not in _FORMATTERS:
+            raise ValueError(f"a log is written as json or text, not {style!r}")
+        self._root.setLevel(level.upper())
+        self._handler.setFormatter(_FORMATTERS[style]())
+
+    def close(self) -> None:
+        """The root logger is as before."""
+        self._root.handlers, level = self._before
+        self._root.setLevel(level)

@@ -1,0 +1,499 @@
+"""Manager: starts everything in order, keeps it running, and stops it gracefully, in reverse.
+
+Order: HTTP servers, webhooks, caches of all clusters (synced), what needs no leader, warm-up, what needs the leader; the lease is given
+back when all else has ended (controller-runtime pkg/manager; behaviours S219-S222).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextvars import copy_context
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kubeloop.cache import Informers, InformerStopped
+from kubeloop.client import Client
+from kubeloop.controller.builder.surroundings import RunnableContext
+from kubeloop.controller.manager.background import Background
+from kubeloop.controller.manager.clusters import Manageable, ManagedCluster, OnCluster, OnEachCluster, runnable_of
+from kubeloop.controller.manager.errors import Failures, GraceExceeded, ManagerError
+from kubeloop.controller.manager.fleet import ClusterSet
+from kubeloop.controller.manager.group import Entry, Group, append_all, connect, log_start
+from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
+from kubeloop.controller.manager.scope import CacheScope
+from kubeloop.controller.manager.sharing import shard_member
+from kubeloop.controller.manager.signals import stop_on_signals, unless_stopped
+from kubeloop.controller.runner.runnable import Runnable, RunnerStats
+from kubeloop.controller.runner.runner import Runner
+from kubeloop.meta import KubeloopError
+from kubeloop.meta.tracebacks import shortened
+from kubeloop.timing import Clock, SystemClock
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import QueueTimes, RateCap
+
+if TYPE_CHECKING:
+    from kubeloop.controller.election import LeaderElector, LeaseConfig
+    from kubeloop.controller.manager.endpoints import Endpoints
+    from kubeloop.controller.manager.leadership import Leadership
+    from kubeloop.controller.manager.observed import Observed
+    from kubeloop.controller.manager.settings import ManagerSettings, SettingsFile
+    from kubeloop.controller.manager.settings.governing import SettingsReloader
+    from kubeloop.controller.sharding import ShardConfig
+
+__all__ = ["GraceExceeded", "Manager", "ManagerError"]
+
+log = logger_with_context(__name__)
+
+
+class Manager:
+    """Runs controllers against one cluster, or several.
+
+    ::
+
+        await Manager(client, [FooController()]).run()                 # a program: until SIGINT or SIGTERM
+
+        async with Manager(client, [FooController()]) as manager:      # a test: while the block runs
+            ...
+
+    Guarantees
+        No reconcile starts before every informer is synced and has shown its initial objects to every handler.
+        With ``leader_election``, what needs the leader (controllers, unless they say otherwise) runs only while this process holds the
+        lease. When the lease is lost it is cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Records that it logs
+        carry ``lease_transitions``, the number of its term. On a stop the lease is given back when all of it has ended.
+        When it has stopped, nothing of it runs any more: no task, no thread that could start another reconcile, no connection of a watch.
+        If something that it runs fails for good (not a reconcile: those are retried), everything stops and ``run`` raises that error.
+
+    ``controllers``: also async functions and objects (``Background``), and ``OnCluster`` or ``OnEachCluster``.
+    ``clusters``: clients of further clusters. ``servers``: entered first and left last, such as webhooks' servers.
+    ``endpoints``: addresses for probes, metrics and debug pages. ``settings``: what a deployment says instead, also while it runs: a file
+    (YAML, TOML) with the environment, or settings read already; where they say something, they win.
+    ``namespace``: restricts all namespaced kinds of all clusters to one; ``scope`` says more.
+    ``sharding``: instead of one leader, several replicas at a time share the keys of all controllers (``ShardConfig``).
+    ``rate_cap``: how many reconciles a second all controllers together begin; None: as many as they can.
+    ``sync_timeout`` seconds to sync. ``grace`` seconds for what runs to end on stop, then it is cancelled; None or less than 0 waits for
+    ever, 0 does not wait; events are sent for as long at most. The clients stay open; they are the caller's.
+
+    Raises:
+        DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
+        GraceExceeded: from ``stop`` and ``run``, something had to be cancelled.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        controllers: Iterable[Manageable | OnCluster | OnEachCluster] = (),
+        *,
+        informers: Informers | None = None,
+        clusters: Iterable[Client] = (),
+        servers: Iterable[AbstractAsyncContextManager[Any]] = (),
+        leader_election: LeaseConfig | None = None,
+        sharding: ShardConfig | None = None,
+        endpoints: Endpoints | None = None,
+        settings: SettingsFile | ManagerSettings | Path | str | None = None,
+        namespace: str | None = None,
+        scope: CacheScope | None = None,
+        sync_timeout: float = 120.0,
+        grace: float | None = 30.0,
+        rate_cap: RateCap | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if namespace is not None and scope is not None:
+            raise ManagerError("namespace and scope are both given; say CacheScope(namespaces=...) only")
+        self._clock = clock or SystemClock()
+        self._governor: SettingsReloader | None = None
+        scope = scope or CacheScope(namespaces=namespace)
+        if settings is not None:
+            from kubeloop.controller.manager.settings.governing import SettingsReloader
+
+            self._governor = SettingsReloader(settings, self._clock)
+            chosen = self._governor.settings
+            endpoints = chosen.endpoints(endpoints)
+            leader_election = chosen.leader_election.config() if chosen.leader_election is not None else leader_election
+            scope = scope if chosen.namespaces is None else replace(scope, namespaces=chosen.namespaces)
+            grace = grace if chosen.grace is None else chosen.grace
+            sync_timeout = sync_timeout if chosen.sync_timeout is None else chosen.sync_timeout
+            rate_cap = self._governor.cap or rate_cap
+        self._elected = leader_election is not None
+        self._advised: set[tuple[str, str]] = set()
+        self._shards = shard_member(client, sharding, leader_election, self._clock)
+        #: Seconds; None is for ever.
+        self.grace = grace if grace is None or grace >= 0 else None
+        self._sync_timeout = sync_timeout
+        self._rate_cap = rate_cap
+        self._scope = scope
+        self._namespace = namespace
+        self.informers = informers or Informers(client, clock=self._clock)
+        self._figures = ReconcileFigures()
+        self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None
+        self._clusters = ClusterSet(self._surround)
+        self._main = self._clusters.add(client, self.informers, own=informers is None)
+        self._servers = list(servers)
+        self._entries: list[Entry] = []
+        self._makers: list[OnEachCluster] = []
+        self._others = Group(self._ended)
+        self._leaders = Group(self._ended)
+        self._leadership: Leadership | None = None
+        if leader_election is not None:
+            from kubeloop.controller.manager.leadership import Leadership
+
+            self._leadership = Leadership(client, leader_election, self._clock, lead=self._lead, lost=self._lost, failed=self._failed)
+        self._observed: Observed | None = None
+        if endpoints is not None:
+            from kubeloop.controller.manager.observed import Observed
+
+            self._observed = Observed(self, endpoints, self._figures, self._clock, [self._governor, self._shards, *self._servers])
+        self._over, self._leading = asyncio.Event(), asyncio.Event()
+        self._failures = Failures()
+        self._stack = AsyncExitStack()
+        self._phase, self._context = "new", copy_context()
+        for other in clusters:
+            self._clusters.add(other, Informers(other, clock=self._clock), own=True)
+        for controller in controllers:
+            self._append(controller)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            await self.stop()
+        except Exception:
+            # What went wrong in the block is what the caller must see; the manager's own error is its context.
+            if error is None:
+                raise
+            log.exception("the manager failed, too")
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Start, and run until ``request_stop``, a signal, a cancellation or a failure; then stop.
+
+        ``signals``: SIGINT and SIGTERM stop it gracefully, also while it waits for a sync; a second one ends the process at once. (In the
+        main thread only.)
+        """
+        try:
+            with stop_on_signals(self.request_stop, enabled=signals):
+                async with self:
+                    await self.wait()
+        except KubeloopError as error:
+            if log.isEnabledFor(logging.DEBUG):
+                raise
+            raise shortened(error) from error.__cause__  # of the frames only the user's own say more than its text
+
+    async def wait(self) -> None:
+        """Return when the manager should be stopped: ``request_stop`` was called, something failed, or the lease was lost."""
+        await self._over.wait()
+
+    async def wait_leading(self) -> None:
+        """Return when what needs the leader has begun: without leader election, when the manager has started."""
+        await self._leading.wait()
+
+    def request_stop(self) -> None:
+        """Have ``run`` and ``wait`` return. Returns at once."""
+        self._over.set()
+
+    async def start(self) -> None:
+        """Return when everything is synced and reconciles have begun; or, stopped, when ``request_stop`` was called meanwhile.
+
+        With leader election it returns when this replica stands for election; see ``wait_leading``.
+
+        Raises:
+            ManagerError: it was started before. A manager lives once.
+        """
+        if self._phase != "new":
+            raise ManagerError("this manager was started already; make a new one")
+        self._phase, self._context = "starting", copy_context()
+        try:
+            begun = await unless_stopped(self._start(), self._over)
+        except BaseException:
+            await self._tear_down(0)
+            raise
+        if not begun:
+            await self._tear_down(self.grace)
+            self._failures.raise_all()
+
+    async def add(self, what: Manageable | OnCluster | OnEachCluster) -> None:
+        """Run one more; if the manager runs already, from now on: returns when it is synced.
+
+        What needs the leader waits until this replica leads.
+
+        Raises:
+            ManagerError: the manager is stopping or has stopped, or its caches still sync.
+        """
+        self._check_open("new", "running")
+        added = self._append(what)
+        if self._phase == "running":
+            await self._start_late(added)
+
+    async def add_cluster(self, client: Client) -> None:
+        """One more cluster; if the manager runs already, what is to run on each cluster runs there when this returns.
+
+        Raises:
+            ManagerError: a cluster of that name is here already, or as ``add``.
+        """
+        self._check_open("new", "running")
+        cluster = self._clusters.add(client, Informers(client, clock=self._clock), own=True)
+        try:
+            entries = append_all(self._entries, *((runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers))
+            if self._phase == "running":
+                self._stack.push_async_callback(cluster.leave)
+                await cluster.enter()
+                if self._leadership is not None:
+                    self._leadership.cover(client)
+                await self._start_late(entries)
+        except BaseException:
+            self._entries = [entry for entry in self._entries if entry.cluster is not cluster]
+            self._clusters.remove(cluster.name)
+            await cluster.leave()
+            raise
+
+    async def remove_cluster(self, name: str) -> None:
+        """Stop what runs on that cluster, within the grace, and forget it. Its client stays open.
+
+        Raises:
+            ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
+            GraceExceeded: something had to be cancelled.
+        """
+        cluster = self._clusters.named(name)
+        if cluster is self._main:
+            raise ManagerError(f'"{name}" is the manager\'s own cluster and cannot be removed')
+        entries = [entry for entry in self._entries if entry.cluster is cluster]
+        self._clusters.remove(name)
+        self._entries = [entry for entry in self._entries if entry.cluster is not cluster]
+        late: list[str] = []
+        try:
+            for group in (self._leaders, self._others):
+                late += await group.remove(entries).stop(self.grace)
+        finally:
+            for entry in entries:
+                await entry.runnable.close()
+            await cluster.leave()
+        if late and self.grace:
+            raise GraceExceeded(self.grace, late)
+
+    async def stop(self) -> None:
+        """Stop gracefully. Stopping twice, or without a start, does nothing.
+
+        Raises:
+            Exception: what something failed with, or ``GraceExceeded``; several as an ``ExceptionGroup``.
+        """
+        if self._phase != "running":
+            return
+        self._phase = "stopping"
+        await self._tear_down(0 if self._leadership is not None and self._leadership.lost else self.grace)
+        self._failures.raise_all()
+
+    @property
+    def phase(self) -> str:
+        """new, starting, running, stopping or stopped."""
+        return self._phase
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether what needs the leader may run here now; without leader election always."""
+        return self._leadership is None or self._leadership.elector.is_leader
+
+    @property
+    def client(self) -> Client:
+        """Of its own cluster."""
+        return self._main.client
+
+    @property
+    def elector(self) -> LeaderElector | None:
+        """The candidate that this process is; None without leader election."""
+        return self._leadership.elector if self._leadership is not None else None
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Where it serves while it runs, by option of ``Endpoints``: health, metrics, debug."""
+        return dict(self._observed.urls) if self._observed is not None else {}
+
+    @property
+    def runnables(self) -> Sequence[Runnable]:
+        """Everything that it runs, or will run."""
+        return [entry.runnable for entry in self._entries]
+
+    @property
+    def clusters(self) -> Mapping[str, ManagedCluster]:
+        """By name, the manager's own first."""
+        return self._clusters.by_name
+
+    @property
+    def stats(self) -> Sequence[RunnerStats]:
+        """A moment of each controller, in the order in which they were given."""
+        return [entry.runnable.stats for entry in self._entries if not isinstance(entry.runnable, Background)]
+
+    def _surround(self, client: Client, informers: Informers) -> RunnableContext:
+        if self._shards is not None:
+            self._shards.cover(client)
+        return RunnableContext(
+            client,
+            informers,
+            self._clock,
+            self._namespace,
+            self.grace,
+            self._sync_timeout,
+            scope=self._scope,
+            observe=self._figures,
+            queue_metrics=self._queue_metrics,
+            ownership=self._shards.of if self._shards is not None else None,
+            workers=self._governor.workers if self._governor is not None else {},
+            rate_cap=self._rate_cap,
+            elected=self._elected,
+            advised=self._advised,
+        )
+
+    def _append(self, what: Manageable | OnCluster | OnEachCluster) -> list[Entry]:
+        if isinstance(what, OnCluster):
+            return append_all(self._entries, (runnable_of(what.what), self._clusters.named(what.cluster)))
+        if not isinstance(what, OnEachCluster):
+            return append_all(self._entries, (runnable_of(what), self._main))
+        entries = append_all(self._entries, *((runnable_of(what.make(one.name), one.name), one) for one in self._clusters))
+        self._makers.append(what)
+        return entries
+
+    async def _start(self) -> None:
+        if self._governor is not None:
+            await self._stack.enter_async_context(self._governor.governs(self))
+        if self._observed is not None:
+            await self._stack.enter_async_context(self._observed)
+        for server in self._servers:
+            await self._stack.enter_async_context(server)
+        early = [one for one in self._entries if self._leadership is None or not one.runnable.needs_leader or one.runnable.warm_up]
+        # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
+        await connect(early)
+        for cluster in self._clusters:
+            self._stack.push_async_callback(cluster.leave)
+            await cluster.enter()
+        await self._sync(self._others_of(early))
+        self._phase = "running"
+        self._launch(self._others, self._others_of(early))
+        await self._sync([one for one in early if one.runnable.needs_leader])
+        if self._leadership is None:
+            if self._shards is not None:
+                self._shards.start()
+            self._launch(self._leaders, [one for one in self._entries if one.runnable.needs_leader and one.task is None])
+            self._leading.set()
+        else:
+            for cluster in self._clusters:
+                self._leadership.cover(cluster.client)
+            await self._leadership.begin()
+
+    async def _lead(self) -> None:
+        """This replica leads from now on."""
+        self._leaders.begin()  # What is added from here on starts by itself.
+        entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
+        cold = [one for one in entries if not one.connected]
+        await connect(cold)
+        await self._sync(cold)
+        self._launch(self._leaders, entries)
+        self._leading.set()
+
+    def _lost(self, error: BaseException) -> None:
+        """Leadership, or its beginning, failed: what needs it must not act any longer (behaviour S220)."""
+        self._leaders.cancel_soon()
+        self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._leadership is None or not self._leadership.repeats(error):
+            self._failures.add(error)
+        self._over.set()
+
+    async def _start_late(self, entries: Sequence[Entry]) -> None:
+        # Who adds may be a reconcile: what is in force there, its fence and its log fields, is not for what is added.
+        await asyncio.create_task(self._start_added(entries), context=self._context.copy())
+
+    async def _start_added(self, entries: Sequence[Entry]) -> None:
+        try:
+            now = [one for one in entries if self._leaders.begun or not one.runnable.needs_leader or one.runnable.warm_up]
+            await connect(now)
+            await self._sync(now)
+            self._check_open("running")
+        except BaseException as error:
+            for entry in entries:
+                self._entries.remove(entry)
+                await entry.runnable.close()
+            if isinstance(error, InformerStopped):
+                self._check_open("running")  # What it waited for has ended: the stop is the reason.
+            raise
+        self._launch(self._others, self._others_of(now))
+        if self._leaders.begun:
+            self._launch(self._leaders, [one for one in now if one.runnable.needs_leader and one.task is None])
+
+    def _check_open(self, *phases: str) -> None:
+        if self._phase not in phases:
+            raise ManagerError(f"the manager is {self._phase}; nothing can be added")
+
+    @staticmethod
+    def _others_of(entries: Iterable[Entry]) -> list[Entry]:
+        return [one for one in entries if not one.runnable.needs_leader and one.task is None]
+
+    async def _sync(self, entries: Iterable[Entry]) -> None:
+        """The caches of all clusters, and then what each of these waits for itself."""
+        deadline = self._clock.now() + self._sync_timeout
+        for cluster in self._clusters:
+            try:
+                await cluster.informers.wait_synced(timeout=max(deadline - self._clock.now(), 0.0))
+            except KubeloopError as error:
+                for entry in self._entries:
+                    if isinstance(entry.runnable, Runner):
+                        entry.runnable.explain(error)
+                raise
+        for entry in entries:
+            await entry.runnable.synced(max(deadline - self._clock.now(), 0.0))
+
+    def _launch(self, group: Group, entries: Sequence[Entry]) -> None:
+        if entries:
+            log_start(log, entries)
+        group.launch(entries)
+
+    def _ended(self, entry: Entry) -> None:
+        task, name = entry.task, entry.runnable.name
+        assert task is not None
+        if task.cancelled():
+            if self._phase != "running" or self._over.is_set():
+                return
+            error: BaseException | None = ManagerError(f'controller "{name}" ended: something that it waited for was cancelled')
+        else:
+            error = task.exception()
+        if error is not None:
+            log.error("controller %s failed: %s", name, error)
+            self._failed(error)
+
+    async def _tear_down(self, grace: float | None) -> None:
+        """In reverse of the start. Whatever fails or is cancelled on the way, the rest is done too; failures are kept."""
+        self._phase = "stopping"
+        deadline = None if grace is None else self._clock.now() + grace
+        late: list[str] = []
+
+        async def end(group: Group) -> None:
+            late.extend(await group.stop(0 if grace == 0 else None if deadline is None else max(deadline - self._clock.now(), 0.001)))
+
+        async with AsyncExitStack() as last:
+            last.push_async_callback(self._failures.kept, self._release)
+            last.push_async_callback(self._failures.kept, self._stack.aclose)
+            for entry in self._entries:
+                last.push_async_callback(self._failures.kept, entry.runnable.close)
+            last.push_async_callback(end, self._others)
+            last.push_async_callback(end, self._leaders)
+            if self._leadership is not None:
+                last.push_async_callback(self._leadership.withdraw)
+        self._phase = "stopped"
+        if late and grace:
+            error = GraceExceeded(grace, late)
+            log.warning("%s", error)
+            self._failures.add(error)
+
+    async def _release(self) -> None:
+        shards, leadership = self._shards, self._leadership
+        at_work = [one.name for one in self.runnables if (shards or one.needs_leader) and getattr(one, "in_threads", 0) > 0]
+        if at_work and (shards or leadership):
+            log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
+        if leadership is not None:
+            await leadership.release(give_back=not at_work)
+        if shards is not None:
+            await shards.leave(give_back=not at_work)

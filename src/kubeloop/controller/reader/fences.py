@@ -1,0 +1,240 @@
+"""Guards against stale reads: after a reconcile that may have written, its key waits until the cache shows the write.
+
+What the server has answered is shown by the cache at once (docs/informers.md, "Read your own writes"). Left are writes whose answer was
+lost, those of another replica that had the key before, and caches that do not show own writes. Without this a controller that lists its
+children would create them twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+
+from kubeloop.cache import Informer
+from kubeloop.client import Client, Write
+from kubeloop.meta import (
+    ConnectionRefused,
+    InternalError,
+    ObjectKey,
+    ServerTimeout,
+    ServiceUnavailable,
+    Timeout,
+    TransportError,
+    UntrustedCertificate,
+    kind_info,
+    parse_label_selector,
+)
+from kubeloop.meta.integers import decimal
+from kubeloop.transport import logger_with_context
+
+log = logger_with_context(__name__)
+
+#: Seconds that a reconcile waits for the cache; then it is tried again with back-off.
+PATIENCE = 10.0
+
+_UNANSWERED = (TransportError, ServerTimeout, Timeout, InternalError, ServiceUnavailable, TimeoutError)
+_NOT_SENT = (ConnectionRefused, UntrustedCertificate)
+
+
+class _Listing:
+    """The lists of one namespace: one at a time, and the number of the last that came to its end."""
+
+    __slots__ = ("lock", "number", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.number = 0
+        self.waiting = 0
+
+
+class StaleReadGuard:
+    """What to wait for before a key is reconciled again.
+
+    Guarantees
+        After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees all that the server
+        had in the key's namespace by then (for a cluster-scoped key: anywhere), of the kinds that the controller reconciles or owns.
+        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: what other replicas
+        wrote as long as the keys were theirs.
+        With caches that do not show own writes (``Informers(read_your_writes=False)``), the next reconcile of a key sees the answered
+        writes of the last one, of all kinds that the controller reads. (Not of kinds that are selected by fields.)
+
+    Not guaranteed
+        Anything about a lost write whose error the reconcile caught and kept to itself, or that the server carries out later still. That a
+        deletion is seen: its event brings the key back anyway.
+
+    Cost
+        Nothing while all is well. After a doubtful end, a list of metadata for each of these kinds; one list does for all keys of a
+        namespace whose doubt is older than it. After ``take_over`` one such list of everything, for all keys.
+    """
+
+    def __init__(
+        self, client: Client, written: Sequence[Informer[Any]], informers: Sequence[Informer[Any]], *, namespaced: bool, overlaid: bool
+    ) -> None:
+        """``written``: of the kinds that reconciles may have written. ``namespaced``: the scope of keys. ``overlaid``: whether caches show
+        answered writes by themselves."""
+        self._client = client
+        self._checked = tuple(dict.fromkeys(written))
+        self._namespaced = namespaced
+        self._informers = {kind_info(informer.kind).gvk: informer for informer in informers if not informer.scope.field_selector}
+        #: Doubts are numbered, and so are lists: one that began after a doubt settles it.
+        self._numbers = itertools.count(1)
+        self._doubts: dict[ObjectKey, int] = {}
+        #: The doubt about all keys at once, and the one that was settled last.
+        self._taken_over = self._settled = 0
+        self._lists: dict[str, _Listing] = {}
+        self._waits: set[asyncio.Task[None]] = set()
+        self._given_up = asyncio.Event()
+        self._written: dict[ObjectKey, dict[Informer[Any], int]] = {}
+        self._key: ContextVar[ObjectKey | None] = ContextVar("kubeloop_reconciling", default=None)
+        self._unlisten = None if overlaid else client.on_write(self._wrote)
+
+    def close(self) -> None:
+        """Hear of no more writes."""
+        if self._unlisten is not None:
+            self._unlisten()
+
+    def before(self, key: ObjectKey) -> bool:
+        """Whether there is something to wait for (``passed``). What is written from now on, in this task, is this key's."""
+        if self._unlisten is not None:
+            self._key.set(key)
+        return key in self._doubts or key in self._written or self._taken_over > self._settled
+
+    def doubt(self, key: ObjectKey, error: BaseException) -> None:
+        """A reconcile ended with this error: what it wrote may or may not have been carried out."""
+        if _unanswered(error):
+            self._doubts[key] = next(self._numbers)
+
+    def take_over(self) -> None:
+        """Keys were another replica's until now: what it wrote, and has ended or can write no more, may not have been heard of here."""
+        self._taken_over = next(self._numbers)
+
+    async def passed(self, key: ObjectKey) -> bool:
+        """True when the cache shows it; False if ``give_up`` came before that.
+
+        Raises:
+            DeadlineError: not in time; the text says what is behind. KubeloopError: the server does not tell what it has.
+        """
+        if self._given_up.is_set():
+            return False
+        waiting = asyncio.create_task(self._pass(key), name=f"kubeloop fence of {key}")
+        self._waits.add(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._given_up.is_set() and (task is None or not task.cancelling()):
+                return False
+            raise
+        finally:
+            self._waits.discard(waiting)
+        return True
+
+    def give_up(self) -> None:
+        """Nothing is to be reconciled any more: whoever waits here goes home at once."""
+        self._given_up.set()
+        for waiting in self._waits:
+            waiting.cancel()
+
+    async def _pass(self, key: ObjectKey) -> None:
+        for informer, version in list(self._written.get(key, {}).items()):
+            await informer.lister.fresh(str(version), PATIENCE)
+        self._written.pop(key, None)
+        taken_over = self._taken_over
+        if taken_over > self._settled:
+            await self._settle("", taken_over)
+            self._settled = max(taken_over, self._settled)
+        doubt = self._doubts.get(key)
+        if doubt is not None:
+            await self._settle(key.namespace if self._namespaced else "", doubt)
+            if self._doubts.get(key) == doubt:
+                del self._doubts[key]
+
+    def forget(self, key: ObjectKey) -> None:
+        """The object is gone."""
+        self._doubts.pop(key, None)
+        self._written.pop(key, None)
+
+    async def _settle(self, namespace: str, doubt: int) -> None:
+        listing = self._lists.setdefault(namespace, _Listing())
+        listing.waiting += 1
+        try:
+            async with listing.lock:
+                if listing.number < doubt:
+                    number = next(self._numbers)
+                    for informer in self._checked:
+                        await self._catch_up(informer, namespace)
+                    listing.number = number
+        finally:
+            listing.waiting -= 1
+            if not listing.waiting:
+                del self._lists[namespace]
+
+    async def _catch_up(self, informer: Informer[Any], namespace: str) -> None:
+        """Wait until an informer has the states that the server has now."""
+        scope, lister = informer.scope, informer.lister
+        where = [namespace] if namespace and (not scope.namespaces or namespace in scope.namespaces) else scope.feeds
+        behind = 0
+        for one in where:
+            async for found in self._client.list_metadata(
+                informer.kind, namespace=one, labels=scope.labels, field_selector=scope.field_selector
+            ):
+                metadata = found.metadata
+                head = lister.head(metadata.name, metadata.namespace)
+                version = decimal(metadata.resource_version) or 0
+                if head is None or (decimal(head.resource_version) or 0) < version:
+                    behind = max(behind, version)
+        if behind:
+            log.info("waiting for version %d: what was written last, here or by another replica, is not in the cache yet", behind)
+            await lister.fresh(str(behind), PATIENCE)
+
+    def _wrote(self, write: Write) -> None:
+        key = self._key.get()
+        informer = self._informers.get(write.mapping.gvk)
+        version = decimal(write.resource_version)
+        if key is None or informer is None or version is None or write.document is None or not _concerns(informer, write):
+            return
+        marks = self._written.setdefault(key, {})
+        marks[informer] = max(version, marks.get(informer, 0))
+
+
+class _Labelled(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Labelled
+
+
+_LABELS = msgspec.json.Decoder(_Object)
+
+
+def _concerns(informer: Informer[Any], write: Write) -> bool:
+    """Whether the informer will be told of what was written: of what it does not select nobody tells it."""
+    scope = informer.scope
+    if scope.namespaces and write.namespace not in scope.namespaces:
+        return False
+    if not scope.labels:
+        return True
+    return write.document is not None and parse_label_selector(scope.labels).matches(_LABELS.decode(write.document).metadata.labels)
+
+
+def _unanswered(error: BaseException | None) -> bool:
+    """Whether a request without an answer is among the causes."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, _UNANSWERED) and not isinstance(one, _NOT_SENT):
+            return True
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+    return False

@@ -1,0 +1,319 @@
+"""Runs one controller: connects it to informers, turns their events into keys, and keys into reconciles."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kubeloop.cache import Event, Lister, Registration
+from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
+from kubeloop.controller.builder.declaration import Declaration, DeclarationError, checked_sources
+from kubeloop.controller.builder.surroundings import ControllerContext, RunnableContext
+from kubeloop.controller.events import FLUSH, EventRecorder
+from kubeloop.controller.handler.routing import Debouncer
+from kubeloop.controller.reader.fences import StaleReadGuard
+from kubeloop.controller.reader.reader import CacheReader
+from kubeloop.controller.runner.outcome import ReconcileCounts
+from kubeloop.controller.runner.result import Result, TerminalError
+from kubeloop.controller.runner.retrying import contained_limiter, contained_tenants
+from kubeloop.controller.runner.runnable import RunnerStats
+from kubeloop.controller.runner.sources import Sources
+from kubeloop.controller.runner.threads import ThreadExecutor
+from kubeloop.controller.runner.wiring import PAUSED, Watches
+from kubeloop.controller.runner.workers import Workers
+from kubeloop.meta import DecodeError, ObjectKey, Resource
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
+
+if TYPE_CHECKING:
+    from kubeloop.controller.sharding.ownership import Ownership
+
+log = logger_with_context(__name__)
+
+R = TypeVar("R", bound=Resource)
+
+
+class Runner(Generic[R]):
+    """Runs a ``Controller`` or ``KeyController``.
+
+    What changes comes before what was there already: the queue is a ``PriorityQueue`` (behaviours R212-R216).
+    Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default; behaviour X12).
+    """
+
+    def __init__(self, controller: ControllerBase[R], *, name: str = "") -> None:
+        """``name``: where several of one class run, for several clusters; default the class's.
+
+        Raises:
+            DeclarationError: the class cannot be run; says why.
+        """
+        self._controller = controller
+        self._declaration: Declaration = type(controller).declaration()
+        self._name = name or self._declaration.name
+        self._class = type(controller).__name__
+        if not isinstance(controller, Controller | KeyController):
+            raise DeclarationError(f"{self._class} must derive from Controller or KeyController")
+        self._reconcile: Callable[[Any], Any] = controller.reconcile
+        self._plain = not inspect.iscoroutinefunction(self._reconcile)
+        self._channels = checked_sources(self._class, controller.sources)
+        self._wiring = Watches(self._declaration, controller)
+        self._workers_wanted = self._declaration.workers
+        self._ownership: Ownership | None = None
+        self._disown: Callable[[], None] = lambda: None
+        self._threads: ThreadExecutor | None = None
+        self._registrations: list[Registration[Any]] = []
+        self._queue: PriorityQueue[ObjectKey] | None = None
+        self._workers: Workers[ObjectKey] | None = None
+        self._debouncer: Debouncer | None = None
+        self._recorder: EventRecorder | None = None
+        self._sources: Sources | None = None
+        self._fences: StaleReadGuard | None = None
+        self._elected = False
+        self._lister: Lister[Any] | None = None
+        self._last_change: Event[Any] | None = None
+        self._stopping = False
+        self._connected = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def controller(self) -> ControllerBase[R]:
+        return self._controller
+
+    @property
+    def needs_leader(self) -> bool:
+        return self._declaration.needs_leader
+
+    @property
+    def warm_up(self) -> bool:
+        return self._declaration.warm_up
+
+    @property
+    def in_threads(self) -> int:
+        """How many plain reconciles are at work: threads cannot be cancelled, so that some may be even when ``run`` has ended."""
+        return self._threads.busy if self._threads is not None else 0
+
+    @property
+    def queue(self) -> PriorityQueue[ObjectKey] | None:
+        """What waits; None before it is connected."""
+        return self._queue
+
+    @property
+    def events(self) -> EventRecorder | None:
+        """What records its events; None before it is connected."""
+        return self._recorder
+
+    @property
+    def stats(self) -> RunnerStats:
+        queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
+        counts = self._workers.counts if self._workers is not None else ReconcileCounts()
+        event = self._last_change
+        change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
+        return RunnerStats(self.name, self._workers_wanted, queue, counts, change)
+
+    async def connect(self, surroundings: RunnableContext) -> None:
+        declared, controller = self._declaration, self._controller
+        client, clock = surroundings.client, surroundings.clock
+        queue: PriorityQueue[ObjectKey] = PriorityQueue(
+            contained_limiter(controller.retry_limiter(clock), self._class),
+            clock,
+            tenant=contained_tenants(controller.tenants(), self._class),
+            cap=surroundings.rate_cap,
+            metrics=surroundings.queue_metrics() if surroundings.queue_metrics is not None else None,
+        )
+        self._queue = queue
+        self._workers_wanted = surroundings.workers.get(self._name, declared.workers)
+        flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)
+        self._recorder = EventRecorder(client, declared.name, sinks=controller.event_sinks(), clock=clock, flush=flush)
+        await self._recorder.__aenter__()
+        informers = await self._wiring.informers(surroundings)
+        self._lister = informers[declared.kind].lister
+        if isinstance(controller, Controller):
+            informers[declared.kind].keep_recent()
+        overlaid = surroundings.informers.read_your_writes
+        self._elected = surroundings.elected and self.needs_leader
+        self._fences = StaleReadGuard(
+            client, self._wiring.written, list(informers.values()), namespaced=self._wiring.namespaced, overlaid=overlaid
+        )
+        reconcile: Callable[[ObjectKey], Awaitable[Result | None]] = (
+            self._for_object if isinstance(controller, Controller) else self._for_key
+        )
+        own = self._ownership = surroundings.ownership(self._name) if surroundings.ownership is not None else None
+        if own is not None:
+            reconcile = own.guarded(reconcile)
+        self._workers = Workers(
+            self._name,
+            reconcile,
+            queue,
+            self._workers_wanted,
+            cluster=client.cluster,
+            clock=clock,
+            timeout=declared.timeout,
+            gate=controller._own_gate,
+            observe=surroundings.observe,
+            failed=self._fences.doubt,
+            owner=self._class,
+            advised=surroundings.advised,
+        )
+
+        def add(key: ObjectKey, priority: int) -> None:
+            if own is None or own.owns(key):
+                queue.add(key, priority=priority)
+
+        # Outside of the test of ownership: a key may go to another replica while it waits.
+        debouncer = self._debouncer = Debouncer(add, declared.debounce, clock) if declared.debounce else None
+        changed = add if debouncer is None else debouncer.add
+        enqueue = _enqueue(queue, client.cluster)
+        controller.connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
+        self._connected = True
+        for informer, handler in self._wiring.handlers(changed, client.cluster, self._note).items():
+            name = f"controller {self._name}"
+            self._registrations.append(informer.on_event(added=handler, updated=handler, deleted=handler, name=name))
+        self._sources = Sources(self._class, self._channels, enqueue, clock)
+        self._sources.start()
+
+    async def synced(self, timeout: float) -> None:
+        for registration in self._registrations:
+            await registration.wait_synced(timeout)
+        if self._ownership is not None:
+            # Until now nothing is missed by not being told: everything that is owned by then is enqueued here.
+            self._disown = self._ownership.on_gained(self._take_over)
+            self._take_over(self._ownership.owns)
+
+    def explain(self, error: BaseException) -> None:
+        """Note on an error with which a start ended what this controller has to do with it: class, kind, verbs, way out."""
+        self._wiring.explain(error)
+
+    async def run(self) -> None:
+        workers, sources = self._workers, self._sources
+        if workers is None or sources is None:
+            raise DeclarationError(f"controller {self.name} was not connected")
+        if self._plain:
+            self._threads = ThreadExecutor(self.name)
+        if self._elected and self._fences is not None:
+            self._fences.take_over()  # Until now another replica may have led.
+        await self._controller.start()
+        try:
+            await sources.beside(workers.run(), self.stop)
+        finally:
+            await self._controller.stop()
+
+    def resize(self, workers: int | None) -> None:
+        """Work on so many keys at a time; None: as many as the class declares.
+
+        Raises:
+            ValueError: less than 1.
+        """
+        self._workers_wanted = self._declaration.workers if workers is None else workers
+        if self._workers is not None:
+            self._workers.resize(self._workers_wanted)
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self._workers is not None:
+            self._workers.stop()
+        if self._fences is not None:
+            self._fences.give_up()
+
+    async def close(self) -> None:
+        self._disown()
+        for registration in self._registrations:
+            registration.remove()
+        if self._debouncer is not None:
+            self._debouncer.close()
+        if self._sources is not None:
+            await self._sources.close()
+        if self._fences is not None:
+            self._fences.close()
+        if self._queue is not None:
+            self._queue.shut_down()
+        if self._threads is not None:
+            self._threads.close()
+        if self._recorder is not None:
+            await self._recorder.__aexit__(None, None, None)
+        if self._connected:
+            self._controller.disconnect()
+            self._connected = False
+
+    def _take_over(self, gained: Callable[[ObjectKey], bool]) -> None:
+        """Enqueue what another replica had until now: changes that were told meanwhile were not for this one."""
+        assert self._lister is not None
+        assert self._queue is not None
+        assert self._fences is not None
+        self._fences.take_over()
+        for head in self._lister.heads():
+            key = ObjectKey(self._controller.cluster, head.namespace, head.name)
+            if gained(key):
+                self._queue.add(key, priority=LOW_PRIORITY)
+
+    def _note(self, event: Event[Any]) -> None:
+        self._last_change = event
+
+    async def _for_object(self, key: ObjectKey) -> Result | None:
+        """What a worker calls for a ``Controller``."""
+        assert self._lister is not None
+        assert self._fences is not None
+        if self._fences.before(key) and not await self._fences.passed(key):
+            return None
+        head = self._lister.head(key.name, key.namespace)
+        if head is None:
+            self._fences.forget(key)
+            return None
+        if self._wiring.pause_path and head.value(self._wiring.pause_path) == PAUSED:
+            return None
+        try:
+            obj = self._lister.decoded(head)
+        except DecodeError as error:
+            raise TerminalError(f"it does not fit {self._declaration.kind.__name__}: {error}") from error
+        return await self._called(obj)
+
+    async def _for_key(self, key: ObjectKey) -> Result | None:
+        """What a worker calls for a ``KeyController``."""
+        assert self._lister is not None
+        assert self._fences is not None
+        if self._fences.before(key) and not await self._fences.passed(key):
+            return None
+        if self._wiring.pause_path:
+            head = self._lister.head(key.name, key.namespace)
+            if head is not None and head.value(self._wiring.pause_path) == PAUSED:
+                return None
+        return await self._called(key)
+
+    async def _called(self, argument: Any) -> Result | None:
+        if self._threads is None:
+            answer: Result | None = await self._reconcile(argument)
+            return answer
+        work = self._threads.call(self._reconcile, argument)
+        try:
+            found = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted. Until it has ended its key stays taken, unless everything ends.
+            if not self._stopping:
+                await asyncio.wait([work])
+                if not work.cancelled():
+                    work.exception()  # It is too late to say what became of it: the time had passed.
+            raise
+        result: Result | None = await found if inspect.isawaitable(found) else found
+        return result
+
+
+def _enqueue(queue: PriorityQueue[ObjectKey], cluster: str) -> Callable[[ObjectKey, float, int], None]:
+    """Adds a key from any thread."""
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def enqueue(key: ObjectKey, after: float, priority: int) -> None:
+        whole = key if key.cluster else key._replace(cluster=cluster)
+
+        def add() -> None:
+            queue.add_after(whole, after, priority=priority)
+
+        if threading.get_ident() == thread:
+            add()
+        else:
+            loop.call_soon_threadsafe(add)
+
+    return enqueue

@@ -1,0 +1,192 @@
+"""What ``eventually`` and ``consistently`` look at: objects of a server, or of an informer's cache. Told of changes, never polled."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, TypeVar
+
+from kubeloop.cache import Event, Informer
+from kubeloop.client import Client
+from kubeloop.client.selector_text import Fields, Labels
+from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError
+from kubeloop.testing.format import text
+from kubeloop.timing import Clock
+
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R", bound=Resource)
+
+#: Real seconds between two tries of a server that cannot answer: of the machine's clock, as a test's may stand still.
+_PAUSE = 0.05
+
+
+class Unknown:
+    """No state yet."""
+
+
+UNKNOWN: Final = Unknown()
+
+
+class Subject(ABC, Generic[T_co]):
+    """``what`` names it in messages, ``trouble`` why it could not be looked at lately. ``clock`` measures how long it is looked at."""
+
+    def __init__(self, what: str, clock: Clock) -> None:
+        self.what = what
+        self.clock = clock
+        self.trouble = ""
+
+    @abstractmethod
+    def look(self, notify: Callable[[], None]) -> Any:
+        """An async context manager of a function that reads the state, with ``notify`` called after each change.
+
+        None: it is not there. ``UNKNOWN``: nobody has said yet whether it is.
+        """
+
+    def shown(self, state: object) -> str:
+        """A state as a failure shows it."""
+        return text(state)
+
+
+def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> Subject[R]:
+    """One object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind and name.
+
+    Raises:
+        ValueError: a kind without a name.
+    """
+    cls: type[R]
+    if isinstance(kind, Resource):
+        cls, name, namespace = type(kind), name or kind.metadata.name, namespace or kind.metadata.namespace or None
+    else:
+        cls = kind
+    if not name:
+        raise ValueError(f"one(client, {cls.__name__}, ...): which one? Give its name, or use many(client, {cls.__name__})")
+    return _OfServer(client, cls, name, namespace)
+
+
+def many(
+    client: Client, kind: type[R], *, namespace: str | None = None, labels: Labels | None = None, field_selector: Fields | None = None
+) -> Subject[list[R]]:
+    """Objects of a server, by namespace and name. ``namespace`` None: the client's own, as test clients have one; "" is all."""
+    return _Several(client, kind, "", namespace, labels, field_selector)
+
+
+def cached(informer: Informer[R], name: str, namespace: str | None = None) -> Subject[R]:
+    """One object as an informer's lister shows it."""
+    return _OfCache(f'cached {informer.what} "{name}"', informer, lambda: informer.lister.get(name, namespace))
+
+
+def all_cached(informer: Informer[R], namespace: str | None = None, labels: Labels | None = None) -> Subject[list[R]]:
+    """Objects as an informer's lister shows them, by namespace and name."""
+    return _OfCache(f"cached {informer.what}", informer, lambda: sorted(informer.lister.list(namespace, labels), key=_place))
+
+
+class _Watched(Subject[T_co], Generic[T_co, R]):
+    """Listed, then watched from that list on; listed again where the server has forgotten, waited for where it cannot answer."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: type[R],
+        name: str,
+        namespace: str | None,
+        labels: Labels | None = None,
+        field_selector: Fields | None = None,
+    ) -> None:
+        self._client, self._kind, self._name = client, kind, name
+        self._namespace = client.namespace if namespace is None else namespace
+        self._labels = labels
+        self._fields = {"metadata.name": name} if name else field_selector
+        super().__init__(kind.kind or kind.__name__, client.clock)
+
+    @abstractmethod
+    def _state(self, found: dict[tuple[str, str], R]) -> T_co | None:
+        """What a test sees of what is there."""
+
+    @asynccontextmanager
+    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | Unknown | None]]:
+        found: dict[tuple[str, str], R] = {}
+        listed = asyncio.Event()
+
+        def changed() -> None:
+            listed.set()
+            notify()
+
+        following = asyncio.create_task(self._follow(found, changed), name=f"test watching {self.what}")
+        following.add_done_callback(lambda _: changed())
+
+        def read() -> T_co | Unknown | None:
+            if following.done():
+                following.result()
+            return self._state(found) if listed.is_set() else UNKNOWN
+
+        try:
+            yield read
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+
+    async def _follow(self, found: dict[tuple[str, str], R], changed: Callable[[], None]) -> None:
+        namespaced = (await self._client.mapping(self._kind)).namespaced
+        namespace = (self._namespace or None) if namespaced else None
+        name = f' "{self._name}"' if self._name else ""
+        self.what = f"{self._kind.kind or self._kind.__name__}{name}" + (f' in namespace "{namespace}"' if namespace else "")
+        selected: dict[str, Any] = {"namespace": namespace, "labels": self._labels, "field_selector": self._fields}
+        while True:
+            try:
+                there = await self._client.list(self._kind, **selected)
+                found.clear()
+                found.update((_place(obj), obj) for obj in there)
+                changed()
+                async with self._client.watch(self._kind, **selected, resource_version=there.resource_version) as events:
+                    async for event in events:
+                        if event.type == "DELETED":
+                            found.pop(_place(event.object), None)
+                        else:
+                            found[_place(event.object)] = event.object
+                        changed()
+            except Gone:
+                continue
+            except (TransportError, DeadlineError) as error:
+                if self._client.transport.closed:
+                    raise
+                self.trouble = str(error)
+            except ApiError as error:
+                if error.status.code < 500 and error.status.code != 429:
+                    raise
+                self.trouble = str(error)
+            await asyncio.sleep(_PAUSE)
+
+
+class _OfServer(_Watched[R, R]):
+    def _state(self, found: dict[tuple[str, str], R]) -> R | None:
+        return next(iter(found.values()), None)
+
+
+class _Several(_Watched[list[R], R]):
+    def _state(self, found: dict[tuple[str, str], R]) -> list[R] | None:
+        return [found[place] for place in sorted(found)]
+
+
+class _OfCache(Subject[T_co]):
+    def __init__(self, what: str, informer: Informer[Any], read: Callable[[], T_co | None]) -> None:
+        super().__init__(what, informer.clock)
+        self._informer, self._read = informer, read
+
+    @asynccontextmanager
+    async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | None]]:
+        await self._informer.wait_synced()
+
+        def changed(_: Event[Any]) -> None:
+            notify()
+
+        registration = self._informer.on_event(added=changed, updated=changed, deleted=changed, resync=0, name="a test")
+        try:
+            yield self._read
+        finally:
+            registration.remove()
+
+
+def _place(obj: Resource) -> tuple[str, str]:
+    return obj.metadata.namespace, obj.metadata.name

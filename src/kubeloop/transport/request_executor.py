@@ -1,0 +1,333 @@
+"""One call to the server, from the limiter to an answer below 400, in as many tries as it takes.
+
+Order of each try, as in client-go (behaviour K144): rate limiter, back-off, request, figures; of each further one: pause, limiter, request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kubeloop.config import Authenticator, ClusterConfig, Credentials
+from kubeloop.config.authenticator import impersonation_headers
+from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
+from kubeloop.transport.answer import error_of
+from kubeloop.transport.describe import asked, describe
+from kubeloop.transport.hooks import Hook, Outcome, SentRequest, without_secrets
+from kubeloop.transport.limits.in_flight import InFlightLimiter
+from kubeloop.transport.log_context import log_context, logger_with_context
+from kubeloop.transport.observing.counters import RequestCounters
+from kubeloop.transport.retry import MAX_RETRIES, RetryDecision, after_answer, after_failure
+from kubeloop.transport.round_tripper import Answer, OutgoingRequest, Sender
+from kubeloop.transport.user_agent import default_user_agent
+from kubeloop.transport.warnings import WarningHandler, log_once, warnings_in
+
+if TYPE_CHECKING:
+    from kubeloop.timing import Clock, TokenBucket
+    from kubeloop.transport.limits.failure_backoff import FailureBackoff
+
+_logger = logger_with_context("kubeloop.transport")
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+#: Waits for the limiter that are longer are logged (client-go's extraLongThrottleLatency).
+_LONG_WAIT = 1.0
+
+
+#: How Go's and nginx' servers answer a request without TLS on a port for TLS.
+_PLAIN_TO_TLS = re.compile(rb"(?i)HTTP request (was sent )?to (an )?HTTPS (server|port)")
+#: Seconds without any byte of an answer. kube-apiserver itself gives a request 60 s.
+PATIENCE = 120.0
+#: Bytes of an answer that is held in memory, unpacked: a server, or what stands between, must not be able to fill it.
+MAX_ANSWER = 1 << 30
+
+
+class TransportOptions(msgspec.Struct, kw_only=True):
+    """How a transport behaves, beyond what its cluster's configuration says."""
+
+    limiter: TokenBucket | None = None
+    backoff: FailureBackoff | None = None
+    places: InFlightLimiter = msgspec.field(default_factory=InFlightLimiter)
+    figures: RequestCounters = msgspec.field(default_factory=RequestCounters)
+    hooks: tuple[Hook, ...] = ()
+    warning_handler: WarningHandler = msgspec.field(default_factory=log_once)
+    user_agent: str = msgspec.field(default_factory=default_user_agent)
+    max_retries: int = MAX_RETRIES
+    max_answer: int = MAX_ANSWER
+    patience: float = PATIENCE
+
+
+class Call(msgspec.Struct):
+    """``whole``: the answer is read to its end, and it may be asked for again. ``free``: no limiter holds back its first try."""
+
+    method: str
+    path: str
+    target: str
+    query: Mapping[str, object] | None
+    body: bytes | None
+    content_type: str
+    accept: str
+    headers: Mapping[str, str] | None
+    whole: bool
+    retry: bool = True
+    free: bool = False
+    upgrade: str = ""
+    ends: float | None = None
+    tries: int = 0
+    previous: str = ""
+
+    def __repr__(self) -> str:
+        # Headers and body may be secret.
+        return f"Call({self.asked})"
+
+    @property
+    def asked(self) -> str:
+        """What is asked, in words. Made when it is needed, which is seldom."""
+        return describe(self.method, self.path, self.query)
+
+    @property
+    def words(self) -> str:
+        """What was asked and how often, for messages."""
+        return f"{self.asked}, tried {self.tries} times" if self.tries > 1 else self.asked
+
+    def remaining(self, now: float) -> float | None:
+        """Seconds to the deadline; None: there is none."""
+        return None if self.ends is None else self.ends - now
+
+
+class Calls:
+    """Makes the calls of one transport. ``sender`` gives what carries them, or raises TransportError when the transport is closed."""
+
+    def __init__(
+        self, config: ClusterConfig, clock: Clock, authenticator: Authenticator, manners: TransportOptions, sender: Callable[[], Sender]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._authenticator = authenticator
+        self._manners = manners
+        self._sender = sender
+        self._figures = manners.figures
+        self._backoff = manners.backoff
+        url = urlsplit(config.server)
+        self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
+        impersonate = config.credentials.impersonate
+        self._impersonation = impersonation_headers(impersonate) if impersonate else []
+        self._where = f'{self._config.server} (cluster "{self._config.name}")'
+        self._ended = False
+        self._pauses: set[asyncio.Future[None]] = set()
+
+    def end(self) -> None:
+        """Calls that wait for their next try make it now, and are told that the transport is closed."""
+        self._ended = True
+        for pause in self._pauses:
+            if not pause.done():
+                pause.set_result(None)
+
+    async def make(self, call: Call) -> tuple[Answer, bytes]:
+        """An answer below 400, with its body if ``call.whole``. The caller closes it.
+
+        Raises:
+            ApiError, TransportError, ValueError: as ``Transport.request``. DeadlineError: a wait would outlast the call's deadline.
+        """
+        again: RetryDecision | None = None
+        with log_context(cluster=self._config.name, method=call.method, path=call.path):
+            while True:
+                await self._hold_back(call, again)
+                call.tries += 1
+                try:
+                    answer, content = await self._try(call)
+                except TransportError as error:
+                    again = after_failure(error, call.method, whole=call.whole, tries=call.tries)
+                    if again is None or not self._may_retry(call):
+                        raise _with_previous(error, call).with_traceback(None) from error.__cause__
+                    call.previous = str(error)
+                else:
+                    if answer.status < 400 and answer.status not in _REDIRECTS:
+                        return answer, content
+                    answer.close()
+                    if answer.status < 400:
+                        raise self._redirected(answer, call)
+                    again = after_answer(answer.status, answer.headers)
+                    left = call.remaining(self._clock.now())
+                    if again is None or not self._may_retry(call) or (left is not None and again.after > left):
+                        raise self._refusal(answer, content, call)
+                    call.previous = again.why
+                _logger.info("%s: trying again in %d s (%s)", call.asked, again.after, again.why)
+
+    def _may_retry(self, call: Call) -> bool:
+        return call.retry and call.tries <= self._manners.max_retries
+
+    async def _hold_back(self, call: Call, again: RetryDecision | None) -> None:
+        """Wait until the next try may be made."""
+        pause = again.after if again is not None else 0.0
+        if self._backoff is not None and not call.upgrade:
+            pause = max(pause, self._backoff.pause())
+        if again is None:
+            await self._limit(call, again)
+            await self._sleep(pause)
+        else:
+            await self._sleep(pause)
+            await self._limit(call, again)
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds <= 0 or self._ended:
+            return
+        pause: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_later(seconds, lambda: None if pause.done() else pause.set_result(None))
+        self._pauses.add(pause)
+        try:
+            await pause
+        finally:
+            self._pauses.discard(pause)
+            timer.cancel()
+
+    async def _limit(self, call: Call, again: RetryDecision | None) -> None:
+        limiter = self._manners.limiter
+        if limiter is None or call.upgrade or (call.free and again is None):
+            return
+        delay = limiter.reserve()
+        try:
+            left = call.remaining(self._clock.now())
+            if left is not None and delay > left:
+                raise DeadlineError(
+                    f"{self._where}: this client's rate limit ({limiter.rate:g} requests per second) would hold the request back for "
+                    f"{delay:.1f} s, longer than its deadline ({call.words})"
+                )
+            if delay > _LONG_WAIT:
+                why = f"retry after {again.why}" if again is not None else "client-side throttling, not priority and fairness"
+                _logger.info("%s: waits %.1f s for this client's rate limit (%s)", call.asked, delay, why)
+            await self._sleep(delay)
+        except BaseException:
+            limiter.give_back()
+            raise
+        self._figures.limiter[call.method].observe(delay)
+
+    async def _try(self, call: Call) -> tuple[Answer, bytes]:
+        if not call.whole:
+            return await self._try_once(call)
+        async with self._manners.places:
+            return await self._try_once(call)
+
+    async def _try_once(self, call: Call) -> tuple[Answer, bytes]:
+        sent = await self._headers(call)
+        hooks = self._manners.hooks
+        request: SentRequest | None = None
+        if hooks:
+            request = self._sent_request(call, sent)
+            self._announce(hooks, request)
+            sent = request.headers
+        started = self._clock.now()
+        answer: Answer | None = None
+        content = b""
+        try:
+            outgoing = OutgoingRequest(call.method, call.target, sent, call.body, call.upgrade, self._manners.patience)
+            answer = await self._sender().send(outgoing)
+            if call.whole or answer.status >= 300:
+                content = await answer.read(self._manners.max_answer)
+        except BaseException as error:
+            if answer is not None:
+                answer.close()
+            self._tried(call, None)
+            if _logger.isEnabledFor(logging.DEBUG):
+                from kubeloop.transport.observing.debug_log import log_failure
+
+                log_failure(f"{self._base}{call.target}", call, error, self._clock.now() - started)
+            if request is not None:
+                self._tell(hooks, request, Outcome(self._clock.now() - started, error=error))
+            raise
+        if call.whole:
+            # The connection must be free before the place is: whoever comes next takes it instead of making another.
+            answer.close()
+            self._figures.request_size[call.method].observe(len(call.body or b""))
+        self._tried(call, answer.status)
+        if answer.status == 401:
+            self._authenticator.refused(dict(sent), started)
+        try:
+            if "Warning" in answer.headers:
+                for warning in warnings_in(answer.headers.values_of("Warning"), call.asked):
+                    self._manners.warning_handler(warning)
+            if request is not None:
+                size = len(content) if call.whole else None
+                self._tell(hooks, request, Outcome(self._clock.now() - started, answer.status, answer.headers, size))
+            if _logger.isEnabledFor(logging.DEBUG):
+                from kubeloop.transport.observing.debug_log import log_exchange
+
+                log_exchange(f"{self._base}{call.target}", call, sent, answer, content, self._clock.now() - started)
+        except BaseException:
+            answer.close()
+            raise
+        return answer, content
+
+    def _tried(self, call: Call, status: int | None) -> None:
+        self._figures.tried(status, call.method, call.tries - 1)
+        if self._backoff is not None:
+            self._backoff.outcome(status)
+        if status == 429:
+            self._manners.places.refused()
+        elif status is not None:
+            self._manners.places.answered()
+
+    def _sent_request(self, call: Call, sent: list[tuple[str, str]]) -> SentRequest:
+        verb = asked(call.method, call.path, call.query).verb
+        return SentRequest(call.method, f"{self._base}{call.target}", call.path, verb, call.asked, sent, call.body, call.tries - 1)
+
+    def _announce(self, hooks: tuple[Hook, ...], request: SentRequest) -> None:
+        for place, hook in enumerate(hooks):
+            try:
+                hook.sending(request)
+            except BaseException as error:
+                self._tell(hooks[:place], request, Outcome(0.0, error=error))
+                raise
+
+    def _tell(self, hooks: tuple[Hook, ...], request: SentRequest, outcome: Outcome) -> None:
+        for hook in reversed(hooks):
+            hook.answered(request, outcome)
+
+    async def _headers(self, call: Call) -> list[tuple[str, str]]:
+        headers = {"Accept": call.accept, "Accept-Encoding": "identity" if self._config.disable_compression or not call.whole else "gzip"}
+        if call.content_type:
+            headers["Content-Type"] = call.content_type
+        own: set[str] = set()
+        if call.headers:
+            # The caller's own win, however they are spelled: one header twice may be read in two ways.
+            own = {name.lower() for name in call.headers}
+            headers = {name: value for name, value in headers.items() if name.lower() not in own} | dict(call.headers)
+        # With an Authorization header of the caller's own no plugin runs (client-go transport/round_trippers.go).
+        if "authorization" not in own:
+            headers |= await self._authenticator.headers()
+        if "user-agent" not in own:
+            headers["User-Agent"] = self._manners.user_agent
+        return [*headers.items(), *self._impersonation]
+
+    def _redirected(self, answer: Answer, call: Call) -> TransportError:
+        location = without_secrets(answer.headers.get("Location", "")).partition("?")[0]
+        return TransportError(
+            f'{self._where}: HTTP status {answer.status} sends on to "{location}", which is not '
+            f"followed; is server in {self._config.source} the API server's own address? ({call.asked})"
+        )
+
+    def _refusal(self, answer: Answer, content: bytes, call: Call) -> ApiError:
+        words = call.words
+        if answer.status == 401:
+            user = self._config.credentials
+            fault = "there are no credentials" if user == Credentials(owner=user.owner) else "they are unknown or expired: renew them"
+            words = f"{words}; credentials: {user.owner}: {fault}"
+        elif answer.status == 400 and self._config.server.startswith("http://") and _PLAIN_TO_TLS.search(content):
+            from kubeloop.transport.failure import secure_address
+
+            words = f"{words}; {secure_address(self._config)}"
+        if call.previous and call.previous != f"HTTP status {answer.status}":
+            words = f"{words}; error from a previous attempt: {call.previous}"
+        return error_of(answer.status, answer.headers, content, call.method, words)
+
+
+def _with_previous(error: TransportError, call: Call) -> TransportError:
+    """The error, naming the one before (behaviour K144)."""
+    if not call.previous or call.previous == str(error):
+        return error
+    return type(error)(f"{error} - error from a previous attempt: {call.previous}")

@@ -1,0 +1,8 @@
+"""Types that all packages share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: An object of the API as ``json.loads`` returns it.
+JSONObject = dict[str, Any]

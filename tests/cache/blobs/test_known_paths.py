@@ -1,0 +1,64 @@
+"""Paths that no object of a kind can have are told at the call, with what was probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.core.v1 import Pod
+from kubeloop.cache import Informers, Sorted
+from kubeloop.cache.blobs.known_paths import warn_of_unknown
+from kubeloop.client import Client
+from kubeloop.meta import Resource, Unstructured
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "said"),
+    [
+        pytest.param(Pod, "spec.nodName", '"spec.nodName"; did you mean "spec.nodeName"?', id="a misspelt field"),
+        pytest.param(Pod, "spek.nodeName", '"spek"; did you mean "spec"?', id="a misspelt parent"),
+        pytest.param(
+            Pod, "spec.containers[*].imgae", '"spec.containers[*].imgae"; did you mean "spec.containers[*].image"?', id="inside a list"
+        ),
+        pytest.param(Pod, "spec.zzz", '"spec.zzz"; a newer server may have it', id="nothing alike"),
+        pytest.param(Pod, "spec.node_name", 'did you mean "spec.nodeName"?', id="a name as Python writes it"),
+    ],
+)
+def test_a_path_that_the_model_does_not_have_is_told(caplog: pytest.LogCaptureFixture, kind: type[Resource], path: str, said: str) -> None:
+    warn_of_unknown(kind, [path], "pods")
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f'pods: path "{path}": Pod has no field ')
+    assert said in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (Pod, "spec.nodeName"),
+        (Pod, "kind"),
+        (Pod, "apiVersion"),
+        (Pod, "metadata.managedFields"),
+        (Pod, "metadata.creationTimestamp"),
+        (Pod, 'metadata.annotations["example.com/x"]'),
+        (Pod, "metadata.labels.anything"),
+        (Pod, "spec.containers[*].resources.requests.cpu"),
+        (Pod, "spec.containers[*].env[*].valueFrom.secretKeyRef.name"),
+        (Pod, "status.podIPs[*].ip"),
+        (Deployment, "spec.strategy.rollingUpdate.maxSurge"),
+        (Deployment, "spec.selector.matchLabels.app"),
+        (Deployment, "spec.template.metadata.labels.app"),
+        (Unstructured.of("example.com/v1", "Widget"), "spec.anything"),
+    ],
+)
+def test_nothing_is_said_of_a_path_that_may_be(caplog: pytest.LogCaptureFixture, kind: type[Resource], path: str) -> None:
+    warn_of_unknown(kind, [path], "objects")
+    assert caplog.records == []
+
+
+async def test_each_is_told_once_whatever_it_is_for(api: Client, caplog: pytest.LogCaptureFixture) -> None:
+    informers = Informers(api)
+    for _ in range(2):
+        informers.of(Pod, fields=["spec.nodName"], indexes={"node": "spec.nodName"})
+        informers.of(Pod, indexes={"phase": "status.fase", "host": Sorted("status.hostIp")}, paths=["spec.hostnam"])
+    told = [record.getMessage().partition(" did you mean ")[2] for record in caplog.records]
+    assert sorted(told) == ['"spec.hostname"?', '"spec.nodeName"?', '"status.hostIP"?', '"status.phase"?']

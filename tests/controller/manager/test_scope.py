@@ -1,0 +1,59 @@
+"""What informers keep: a kind's own words first, then those for all kinds (behaviour S225)."""
+
+import pytest
+
+from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
+from kubeloop.controller.manager.scope import ALL_NAMESPACES, CacheScope, KindScope, Selection
+from kubeloop.meta import Resource
+
+
+def selection(namespace: str | tuple[str, ...] | None = None, labels: str | None = None, field_selector: str | None = None) -> Selection:
+    return Selection(namespace=namespace, labels=labels, field_selector=field_selector)
+
+
+SCOPE = CacheScope(
+    namespaces=["shop", "bank", "shop"],
+    labels="app=web",
+    kinds={
+        Pod: KindScope(namespaces="jobs", fields="spec.nodeName=n1"),
+        Secret: KindScope(namespaces=ALL_NAMESPACES, labels=""),
+        Node: KindScope(labels={"pool": "gpu"}),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespaced", "expected"),
+    [
+        pytest.param(ConfigMap, True, selection(("bank", "shop"), "app=web"), id="a kind of which nothing is said is as all kinds are"),
+        pytest.param(Pod, True, selection("jobs", "app=web", "spec.nodeName=n1"), id="a kind's own words come first, one by one"),
+        pytest.param(Secret, True, selection(), id="everything, said of a kind, overrides what is said of all"),
+        pytest.param(Node, False, selection(None, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"),
+    ],
+)
+def test_selection(kind: type[Resource], namespaced: bool, expected: Selection) -> None:
+    assert SCOPE.select(kind, namespaced=namespaced) == expected
+
+
+def test_no_scope_selects_everything() -> None:
+    assert CacheScope().select(Pod, namespaced=True) == selection()
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "covered"),
+    [
+        pytest.param(ConfigMap, "shop", True, id="a namespace that is kept"),
+        pytest.param(ConfigMap, "jobs", False, id="a namespace that is not kept"),
+        pytest.param(ConfigMap, "", False, id="all namespaces where some are kept"),
+        pytest.param(Secret, "", True, id="all namespaces where all are kept"),
+    ],
+)
+def test_reach(kind: type[Resource], namespace: str, covered: bool) -> None:
+    assert SCOPE.covers(kind, namespace) is covered
+
+
+def test_what_can_be_no_namespace_or_selector_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="CacheScope: namespace 'Shop' cannot be"):
+        CacheScope(namespaces=["Shop"])
+    with pytest.raises(ValueError, match="app in"):
+        KindScope(labels="app in")
