@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 SERVER_SUITES := tests/apiserver tests/conformance tests/kubectl
 # The parts in which versions of Python differ most: containers, collection, decoding, event loops, TLS, a whole cluster.
-SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/disk tests/codec tests/meta tests/serving tests/testing tests/workqueue tests/blocking
+SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/persistence tests/codec tests/meta tests/serving tests/testing tests/workqueue tests/blocking
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
@@ -34,9 +34,10 @@ demo: $(STAMP)  ## server, kubectl and a controller at work, in under a minute
 
 test: lint types layers structure unit  ## everything that CI runs
 
-lint: $(STAMP)  ## ruff: rules and format
+lint: $(STAMP)  ## ruff: rules and format; names and words (tools/names.json)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m tools.names
 
 types: $(STAMP)  ## strict type check of src, tests, examples, bench
 	@$(BIN)/mypy
