@@ -26,8 +26,10 @@ from rich.text import Text
 
 from tests.docs.pages import ROOT
 
-#: Stands for the folder of the cluster, which has another name in each run.
+#: The folder of the cluster, which has another name in each run.
 _FOLDER = re.compile(r"/\S*/kubeloop-cluster-\w+/")
+#: What else differs from run to run: times, ports, and how many objects the control plane has created already.
+_VARYING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+|(?<=127\.0\.0\.1:)\d+|\d+(?= objects)")
 #: Seconds until a line must appear.
 _PATIENCE = 60.0
 
@@ -54,9 +56,14 @@ def _collect(stream: IO[str], lines: queue.Queue[str]) -> None:
         lines.put(line)
 
 
+def _steady(line: str) -> str:
+    """The line without what differs from run to run."""
+    return _VARYING.sub("N", _FOLDER.sub("FOLDER/", line))
+
+
 def _expect(lines: queue.Queue[str], wanted: str, seen: list[str]) -> None:
     deadline = time.monotonic() + _PATIENCE
-    while not seen or _FOLDER.sub("FOLDER/", wanted) not in _FOLDER.sub("FOLDER/", seen[-1]):
+    while not seen or _steady(wanted) not in _steady(seen[-1]):
         try:
             seen.append(lines.get(timeout=max(0.0, deadline - time.monotonic())))
         except queue.Empty:
