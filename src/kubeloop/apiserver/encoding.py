@@ -30,10 +30,12 @@ def encode_sorted(tree: object) -> bytes:
     return go_numbers(_SORTING_ENCODER.encode(tree))
 
 
-#: Two searches that begin with a literal are ten times as fast as one that begins with a class of characters.
-#: Either may also find a part of a text.
+#: Searches that begin with a literal are several times as fast as one that begins with a class of characters. A search may also find a part of
+#: a text.
 _WHOLE_FLOAT = re.compile(rb"\.0[,\]}]")
-_EXPONENT = re.compile(rb"e-?[0-9]+[,\]}]")
+#: Makes each digit 0, and each character after a number a comma.
+_ALIKE = bytes.maketrans(b"123456789]}", b"000000000,,")
+_EXPONENT = re.compile(rb"0e-?0+,")
 _TEXT_OR_FLOAT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?e-?[0-9]+|-?[0-9]+\.0(?=[,\]}])')
 
 
@@ -51,7 +53,7 @@ def int64_numbers(data: bytes) -> bytes:
 
 
 def _has_floats(data: bytes) -> bool:
-    return _WHOLE_FLOAT.search(data) is not None or _EXPONENT.search(data) is not None
+    return _WHOLE_FLOAT.search(data) is not None or _EXPONENT.search(data.translate(_ALIKE)) is not None
 
 
 def _written_by_go(found: re.Match[bytes]) -> bytes:
