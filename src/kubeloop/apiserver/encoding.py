@@ -30,8 +30,8 @@ def encode_sorted(tree: object) -> bytes:
     return go_numbers(_SORTING_ENCODER.encode(tree))
 
 
-#: Searches that begin with a literal are several times as fast as one that begins with a class of characters. A search may also find a part of
-#: a text.
+#: Searches that begin with a literal are several times as fast as one that begins with a class of characters. A search may also find
+#: a part of a text.
 _WHOLE_FLOAT = re.compile(rb"\.0[,\]}]")
 #: Makes each digit 0, and each character after a number a comma.
 _ALIKE = bytes.maketrans(b"123456789]}", b"000000000,,")
