@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
@@ -214,6 +215,15 @@ def without_nulls(tree: Any) -> Any:
     return [without_nulls(item) for item in tree] if isinstance(tree, list) else tree
 
 
+def as_go_writes(tree: Any) -> Any:
+    """The tree with floats as a server answers them: without a fraction and below 1e21, all digits are written, which is an integer."""
+    if isinstance(tree, dict):
+        return {key: as_go_writes(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [as_go_writes(item) for item in tree]
+    return int(Decimal(repr(tree))) if isinstance(tree, float) and tree.is_integer() and abs(tree) < 1e21 else tree
+
+
 async def one_update(client: Client, rng: random.Random, way: str) -> None:
     made = {key: value for key, value in document(Plant, rng, 5).items() if key in ("spec", "status") and value is not None}
     await client.transport.request(
@@ -233,8 +243,8 @@ async def one_update(client: Client, rng: random.Random, way: str) -> None:
         found = to_dict(await client.get(Unstructured.of("garden.example.com/v1", "Plant"), plant.metadata.name or ""))
         # Servers take nulls out of whatever a merge patch brings, in list items too: only an update can keep them.
         kept = without_nulls if way == "patch" else dict
-        assert kept(found["spec"]) == kept(expected["spec"])
-        assert found.get("status") == expected.get("status")
+        assert kept(found["spec"]) == kept(as_go_writes(expected["spec"]))
+        assert found.get("status") == as_go_writes(expected.get("status"))
     finally:
         await client.delete(Plant, plant.metadata.name or "")
 
