@@ -130,6 +130,7 @@ class TestAnyOther:
         going = await client.delete(Namespace, name)
         assert isinstance(going, Namespace)
         going.spec.finalizers.clear()
+        going.metadata.resource_version = ""  # the namespace controller may have written in between
         finished = await client.subresource(Namespace, name, "finalize").update(going)
         assert finished.spec.finalizers == []
         await client.patch(Namespace, name, {"metadata": {"finalizers": None}})
