@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class AdmissionFlags:
     """Names of plug-ins; each value may contain several, separated by commas."""
 
-    enable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Plug-ins to run besides those that run by default.")
-    disable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Plug-ins that run by default and shall not run.")
+    enable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Plug-ins to run in addition to the default ones.")
+    disable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Default plug-ins to leave out.")
 
     def options(self) -> AdmissionOptions:
         """Return the server's options. Raises ConfigError for unknown names and for plug-ins that cannot be disabled."""
