@@ -36,6 +36,7 @@ from kubeloop.apiserver.tables import has_tables
 from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.serving.request import BodyMalformed, Request
+from kubeloop.timing import TimeLimit
 
 # How long a request may take: --request-timeout, or less where it says so itself (``?timeout=5s``).
 #
@@ -204,10 +205,10 @@ class Pipeline:
         if left <= 0:
             return timed_out()
         try:
-            async with asyncio.timeout(left) as limit:
+            async with TimeLimit(clock, left) as limit:
                 return await self._stages(passage, warnings)
         except TimeoutError:
-            if limit.expired():
+            if limit.expired:
                 return timed_out()
             raise
 

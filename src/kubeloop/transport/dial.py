@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from kubeloop.config.proxies import Proxy, proxy_for
 from kubeloop.meta.tls import client_tls
+from kubeloop.timing import Clock, SystemClock, TimeLimit
 from kubeloop.transport.head import ProtocolError
 from kubeloop.transport.http1 import ConnectionEndedError, Wire
 from kubeloop.transport.observing.progress import CONNECTED, SECURED, reach
@@ -212,6 +213,7 @@ class Dialer:
         *,
         authorities: Callable[[], bytes] | None = None,
         resolved: Callable[[float], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """``source`` says where ``proxy`` was named, for messages. ``authorities`` gives the cluster's, PEM, for a proxy that speaks TLS;
         ``resolved`` is told how long looking a name up took.
@@ -223,6 +225,7 @@ class Dialer:
         self._secure = self._server.scheme == "https"
         self._authorities = authorities
         self._resolved = resolved
+        self._clock: Clock = clock or SystemClock()
         self.host = self._server.hostname or ""
         self.port = self._server.port or (443 if self._secure else 80)
         self._server_name = server_name or self.host
@@ -252,9 +255,9 @@ class Dialer:
         Raises:
             OSError, ssl.SSLError, TimeoutError, ProxyRefusedError: there is none.
         """
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        async with TimeLimit(self._clock, CONNECT_TIMEOUT):
             if self.proxy is None:
-                return await open_wire(self.host, self.port, tls, self._server_name, self._resolved)
+                return await open_wire(self.host, self.port, tls, self._server_name, self._resolved, self._clock)
             if self.proxy.socks:
                 return await self._through_socks(self.proxy, tls)
             return await self._through_proxy(self.proxy, tls)
@@ -262,7 +265,7 @@ class Dialer:
     async def _through_socks(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
         made: socket.socket | None = None
         try:
-            made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved)
+            made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved, self._clock)
             await connect_through(made, proxy, self.host, self.port)
         except BaseException as error:
             if made is not None:
@@ -270,7 +273,7 @@ class Dialer:
             if isinstance(error, OSError | EOFError) and not _is_our_deadline(error):
                 raise _unreachable(proxy, error) from error
             raise
-        return await _wire_on(made, tls, self._server_name)
+        return await _wire_on(made, tls, self._server_name, self._clock)
 
     async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> Wire:
         secure = proxy.url.scheme == "https"
@@ -278,7 +281,7 @@ class Dialer:
         wire: Wire | None = None
         try:
             wire = await open_wire(
-                name, proxy.url.port or (443 if secure else 80), self._proxy_tls() if secure else None, name, self._resolved
+                name, proxy.url.port or (443 if secure else 80), self._proxy_tls() if secure else None, name, self._resolved, self._clock
             )
             if tls is None:
                 return wire
@@ -302,30 +305,35 @@ class Dialer:
     async def _inside(self, outer: Wire, tls: ssl.SSLContext) -> Wire:
         """TLS with the server within the tunnel."""
         assert outer.transport is not None
-        inner = Wire()
+        inner = Wire(self._clock)
         await secure(outer.transport, inner, tls, self._server_name, HANDSHAKE_TIMEOUT)
         return inner
 
 
 async def open_wire(
-    host: str, port: int, tls: ssl.SSLContext | None, server_name: str, resolved: Callable[[float], None] | None = None
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    server_name: str,
+    resolved: Callable[[float], None] | None = None,
+    clock: Clock | None = None,
 ) -> Wire:
     """A connection straight to ``host``; ``tls`` None: without TLS. ``resolved`` is told how long looking the name up took.
 
     Raises:
         OSError, ssl.SSLError, TimeoutError: there is none.
     """
-    made = await connect(host, port, resolved)
+    made = await connect(host, port, resolved, clock)
     reach(CONNECTED)
-    return await _wire_on(made, tls, server_name)
+    return await _wire_on(made, tls, server_name, clock)
 
 
-async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str) -> Wire:
+async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str, clock: Clock | None) -> Wire:
     _watch_over(made)
     if tls is None:
-        _, wire = await asyncio.get_running_loop().create_connection(Wire, sock=made)
+        _, wire = await asyncio.get_running_loop().create_connection(lambda: Wire(clock), sock=made)
         return wire
-    wire = Wire()
+    wire = Wire(clock)
     await secure(made, wire, tls, server_name, HANDSHAKE_TIMEOUT)
     reach(SECURED)
     return wire

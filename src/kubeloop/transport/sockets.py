@@ -12,6 +12,7 @@ import itertools
 import socket
 from collections.abc import Callable
 
+from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport.observing.progress import RESOLVED, reach
 
 #: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
@@ -19,13 +20,13 @@ HEAD_START = 0.25
 _Address = tuple[int, tuple[object, ...]]
 
 
-async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None) -> socket.socket:
+async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None, clock: Clock | None = None) -> socket.socket:
     """A connected socket, not blocking. ``resolved`` is told how many seconds it took to look a name up.
 
     Raises:
         OSError: no address could be reached; if they failed in different ways, the text has all of them. socket.gaierror: no address.
     """
-    addresses = _numeric(host, port) or await _looked_up(host, port, resolved)
+    addresses = _numeric(host, port) or await _looked_up(host, port, resolved, clock or SystemClock())
     reach(RESOLVED)
     if len(addresses) == 1:
         return await _connect(addresses[0])
@@ -53,12 +54,11 @@ def _numeric(host: str, port: int) -> list[_Address]:
     return []
 
 
-async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | None) -> list[_Address]:
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | None, clock: Clock) -> list[_Address]:
+    started = clock.now()
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     if resolved is not None:
-        resolved(loop.time() - started)
+        resolved(clock.now() - started)
     return _alternating([(family, address) for family, _, _, _, address in found])
 
 

@@ -16,7 +16,7 @@ from kubeloop.apiserver.encoding import encode
 from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable, why_no_answer, why_refused
 from kubeloop.apiserver.webhooks.target import ServiceName, Target, target_of, trust
 from kubeloop.meta.errors import ConfigError
-from kubeloop.timing import Clock
+from kubeloop.timing import Clock, TimeLimit
 from kubeloop.transport.dial import Dialer
 from kubeloop.transport.failure import TRANSPORT_FAULTS
 from kubeloop.transport.headers import Headers
@@ -70,7 +70,7 @@ class WebhookClient:
         assert task is not None
         self._calling.add(task)
         try:
-            async with asyncio.timeout(timeout):
+            async with TimeLimit(self._clock, timeout):
                 status, headers, body = await self._exchange(target, context, query, encode(review))
         except TimeoutError:
             raise _failed(target, query, "context deadline exceeded") from None
@@ -126,7 +126,7 @@ class WebhookClient:
     async def _straight(self, target: Target, context: ssl.SSLContext) -> Wire:
         """To a URL; by a proxy of the environment only where any address may be dialled, since what a proxy dials nobody has looked at."""
         if self._reach.anywhere:
-            return await Dialer(f"https://{target.authority}", "", target.host).connect(context)
+            return await Dialer(f"https://{target.authority}", "", target.host, clock=self._clock).connect(context)
         return await self._reach.open(target.host, target.port, context, target.host)
 
     async def _ask(self, wire: Wire, target: Target, query: str, body: bytes) -> tuple[int, Headers, bytes]:
