@@ -118,7 +118,11 @@ class HttpEndpoint:
             await self._listener.bind()
         except ConfigError as error:
             raise ConfigError(f"{self.option}={str(self._address)!r}: {error}") from None
-        await self._listener.serve()
+        try:
+            await self._listener.serve()
+        except BaseException:
+            await self._listener.close()
+            raise
         scheme = "http" if self._context is None else "https"
         self.url = f"{scheme}://{Address(self._address.host or '127.0.0.1', self._listener.port)}"
         if (certificate := self._certificate) is not None:
