@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -314,29 +315,32 @@ async def _run(settings: _Settings) -> int:
             raise ConfigError(f"--data {settings.data}: {fault.strerror}; name a folder on a local disk that you may write") from None
     certificates = settings.cert_dir or (settings.data / "pki" if settings.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
-    storage = await _storage(settings.data, synced=settings.synced)
-    host, advertised = settings.addresses
-    options = ServerOptions(
-        port=settings.port,
-        host=host,
-        advertise=advertised,
-        history=settings.history,
-        history_revisions=settings.history_revisions,
-        event_ttl=settings.event_ttl,
-        min_request_timeout=settings.min_request_timeout,
-        authorization=tuple(one.strip() for one in settings.authorization_mode.split(",") if one.strip()),
-        authority=authority,
-        resume=storage is not None,
-        remote_backends=settings.remote_backends,
-        services=services,
-        kubelets=KubeletCredentials(*settings.kubelets),
-        authentication=settings.authentication.options(certificates),
-        operation=settings.operation.options(),
-        admission=settings.admission.options(),
-        descriptions=await _descriptions(settings.descriptions),
-    )
-    api = ApiServer(options, storage)
-    try:
+    async with AsyncExitStack() as stack:
+        storage = await _storage(settings.data, synced=settings.synced)
+        if storage is not None:
+            stack.push_async_callback(storage.close)
+        host, advertised = settings.addresses
+        options = ServerOptions(
+            port=settings.port,
+            host=host,
+            advertise=advertised,
+            history=settings.history,
+            history_revisions=settings.history_revisions,
+            event_ttl=settings.event_ttl,
+            min_request_timeout=settings.min_request_timeout,
+            authorization=tuple(one.strip() for one in settings.authorization_mode.split(",") if one.strip()),
+            authority=authority,
+            resume=storage is not None,
+            remote_backends=settings.remote_backends,
+            services=services,
+            kubelets=KubeletCredentials(*settings.kubelets),
+            authentication=settings.authentication.options(certificates),
+            operation=settings.operation.options(),
+            admission=settings.admission.options(),
+            descriptions=await _descriptions(settings.descriptions),
+        )
+        api = ApiServer(options, storage)
+        stack.push_async_callback(api.stop)
         await api.start()
         if target is not None:
             try:
@@ -347,6 +351,8 @@ async def _run(settings: _Settings) -> int:
         controllers = _controllers(api, settled) if settings.controllers else None
         if controllers is None:
             settled.set()
+        else:
+            stack.push_async_callback(_end_controllers, controllers)
         api.add_readiness("controllers", settled.is_set)
         if await _has_settled(settled, ending, controllers):
             print(f"ready {api.url} kubeconfig={kubeconfig}" if target is not None else f"ready {api.url}", flush=True)
@@ -354,8 +360,11 @@ async def _run(settings: _Settings) -> int:
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         return await _until(ending, controllers)
-    finally:
-        await api.stop()
+
+
+async def _end_controllers(controllers: asyncio.Task[None]) -> None:
+    if not controllers.done():
+        await end_tasks(controllers, logger=_LOG)
 
 
 async def _descriptions(source: str) -> Texts:
@@ -395,16 +404,14 @@ async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) 
     tasks: set[asyncio.Task[object]] = {waiting}
     if controllers is not None:
         tasks.add(controllers)
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if controllers is None:
-        return 0
-    failed = controllers.done() and not controllers.cancelled() and controllers.exception()
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(waiting)
+    failed = controllers is not None and controllers.done() and not controllers.cancelled() and controllers.exception()
     if failed:
         _LOG.error("controllers ended: %s", failed)
         return 1
-    controllers.cancel()
-    await asyncio.wait({controllers})
     return 0
 
 

@@ -15,6 +15,7 @@ import msgspec
 from kubeloop.client.options import ListOptions
 from kubeloop.codec import decode_list
 from kubeloop.meta import Gone, ListMeta, Resource
+from kubeloop.tasks import end_tasks
 from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)
@@ -147,10 +148,7 @@ class ListCall(Generic[R]):
                 yield page
             await filling
         finally:
-            filling.cancel()
-            await asyncio.wait([filling])
-            if not filling.cancelled():
-                filling.exception()  # seen: whoever leaves early does not want it
+            await end_tasks(filling, expected=(Exception,))  # raised above, or of a page that nobody reads any more
 
     async def _each(self) -> AsyncIterator[R]:
         async with aclosing(self.pages()) as pages:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+
+from kubeloop.timing import Clock, TimeLimit
 
 T = TypeVar("T")
 
@@ -30,6 +33,20 @@ async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+async def wait_within(clock: Clock, seconds: float | None, *futures: asyncio.Future[Any]) -> bool:
+    """Wait until all futures are done, for ``seconds`` at most (None: without a limit). Nothing is cancelled.
+
+    Returns:
+        Whether all of them are done.
+    """
+    left = [future for future in futures if not future.done()]
+    if left and (seconds is None or seconds > 0):
+        with contextlib.suppress(TimeoutError):  # the limit's: asyncio.wait raises none
+            async with TimeLimit(clock, seconds):
+                await asyncio.wait(left)
+    return all(future.done() for future in futures)
 
 
 async def finish(work: Awaitable[T]) -> T:

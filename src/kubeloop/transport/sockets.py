@@ -12,7 +12,7 @@ import itertools
 import socket
 from collections.abc import Callable
 
-from kubeloop.timing import Clock, SystemClock
+from kubeloop.timing import Clock, SystemClock, TimeLimit
 from kubeloop.transport.observing.progress import RESOLVED, reach
 
 #: Seconds after which the next address is tried beside the ones before (RFC 8305, section 5).
@@ -36,7 +36,7 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
         for address in addresses:
             attempts.append(asyncio.ensure_future(_connect(address)))
             last = len(attempts) == len(addresses)
-            winner = await _first(attempts, None if last else HEAD_START)
+            winner = await _first(attempts, None if last else HEAD_START, clock or SystemClock())
             if winner is not None:
                 return winner
         raise _all_failed([error for attempt in attempts if isinstance(error := attempt.exception(), OSError)])
@@ -62,18 +62,16 @@ async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | N
     return _alternating([(family, address) for family, _, _, _, address in found])
 
 
-async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None) -> socket.socket | None:
+async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None, clock: Clock) -> socket.socket | None:
     """The socket of an attempt that succeeded; None if all have failed, or ``seconds`` are over."""
     running = {attempt for attempt in attempts if not attempt.done()}
-    until = None if seconds is None else asyncio.get_running_loop().time() + seconds
-    while running:
-        left = None if until is None else max(until - asyncio.get_running_loop().time(), 0.0)
-        done, running = await asyncio.wait(running, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        for attempt in done:
-            if attempt.exception() is None:
-                return attempt.result()
-        if not done:
-            return None
+    with contextlib.suppress(TimeoutError):  # the limit's: ``wait`` raises none
+        async with TimeLimit(clock, seconds):
+            while running:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for attempt in done:
+                    if attempt.exception() is None:
+                        return attempt.result()
     return None
 
 

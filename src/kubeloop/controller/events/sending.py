@@ -17,7 +17,7 @@ from kubeloop.controller.events.counts import DropReason, EventCounts
 from kubeloop.controller.events.occurrence import Occurrence
 from kubeloop.controller.events.writing import Writer
 from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, TransportError
-from kubeloop.tasks import end_tasks
+from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
@@ -88,7 +88,7 @@ class EventSender:
         self._wake.set()
         self._resume.set()
         try:
-            await asyncio.wait([task], timeout=flush)
+            await wait_within(self._clock, flush, task)
         finally:
             if not task.done():
                 await end_tasks(task, logger=log)

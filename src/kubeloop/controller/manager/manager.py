@@ -137,8 +137,8 @@ class Manager:
         self._servers = list(servers)
         self._entries: list[Entry] = []
         self._makers: list[OnEachCluster] = []
-        self._others = Group(self._ended)
-        self._leaders = Group(self._ended)
+        self._others = Group(self._ended, self._clock)
+        self._leaders = Group(self._ended, self._clock)
         self._leadership: Leadership | None = None
         if leader_election is not None:
             from kubeloop.controller.manager.leadership import Leadership

@@ -196,7 +196,7 @@ class Observed:
         self._shown: set[str] = set()
         self._queues: dict[str, object] = {}
         self._recorders: dict[str, object] = {}
-        self._healthz, self._readyz = Probe("healthz"), Probe("readyz")
+        self._healthz, self._readyz = Probe("healthz", clock), Probe("readyz", clock)
         self._healthz.add("event-loop", self._lag.check)
         if subject.elector is not None:
             self._healthz.add("leader-election", subject.elector.check)
