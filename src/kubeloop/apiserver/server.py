@@ -247,7 +247,7 @@ class ApiServer:
         await bootstrap(self.registry, self.writer, self.options.services, advertised, self._port, provision=self.options.provision)
         if self.options.provision and self.options.notices:
             await tell_of_tokens(self.registry, self.writer)
-            await self.authentication.publish(self.front_proxy.authority, PROXY_NAME)
+            await self.authentication.publish(self.tasks, self.front_proxy.authority, PROXY_NAME)
         await self._definitions.start(self.tasks)
         await self._aggregator.start(self.tasks)
         self._schema_status.start(self.tasks)
