@@ -19,7 +19,7 @@ from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.controller.webhooks import Register, Webhooks, WebhookServer
 from kubeloop.controller.webhooks.certificates.source import Serving
-from kubeloop.meta import ConfigError
+from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing import LocalCluster, TlsTestServer
 from kubeloop.timing import Clock
@@ -81,6 +81,34 @@ async def test_informers_that_are_interrupted_leave_nothing_and_are_not_started_
         return where
 
     assert await each_interruption(how, attempt) > (0 if how is Interruption.FAIL else 1)
+
+
+async def test_informers_that_are_cancelled_while_a_handler_ends_wait_for_the_handler(in_loop_server: TlsTestServer) -> None:
+    called, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object) -> None:
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            ended.set()
+
+    async with nothing_left(), client_of(in_loop_server) as client:
+        await client.create(ConfigMap(metadata=ObjectMeta(name="slow")))
+        informers = Informers(client)
+        informers.of(ConfigMap, namespace="default").on_event(added=slow, name="slow")
+        await informers.__aenter__()
+        async with asyncio.timeout(10):
+            await called.wait()
+        ending = asyncio.ensure_future(informers.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        assert ended.is_set()
 
 
 class Idle(Controller[ConfigMap], name="idle"):

@@ -159,7 +159,6 @@ CAUGHT = {
 
 #: Where all of some tasks are awaited and a second cancellation may leave them running, and why.
 WAITS = {
-    "cache end": "cancels again, and leaves a handler that swallows every cancellation",
     "controller _end": "work that ignores a second cancellation keeps its lease until that expires",
     "controller Group.cancel": "work of the program that ignores its cancellation; a second signal ends the process",
     "controller Runner._called": "a reconcile in a thread, which cannot be ended",
