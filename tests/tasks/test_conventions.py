@@ -154,7 +154,7 @@ CAUGHT = {
     "tasks wait_all": "raised when all futures are done",
     "tasks end_tasks": "raised when all tasks have ended",
     "tasks close_all": "raised when all steps have run",
-    "testing _Streamed._fill": "the last step of a task that is cancelled by its owner only",
+    "transport _Streamed._fill": "the last step of a task that is cancelled by its owner only",
 }
 
 #: Where all of some tasks are awaited and a second cancellation may leave them running, and why.
@@ -174,6 +174,7 @@ _SOCKET = "limits of one socket of a listener, against peers whose time is real;
 _CERTIFICATE = "the validity of certificates, which TLS compares with the machine's clock"
 _SHOWN = "the time of day, shown to a person"
 _BACKEND = "a limit of one socket to an aggregated server; no clock is injected there"
+_IN_PROCESS = "the silence of a server in this process, by the loop that both run in; the limit of the request goes by the clock"
 _IN_TESTS = "testing waits for real servers and programs"
 
 #: Functions, and whole packages, that bypass ``kubeloop.timing.Clock``, and why.
@@ -206,10 +207,14 @@ CLOCKS = {
     "controller set_condition": "the default of an argument: the time of day in an object",
     "controller contained": "hooks have no clock; the API server that waits for the answer has the machine's",
     "controller Endpoint.__init__": "the default of an argument",
+    "http1 BufferedConnection._read_by_peer": _SOCKET,
+    "http1 _now": "the Date header",
     "pki ": _CERTIFICATE,
     "serving ": _SOCKET,
     "testing ": _IN_TESTS,
     "timing ": "the clocks themselves",
+    "transport InProcessSender.send": _IN_PROCESS,
+    "transport _Streamed.chunk": _IN_PROCESS,
     "transport _plugins": _CERTIFICATE,
 }
 
@@ -228,9 +233,9 @@ TASKS = {
     "controller Group._run": "its failure stops the manager, which raises it",
     "controller Leadership.begin": "its failure stops the manager, which raises it",
     "controller Leadership._stand": "its failure stops the manager, which raises it",
-    "serving Connection.connection_made": "answers one connection, and ends with it",
+    "serving ServerConnection.connection_made": "answers one connection, and ends with it",
     "tasks SupervisedTask.__init__": "the supervisor itself",
-    "testing _Streamed.__init__": "the reader of the stream gets its error",
+    "transport _Streamed.__init__": "the reader of the stream gets its error",
 }
 
 CHECKS = pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""One connection's bytes: what has come waits here, within bounds; what goes out is held back while the peer does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from kubeloop.http1.errors import ConnectionEnded
+
+_LOG = logging.getLogger(__name__)
+
+#: With more than this waiting, no more is read.
+_ENOUGH = 256 * 1024
+
+
+#: A peer is to read this many bytes a second at least, after as many seconds in which it need not read at all.
+_SLOWEST = 64 * 1024
+_STALL = 30.0
+
+#: Bytes that may be written without a turn for others: to a peer that reads as fast as is written, or to one whose connection has broken
+#: off, which asyncio tells in a later turn only, nothing ever has to wait.
+_IN_A_TURN = 1024 * 1024
+
+
+class BufferedConnection(asyncio.Protocol):
+    """Whoever serves the connection reads ``buffer`` and takes from its front; one task reads, one at a time writes."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._arrival: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._reading_paused = False
+        self._over = False
+        self._in_this_turn = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        if len(self.buffer) > _ENOUGH and not self._reading_paused and self.transport is not None:
+            self._reading_paused = True
+            self.transport.pause_reading()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def eof_received(self) -> None:
+        """Nothing more comes. The transport closes by itself, which may take a moment; what is written meanwhile would be lost."""
+        self._over = True
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            if not self._writable.done():
+                self._writable.set_result(None)
+            self._writable = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            _LOG.debug("a connection was lost: %s", exc)
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._over = True
+        self.resume_writing()
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def more(self) -> None:
+        """Returns when more has come than there was.
+
+        Raises:
+            ConnectionEnded
+        """
+        if self._reading_paused and self.transport is not None and not self.ended.done():
+            self._reading_paused = False
+            self.transport.resume_reading()
+        before = len(self.buffer)
+        while len(self.buffer) == before:
+            if self.ended.done():
+                raise ConnectionEnded
+            self._arrival = asyncio.get_running_loop().create_future()
+            try:
+                await self._arrival
+            finally:
+                self._arrival = None
+
+    def take(self, size: int) -> bytes:
+        """The first bytes of what waits."""
+        taken = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        return taken
+
+    async def write(self, *parts: bytes) -> None:
+        """Returns when more may be written.
+
+        Raises:
+            ConnectionEnded
+        """
+        if self._over or self.transport is None or self.transport.is_closing():
+            raise ConnectionEnded
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.transport.write(data)
+        self._in_this_turn += len(data)
+        if self._writable is not None:
+            await self._read_by_peer(self._writable)
+        elif self._in_this_turn > _IN_A_TURN:
+            await asyncio.sleep(0)
+        else:
+            return
+        self._in_this_turn = 0
+        if self._over:
+            raise ConnectionEnded
+
+    async def _read_by_peer(self, writable: asyncio.Future[None]) -> None:
+        """Returns when the peer has read. One that takes too long over it is cut off: what it does not read is kept in memory."""
+        assert self.transport is not None
+        patience = _STALL + self.transport.get_write_buffer_size() / _SLOWEST
+        try:
+            async with asyncio.timeout(patience):
+                await writable
+        except TimeoutError:
+            _LOG.info("cut off a client that did not read what it asked for within %.0f s", patience)
+            self.transport.abort()
+            raise ConnectionEnded from None
+
+    def told(self, name: str) -> Any:
+        """What the transport knows of the connection."""
+        return None if self.transport is None else self.transport.get_extra_info(name)

@@ -1,0 +1,407 @@
+"""HTTP/1.1 on one socket, as much as an API client needs: a request, an answer's head, its body as it comes (RFC 9112).
+
+Own code because importing a general library costs more than everything else between process start and the first answer.
+It never guesses: an answer that is not framed as the RFC says is an error, and its connection is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+
+from kubeloop.http1.errors import ConnectionEnded, PeerSilentError, ProtocolError
+from kubeloop.http1.grammar import list_contains
+from kubeloop.http1.headers import Headers
+from kubeloop.http1.progress import ANSWERED, SENT, reach
+from kubeloop.http1.response_parser import chunk_size, content_length, may_begin_head, parse_head
+from kubeloop.timing import Clock, SystemClock, Timer
+
+# A frame of a watch is some kilobytes: with a small buffer the socket would be paused and resumed all the time.
+READ_BUFFER = 1 << 20
+# What is written at once; the rest of a body waits until the socket takes it, instead of being copied and encrypted at once.
+WRITE_SLICE = 1 << 18
+# For everything around one body: interim heads, the head, trailers. Go's client allows 10 MiB, most servers send 1 KiB.
+_MAX_HEAD = 1 << 18
+_MAX_CHUNK_LINE = 1 << 12
+
+
+class _State(enum.Enum):
+    IDLE = enum.auto()
+    HEAD = enum.auto()
+    LENGTH = enum.auto()
+    CHUNK_LINE = enum.auto()
+    CHUNK = enum.auto()
+    CHUNK_END = enum.auto()
+    TRAILERS = enum.auto()
+    UNTIL_CLOSE = enum.auto()
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` gives the body until it is empty.
+
+    Guarantees
+        Bytes of a body come in order and once, wherever the peer or the network cuts them; at most about ``READ_BUFFER`` of them
+        wait here, then the peer is held back.
+        ``reusable`` is True only after a complete answer on a connection that both sides keep open, with nothing behind the answer.
+
+        After a change of protocol (``upgrade``) the body is what the peer sends from then on; ``write`` sends to it.
+
+    Not guaranteed
+        Pipelining: one exchange at a time, read by one task, written by one.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self.transport: asyncio.Transport | None = None
+        self.idle_since = 0.0
+        self.made_with: ssl.SSLContext | None = None
+        self._state = _State.IDLE
+        self._left = 0
+        self._head_room = 0
+        self._rest = b""
+        self._parts: deque[bytes] = deque()
+        self._buffered = 0
+        self._paused = False
+        self._write_paused = False
+        self._writable: asyncio.Future[None] | None = None
+        self._upgrade = False
+        self._keep = False
+        self._complete = True
+        self._method = ""
+        self._status = 0
+        self._headers = Headers()
+        self._head_ready = False
+        self._failure: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.patience: float | None = None
+        """Seconds without any byte before waiting for more is given up; None: never."""
+        self._due = 0.0
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
+        self._lost = asyncio.get_running_loop().create_future()
+
+    @property
+    def reusable(self) -> bool:
+        transport = self.transport
+        open_ = transport is not None and not transport.is_closing() and not self._lost.done() and self._failure is None
+        return open_ and self._keep and self._complete and transport is not None and not transport.get_write_buffer_size()
+
+    @property
+    def complete(self) -> bool:
+        """True if the whole body has come and was read."""
+        return self._complete and not self._parts
+
+    def abort(self) -> None:
+        """Close now, without saying goodbye."""
+        self._keep = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._lost)
+
+    async def exchange(
+        self, method: str, head: bytes, body: bytes | None, *, more: AsyncIterator[bytes] | None = None, upgrade: bool = False
+    ) -> tuple[int, Headers]:
+        """Send and wait for status and headers.
+
+        ``more``: the rest of the body, as it comes, framed as ``head`` says. ``upgrade``: the head asks for another protocol, so that
+        the peer may answer 101 (RFC 9110, section 7.8).
+
+        Raises:
+            ConnectionEnded, ProtocolError, OSError: no answer on this connection.
+        """
+        if self._failure is not None:
+            raise self._failure
+        assert self.transport is not None
+        self._upgrade = upgrade
+        self._state, self._method, self._complete, self._head_ready, self._keep = _State.HEAD, method, False, False, True
+        self._head_room = _MAX_HEAD
+        if body is None or len(body) <= WRITE_SLICE:
+            # One write: head and a small body in one segment.
+            self.transport.write(head + body if body else head)
+        else:
+            await self._write_slowly(head, body)
+        if more is not None:
+            async for piece in more:
+                if self._head_ready:
+                    self._keep = False  # as in _write_slowly
+                    break
+                await self.write(piece)
+        reach(SENT)
+        while not self._head_ready:
+            await self._wait()
+        reach(ANSWERED)
+        return self._status, self._headers
+
+    async def _write_slowly(self, head: bytes, body: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(head)
+        view = memoryview(body)
+        for at in range(0, len(body), WRITE_SLICE):
+            while self._write_paused and not self._head_ready:
+                await self._wait()
+            if self._head_ready:
+                # The final answer is there already, a refusal most likely: the rest is not sent, so the connection has to end
+                # (RFC 9112, section 9.5).
+                self._keep = False
+                return
+            self.transport.write(view[at : at + WRITE_SLICE])
+
+    async def write(self, data: bytes) -> None:
+        """Send more; returns when the peer may be sent still more.
+
+        Raises:
+            ConnectionEnded, ProtocolError, OSError: the connection has ended.
+        """
+        if self._failure is not None:
+            raise self._failure
+        assert self.transport is not None
+        self.transport.write(data)
+        while self._write_paused and self._failure is None:
+            self._writable = asyncio.get_running_loop().create_future()
+            try:
+                await self._writable
+            finally:
+                self._writable = None
+
+    async def chunk(self) -> bytes:
+        """What has come since the last call, or the next piece; empty at the end of the body.
+
+        Raises:
+            ConnectionEnded, ProtocolError, OSError: the body is not complete and will not be.
+        """
+        while not self._parts:
+            if self._complete:
+                return b""
+            await self._wait()
+        data = self._parts.popleft() if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._buffered = 0
+        if self._paused and self.transport is not None:
+            self._paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def _wait(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._waiter is not None:
+            raise RuntimeError("two tasks read one answer; each byte comes once, so that one task has to read all")
+        self._waiter = asyncio.get_running_loop().create_future()
+        if self.patience is not None:
+            self._due = self._clock.now() + self.patience
+            if self._timer is None or self._timer_due > self._due:
+                self._set_timer()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = self._due
+        self._timer = self._clock.call_later(self._due - self._clock.now(), self._give_up)
+
+    def _give_up(self) -> None:
+        """One timer serves many waits, as most end long before: it looks how long the one that is now has waited."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done() or self.patience is None:
+            return
+        if self._clock.now() < self._due:
+            self._set_timer()
+            return
+        what = "no answer" if not self._head_ready else "the answer broke off: nothing more of it came"
+        self._waiter.set_exception(PeerSilentError(f"{what} within {self.patience:g} s"))
+
+    def _wake(self) -> None:
+        for waiter in (self._waiter, self._writable):
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._failure is None:
+            self._failure = exc or ConnectionEnded("connection ended")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._wake()
+
+    def eof_received(self) -> bool:
+        if self._state is _State.UNTIL_CLOSE and self._said_goodbye():
+            self._finish()
+        if self._failure is None:
+            self._failure = ConnectionEnded("connection ended")
+        self._wake()
+        return False  # and the transport closes itself
+
+    def _said_goodbye(self) -> bool:
+        """False if the end of the bytes may be somebody else's doing: TLS says close_notify first (RFC 9112, section 9.8)."""
+        secured = self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+        if secured is None:
+            return True
+        try:
+            return not secured.read(1)  # asyncio itself does not tell the two ends apart
+        except ssl.SSLError:
+            return False
+
+    def data_received(self, data: bytes) -> None:
+        if self._failure is not None:
+            return
+        if self._state is _State.IDLE:
+            # Nobody asked: whatever this is, the next answer could be taken for it.
+            self._fail(ProtocolError("data without a request"))
+            return
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        parts: list[memoryview] = []
+        failure: ProtocolError | None = None
+        try:
+            self._consume(data, parts)
+        except ProtocolError as error:
+            failure = error
+        # What stands before a fault is delivered: it must not depend on how the bytes were cut.
+        if parts:
+            whole = data if len(parts[0]) == len(data) else b"".join(parts)
+            self._parts.append(whole)
+            self._buffered += len(whole)
+            if self._buffered > READ_BUFFER and not self._paused and self.transport is not None:
+                self._paused = True
+                self.transport.pause_reading()
+        if failure is not None:
+            self._fail(failure)
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self.abort()
+        self._wake()
+
+    def _finish(self) -> None:
+        self._state, self._complete = _State.IDLE, True
+
+    def _consume(self, data: bytes, parts: list[memoryview]) -> None:
+        """Read as much as there is; what is not yet whole stays in ``_rest``. Parts are views: they are copied once, joined."""
+        at, size = 0, len(data)
+        view = memoryview(data)
+        while at < size:
+            state = self._state
+            if state is _State.CHUNK or state is _State.LENGTH:
+                taken = min(self._left, size - at)
+                parts.append(view[at : at + taken])
+                at += taken
+                self._left -= taken
+                if self._left:
+                    return
+                if state is _State.LENGTH:
+                    self._finish()
+                else:
+                    self._state = _State.CHUNK_END
+            elif state is _State.CHUNK_END:
+                if size - at < 2:
+                    break
+                if data[at : at + 2] != b"\r\n":
+                    raise ProtocolError("a chunk is longer than it says")
+                at += 2
+                self._state = _State.CHUNK_LINE
+            elif state is _State.CHUNK_LINE:
+                # A watch sends each event as a chunk: those that are whole stay in this loop.
+                while (end := data.find(b"\r\n", at, at + _MAX_CHUNK_LINE + 2)) >= 0:
+                    length = chunk_size(data[at:end])
+                    at = end + 2
+                    after = at + length
+                    if not length or data[after : after + 2] != b"\r\n":
+                        self._left = length
+                        self._state = _State.CHUNK if length else _State.TRAILERS
+                        break
+                    parts.append(view[at:after])
+                    at = after + 2
+                else:
+                    if size - at > _MAX_CHUNK_LINE + 1:
+                        raise ProtocolError("a chunk's size line does not end")
+                    _check_line(data[at:])
+                    break
+            elif state is _State.TRAILERS:
+                end = data.find(b"\r\n", at, at + self._head_room + 2)
+                if end < 0:
+                    if size - at > self._head_room + 1:
+                        raise ProtocolError("the trailers do not end")
+                    _check_line(data[at:])
+                    break
+                self._head_room -= end - at
+                if end == at:
+                    self._finish()
+                at = end + 2
+            elif state is _State.HEAD:
+                end = data.find(b"\r\n\r\n", at, at + self._head_room + 4)
+                if end < 0:
+                    if size - at > self._head_room + 3:
+                        raise ProtocolError("the head does not end")
+                    if not may_begin_head(data[at:]):
+                        raise ProtocolError("the answer does not begin with an HTTP/1.1 status line")
+                    break
+                self._head_room -= end - at
+                self._read_head(data[at:end])
+                at = end + 4
+            elif state is _State.UNTIL_CLOSE:
+                parts.append(view[at:])
+                return
+            else:
+                raise ProtocolError("data after the end of the answer")
+        self._rest = data[at:]
+
+    def _read_head(self, head: bytes) -> None:
+        status, minor, headers = parse_head(head)
+        if status == 101:
+            if not self._upgrade:
+                raise ProtocolError("the server changes to another protocol, which was not asked for")
+            self._status, self._headers, self._head_ready = status, headers, True
+            self._keep, self._state = False, _State.UNTIL_CLOSE
+            return
+        if status < 200:
+            return  # an interim answer (RFC 9110, section 15.2): the real one follows
+        self._status, self._headers, self._head_ready = status, headers, True
+        self._keep = self._keep and minor == 1 and not list_contains(headers.get("Connection", ""), "close")
+        coding = headers.get("Transfer-Encoding", "").strip().lower()
+        length = headers.get("Content-Length")
+        if self._method == "HEAD" or status in (204, 304) or (self._method == "CONNECT" and status < 300):
+            self._finish()
+        elif coding:
+            if coding != "chunked":
+                raise ProtocolError("an unknown transfer coding")
+            # A length beside it may be an attempt at smuggling: the connection ends here (RFC 9112, section 6.3).
+            self._keep = self._keep and length is None
+            self._state = _State.CHUNK_LINE
+        elif length is not None:
+            self._left = content_length(length)
+            self._state = _State.LENGTH
+            if not self._left:
+                self._finish()
+        else:
+            self._keep = False
+            self._state = _State.UNTIL_CLOSE
+
+
+def _check_line(begun: bytes) -> None:
+    """A line that ends by half a line break never ends here: waiting for more would be waiting for nothing."""
+    if b"\n" in begun:
+        raise ProtocolError("a line ends with half a line break")

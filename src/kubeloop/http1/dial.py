@@ -1,0 +1,362 @@
+"""Makes connections: TCP or TLS, directly or through a proxy's tunnel, with sockets that notice a dead peer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import socket
+import ssl
+import threading
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable, Mapping
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.errors import ConnectionEnded, ProtocolError, ProxyRefusedError
+from kubeloop.http1.progress import CONNECTED, SECURED, reach
+from kubeloop.http1.proxies import Proxy, proxy_for
+from kubeloop.http1.sockets import connect
+from kubeloop.meta.tls import client_tls
+from kubeloop.timing import Clock, SystemClock, TimeLimit
+
+
+def credentials(proxy: Proxy) -> Mapping[str, str]:
+    """The header for the proxy; empty if its URL names no user."""
+    if not proxy.url.username:
+        return {}
+    pair = f"{unquote(proxy.url.username)}:{unquote(proxy.url.password or '')}"
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> None:
+    """What is written afterwards reaches ``target`` (``HOST:PORT``).
+
+    Raises:
+        ProxyRefusedError: it is not opened. ConnectionEnded, ProtocolError, OSError: no answer.
+    """
+    lines = [
+        f"CONNECT {target} HTTP/1.1",
+        f"Host: {target}",
+        *(f"{key}: {value}" for key, value in credentials(proxy).items()),
+    ]
+    status, _ = await wire.exchange("CONNECT", "\r\n".join([*lines, "", ""]).encode("latin-1"), None)
+    if 200 <= status < 300:
+        return
+    way_out = "allow it there, or leave this server out by NO_PROXY"
+    if status == 407:
+        way_out = f"write user and password into the URL of {proxy.origin}: http://USER:PASSWORD@HOST:PORT"
+    raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {target}; {way_out}")
+
+
+# TLS between a socket and a protocol, for many connections: asyncio's own takes 256 KiB of buffer for each, watched or idle.
+#
+# Source: asyncio.base_events (start_tls) and asyncio.sslproto (SSLProtocol), the same in Python 3.11 to 3.13.
+
+
+#: What TLS gives at a time at most: the content of one record (RFC 8446, section 5.1).
+RECORD = 1 << 14
+#: What is taken from a socket at a time. More costs memory for each connection: OpenSSL's own buffer grows to the most it ever held.
+BUFFER = 1 << 16
+
+
+class _Shared(threading.local):
+    """One buffer for all connections of a thread, as an event loop fills and empties it without doing anything else in between."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(BUFFER)
+
+
+_shared = _Shared()
+
+
+class _Layer(SSLProtocol):
+    max_size = RECORD
+
+    def share(self) -> None:
+        # What ``get_buffer`` gives to the loop and ``buffer_updated`` reads from, in place of one of its own.
+        self._ssl_buffer = _shared.buffer
+        self._ssl_buffer_view = memoryview(_shared.buffer)
+
+
+async def secure(
+    below: asyncio.Transport | socket.socket, protocol: asyncio.Protocol, context: ssl.SSLContext, server_name: str, timeout: float
+) -> asyncio.Transport:
+    """Shake hands over a connected socket, or over a connection that nothing will come on before we write. ``protocol`` is connected then.
+
+    The transport that is given is the one below, without TLS.
+
+    Raises:
+        OSError, ssl.SSLError: no agreement, or not within ``timeout`` seconds; ``below`` is ended.
+    """
+    loop = asyncio.get_running_loop()
+    agreed: asyncio.Future[None] = loop.create_future()
+    seconds = cast("int", timeout)  # typeshed says int; asyncio takes any number
+    # As bytes a plain name is taken as it is; as text ssl would load the tables of international names, 3 ms of a process's start.
+    name = cast("str", server_name.encode("ascii")) if server_name.isascii() else server_name
+    layer = _Layer(loop, protocol, context, agreed, False, name, ssl_handshake_timeout=seconds)
+    layer.share()
+    if isinstance(below, socket.socket):
+        below, _ = await loop.create_connection(lambda: layer, sock=below)
+    else:
+        below.set_protocol(layer)
+        layer.connection_made(below)
+    try:
+        await agreed
+    except BaseException:
+        below.abort()
+        raise
+    return below
+
+
+# SOCKS 5 on a fresh TCP connection: ask the proxy to connect us on (RFC 1928), with user and password if it wants them (RFC 1929).
+#
+# Names are resolved by the proxy, for ``socks5://`` and ``socks5h://`` alike, as by Go.
+
+
+PORT = 1080
+_VERSION, _PASSWORD_VERSION = 5, 1
+_OPEN, _PASSWORD, _NONE = 0x00, 0x02, 0xFF
+_CONNECT = 1
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_MOST = 255
+_FAULTS = {
+    1: "it failed in general",
+    2: "its rules do not allow it",
+    3: "the network cannot be reached",
+    4: "the host cannot be reached, or its name not be resolved",
+    5: "nothing listens there",
+    6: "the connection took too long",
+    7: "it knows no CONNECT",
+    8: "it knows no such kind of address",
+}
+
+
+async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+    """What is written to ``sock`` afterwards reaches ``host``. Not one byte more is read than belongs to SOCKS.
+
+    Raises:
+        ProxyRefusedError: the proxy does not connect us. OSError, EOFError: the connection to it broke.
+    """
+    user, password = (unquote(part or "").encode() for part in (proxy.url.username, proxy.url.password))
+    if len(user) > _MOST or len(password) > _MOST:
+        raise ProxyRefusedError(f"the proxy {proxy.shown} cannot be told a user or password of more than {_MOST} bytes; see {proxy.origin}")
+    methods = bytes((_OPEN, _PASSWORD)) if user else bytes((_OPEN,))
+    await _send(sock, bytes((_VERSION, len(methods))) + methods)
+    version, method = await _read(sock, 2)
+    if version != _VERSION:
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not speak SOCKS 5; should {proxy.origin} begin with http:// ?")
+    if method == _PASSWORD and user:
+        await _send(sock, bytes((_PASSWORD_VERSION, len(user))) + user + bytes((len(password),)) + password)
+        _, status = await _read(sock, 2)
+        if status:
+            raise ProxyRefusedError(f"the proxy {proxy.shown} does not accept the user and password in the URL of {proxy.origin}")
+    elif method != _OPEN:
+        raise ProxyRefusedError(
+            f"the proxy {proxy.shown} wants another way to log in; write user and password into the URL of {proxy.origin}: "
+            "socks5://USER:PASSWORD@HOST:PORT"
+        )
+    await _send(sock, bytes((_VERSION, _CONNECT, 0)) + _address(host) + port.to_bytes(2, "big"))
+    version, reply, _, kind = await _read(sock, 4)
+    if version != _VERSION or kind not in (_IPV4, _NAME, _IPV6):
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not speak SOCKS 5; should {proxy.origin} begin with http:// ?")
+    if reply:
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not connect to {host}:{port}: {_FAULTS.get(reply, f'reply {reply}')}")
+    # The address that the proxy uses itself: of no use to anybody, but it stands before the server's first byte.
+    length = {_IPV4: 4, _IPV6: 16}.get(kind) or (await _read(sock, 1))[0]
+    await _read(sock, length + 2)
+
+
+def _address(host: str) -> bytes:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            name = host.encode("idna")
+        except UnicodeError:  # a part that is empty or too long
+            name = b""
+        if not 0 < len(name) <= _MOST:
+            raise ProxyRefusedError(f'no host can have the name "{host[:80]}"; correct server') from None
+        return bytes((_NAME, len(name))) + name
+    return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
+
+
+async def _send(sock: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+async def _read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+        if not part:
+            raise EOFError("it ended the connection")
+        data += part
+    return data
+
+
+CONNECT_TIMEOUT = 30.0
+HANDSHAKE_TIMEOUT = 10.0
+
+
+class Dialer:
+    """Knows one server and how to get there."""
+
+    def __init__(
+        self,
+        server: str,
+        proxy: str,
+        server_name: str,
+        source: str = "configuration",
+        *,
+        authorities: Callable[[], bytes] | None = None,
+        resolved: Callable[[float], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """``source`` says where ``proxy`` was named, for messages. ``authorities`` gives the cluster's, PEM, for a proxy that speaks TLS;
+        ``resolved`` is told how long looking a name up took.
+
+        Raises:
+            ConfigError: the environment names a proxy that cannot be used.
+        """
+        self._server = urlsplit(server)
+        self._secure = self._server.scheme == "https"
+        self._authorities = authorities
+        self._resolved = resolved
+        self._clock: Clock = clock or SystemClock()
+        self.host = self._server.hostname or ""
+        self.port = self._server.port or (443 if self._secure else 80)
+        self._server_name = server_name or self.host
+        self.proxy = proxy_for(self._server, proxy, source)
+        self.base = self._server.path.rstrip("/")
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        self.authority = f"{shown}:{self.port}" if self._server.port else shown
+        self.tunnel = f"{shown}:{self.port}"
+
+    @property
+    def target_prefix(self) -> str:
+        """What stands before the path in a request line: a proxy of plain HTTP wants the whole URL (RFC 9112, section 3.2.2)."""
+        return f"http://{self.authority}{self.base}" if self._forwarding else self.base
+
+    @property
+    def proxy_headers(self) -> Mapping[str, str]:
+        """For requests that a proxy of plain HTTP passes on."""
+        return credentials(self.proxy) if self.proxy is not None and self._forwarding else {}
+
+    @property
+    def _forwarding(self) -> bool:
+        return self.proxy is not None and not self.proxy.socks and not self._secure
+
+    async def connect(self, tls: ssl.SSLContext | None) -> ClientConnection:
+        """A new connection.
+
+        Raises:
+            OSError, ssl.SSLError, TimeoutError, ProxyRefusedError: there is none.
+        """
+        async with TimeLimit(self._clock, CONNECT_TIMEOUT):
+            if self.proxy is None:
+                return await open_wire(self.host, self.port, tls, self._server_name, self._resolved, self._clock)
+            if self.proxy.socks:
+                return await self._through_socks(self.proxy, tls)
+            return await self._through_proxy(self.proxy, tls)
+
+    async def _through_socks(self, proxy: Proxy, tls: ssl.SSLContext | None) -> ClientConnection:
+        made: socket.socket | None = None
+        try:
+            made = await connect(proxy.url.hostname or "", proxy.url.port or PORT, self._resolved, self._clock)
+            await connect_through(made, proxy, self.host, self.port)
+        except BaseException as error:
+            if made is not None:
+                made.close()
+            if isinstance(error, OSError | EOFError) and not _is_our_deadline(error):
+                raise _unreachable(proxy, error) from error
+            raise
+        return await _wire_on(made, tls, self._server_name, self._clock)
+
+    async def _through_proxy(self, proxy: Proxy, tls: ssl.SSLContext | None) -> ClientConnection:
+        secure = proxy.url.scheme == "https"
+        name = proxy.url.hostname or ""
+        wire: ClientConnection | None = None
+        try:
+            wire = await open_wire(
+                name, proxy.url.port or (443 if secure else 80), self._proxy_tls() if secure else None, name, self._resolved, self._clock
+            )
+            if tls is None:
+                return wire
+            await ask_for_tunnel(wire, proxy, self.tunnel)
+        except BaseException as error:
+            if wire is not None:
+                wire.abort()
+            if isinstance(error, OSError | ConnectionEnded | ProtocolError) and not _is_our_deadline(error):
+                raise _unreachable(proxy, error) from error
+            raise
+        return await self._inside(wire, tls)
+
+    def _proxy_tls(self) -> ssl.SSLContext:
+        """Trust for the proxy itself: this system's authorities and the cluster's. Its certificate is checked whatever the server's is."""
+        context = client_tls()
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if self._authorities is not None and (found := self._authorities()):
+            context.load_verify_locations(cadata=found.decode("ascii", "replace"))
+        return context
+
+    async def _inside(self, outer: ClientConnection, tls: ssl.SSLContext) -> ClientConnection:
+        """TLS with the server within the tunnel."""
+        assert outer.transport is not None
+        inner = ClientConnection(self._clock)
+        await secure(outer.transport, inner, tls, self._server_name, HANDSHAKE_TIMEOUT)
+        return inner
+
+
+async def open_wire(
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    server_name: str,
+    resolved: Callable[[float], None] | None = None,
+    clock: Clock | None = None,
+) -> ClientConnection:
+    """A connection straight to ``host``; ``tls`` None: without TLS. ``resolved`` is told how long looking the name up took.
+
+    Raises:
+        OSError, ssl.SSLError, TimeoutError: there is none.
+    """
+    made = await connect(host, port, resolved, clock)
+    reach(CONNECTED)
+    return await _wire_on(made, tls, server_name, clock)
+
+
+async def _wire_on(made: socket.socket, tls: ssl.SSLContext | None, server_name: str, clock: Clock | None) -> ClientConnection:
+    _watch_over(made)
+    if tls is None:
+        _, wire = await asyncio.get_running_loop().create_connection(lambda: ClientConnection(clock), sock=made)
+        return wire
+    wire = ClientConnection(clock)
+    await secure(made, wire, tls, server_name, HANDSHAKE_TIMEOUT)
+    reach(SECURED)
+    return wire
+
+
+def _unreachable(proxy: Proxy, error: BaseException) -> ProxyRefusedError:
+    fault = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return ProxyRefusedError(f"the proxy {proxy.shown} cannot be reached: {fault}; it is set by {proxy.origin}")
+
+
+def _is_our_deadline(error: BaseException) -> bool:
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
+#: Seconds, and milliseconds for the user timeout: 30 s without a byte, then probes for 15 s (behaviour K154).
+LIVENESS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
+
+
+def _watch_over(made: socket.socket) -> None:
+    """Have the kernel find out within 45 s that the other side is gone, also while a watch is silent.
+
+    As long as client-go's HTTP/2 health check takes: 30 s without a byte, 15 s for an answer (behaviour K154).
+    """
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in LIVENESS.items():
+        if hasattr(socket, option):  # named differently, or missing, outside Linux
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,265 @@
+"""``InProcessSender`` hands requests to a server's handler in the same event loop, without socket, TLS and HTTP. Bodies stay bytes.
+
+A buffer of about 1 MiB lies between the two ends of a stream, as with sockets: the server waits for a slow reader, other streams do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+from urllib.parse import unquote
+
+from multidict import CIMultiDict
+
+from kubeloop.http1.errors import BodyTooLarge
+from kubeloop.http1.headers import Headers
+from kubeloop.meta.errors import TransportError
+from kubeloop.serving.answer import Answer as WholeReply
+from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
+from kubeloop.serving.listener import Handler
+from kubeloop.serving.request import Request
+from kubeloop.tasks import wait_all
+from kubeloop.transport.round_tripper import Answer, OutgoingRequest
+
+_LOG = logging.getLogger(__name__)
+
+#: Bytes that wait for a reader before the server is held back.
+_ENOUGH = 1 << 20
+
+
+class InProcessSender:
+    """Sends the requests of a ``Transport`` to a server in this process, as ``user`` of ``groups``.
+
+    ``handler`` returns the server's handler; it is called for each request, so that a server may restart. ``end_streams`` and ``close`` end
+    all tasks of the sender::
+
+        sender = InProcessSender(lambda: api.handler, "kubeloop-admin", ("system:masters",))
+        transport = Transport(config, sender=sender)
+    """
+
+    def __init__(self, handler: Callable[[], Handler], user: str, groups: Iterable[str]) -> None:
+        self._handler = handler
+        self._certificate = _certificate(user, groups)
+        self._streams: set[_Streamed] = set()
+        self._running: set[asyncio.Task[Reply]] = set()
+        self._closed = False
+
+    async def send(self, request: OutgoingRequest) -> Answer:
+        if self._closed:
+            raise TransportError(f"this transport was closed meanwhile ({request.asked})")
+        # A task of its own, so that closing the transport ends it as it would end a connection.
+        task = asyncio.ensure_future(self._answered(self._received(request)))
+        self._running.add(task)
+        try:
+            async with asyncio.timeout(request.patience):
+                reply = await task
+        except BaseException as error:
+            await _ended(task)
+            if not task.cancelled():
+                await _let_go(task.result())
+            if isinstance(error, TimeoutError):
+                raise TransportError(f"the server sent nothing for {request.patience:g} s ({request.asked})") from error
+            if self._closed:
+                raise TransportError(f"this transport was closed meanwhile ({request.asked})") from None
+            raise
+        finally:
+            self._running.discard(task)
+        if isinstance(reply, StreamingResponse):
+            streamed = _Streamed(reply, request, self._streams.discard)
+            self._streams.add(streamed)
+            return streamed
+        if isinstance(reply, Hijack | SocketTakeover):
+            await _let_go(reply)
+            raise TransportError(
+                f"a server in this process has no connection that could change its protocol; use a server with sockets ({request.asked})"
+            )
+        return _Whole(reply, request)
+
+    async def end_streams(self, *, broken: bool = False) -> None:
+        """End what is open, in order or as if the server had died."""
+        for one in list(self._streams):
+            await one.end(TransportError("the server ended the connection in the middle") if broken else None)
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in list(self._running):
+            task.cancel()
+        for one in list(self._streams):
+            await one.end(TransportError("this transport was closed meanwhile"))
+
+    async def _answered(self, request: Request) -> Reply:
+        try:
+            return await self._handler()(request)
+        except Exception:  # noqa: BLE001 - as over a connection, a fault of the handler is answered with 500 and logged
+            _LOG.exception("%s %s failed", request.method, request.path)
+            return WholeReply(500, body=b"500 Internal Server Error", content_type="text/plain; charset=utf-8")
+
+    def _received(self, request: OutgoingRequest) -> Request:
+        path, _, query = request.target.partition("?")
+        body = request.body or b""
+
+        async def read(limit: int) -> bytes:
+            if len(body) > limit:
+                raise BodyTooLarge(limit)
+            return body
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield body
+
+        headers = CIMultiDict(request.headers)
+        headers.add("Host", "kubernetes.default.svc")
+        if request.body is not None:
+            headers.add("Content-Length", str(len(body)))
+        return Request(request.method, unquote(path), query, headers, read, self._certificate, "127.0.0.1", pieces)
+
+
+class _Whole:
+    """A whole answer; its body is there already."""
+
+    def __init__(self, reply: WholeReply, request: OutgoingRequest) -> None:
+        self.status = reply.status
+        self.headers = _headers(reply.headers, reply.content_type)
+        self._asked = request.asked
+        self._body = (reply.body or b"") if reply.status not in (204, 304) and request.method != "HEAD" else b""
+
+    async def read(self, limit: int) -> bytes:
+        if len(self._body) > limit:
+            raise TransportError(f"the answer is larger than {limit} bytes ({self._asked})")
+        return await self.chunk()
+
+    async def chunk(self, patience: float | None = None) -> bytes:
+        del patience  # it is all there
+        body, self._body = self._body, b""
+        return body
+
+    async def write(self, data: bytes) -> None:
+        raise TransportError(f"the protocol was not changed, so that {len(data)} bytes have nowhere to go ({self._asked})")
+
+    def close(self) -> None:
+        self._body = b""
+
+
+class _Streamed:
+    """A stream's head, and a buffer between the server that fills it and the client that empties it."""
+
+    def __init__(self, reply: StreamingResponse, request: OutgoingRequest, gone: Callable[[_Streamed], None]) -> None:
+        self.status = reply.status
+        self.headers = _headers(reply.headers, reply.content_type)
+        self._asked = request.asked
+        self._gone = gone
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._begun = False
+        self._left = False
+        self._over = False
+        self._fault: TransportError | None = None
+        self._pump = asyncio.ensure_future(self._fill(reply, silent=request.method == "HEAD"))
+
+    async def read(self, limit: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while part := await self.chunk():
+            size += len(part)
+            if size > limit:
+                raise TransportError(f"the answer is larger than {limit} bytes ({self._asked})")
+            parts.append(part)
+        return b"".join(parts)
+
+    async def chunk(self, patience: float | None = None) -> bytes:
+        try:
+            async with asyncio.timeout(patience):
+                while not self._chunks and not self._over:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError as error:
+            raise TransportError(f"the server sent nothing for {patience:g} s ({self._asked})") from error
+        if self._chunks:
+            taken = b"".join(self._chunks)
+            self._chunks.clear()
+            self._size = 0
+            self._room.set()
+            return taken
+        if self._fault is not None:
+            raise TransportError(f"{self._fault} ({self._asked})")
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        raise TransportError(f"the protocol was not changed, so that {len(data)} bytes have nowhere to go ({self._asked})")
+
+    def close(self) -> None:
+        self._chunks.clear()
+        self._leave(TransportError("this answer was left before its end and cannot be read on"))
+
+    async def end(self, fault: TransportError | None) -> None:
+        """Returns when the server has let go of the stream."""
+        self._leave(fault)
+        await wait_all(self._pump)
+
+    def _leave(self, fault: TransportError | None) -> None:
+        if not self._over:
+            self._fault = self._fault or fault
+        self._left = True
+        if self._begun:  # what has not begun would never come to its end
+            self._pump.cancel()
+
+    async def _fill(self, reply: StreamingResponse, *, silent: bool) -> None:
+        source = reply.chunks
+        self._begun = True
+        try:
+            if silent or self._left:
+                return
+            async for chunk in source:
+                self._chunks.append(chunk)
+                self._size += len(chunk)
+                self._news.set()
+                while self._size > _ENOUGH:
+                    self._room.clear()
+                    await self._room.wait()
+        except asyncio.CancelledError:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever ends a stream early is a broken connection to its client
+            self._fault = TransportError(f"the connection broke: {error}")
+        finally:
+            close = getattr(source, "aclose", None)
+            if close is not None:
+                await close()
+            reply.close()
+            self._over = True
+            self._news.set()
+            self._gone(self)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Returns when the task has ended, which is cancelled if need be."""
+    task.cancel()
+    await wait_all(task)
+
+
+async def _let_go(reply: Reply) -> None:
+    """Of an answer that nobody will read."""
+    if isinstance(reply, Hijack | SocketTakeover):
+        reply.close()
+    elif isinstance(reply, StreamingResponse):
+        if (close := getattr(reply.chunks, "aclose", None)) is not None:
+            await close()
+        reply.close()
+
+
+def _headers(fields: list[tuple[str, str]], content_type: str) -> Headers:
+    headers = Headers()
+    for name, value in fields:
+        headers.add(name, value)
+    if content_type:
+        headers.add("Content-Type", content_type)
+    return headers
+
+
+def _certificate(user: str, groups: Iterable[str]) -> dict[str, Any]:
+    """As ``ssl.SSLSocket.getpeercert`` would give it."""
+    subject = ((("commonName", user),), *((("organizationName", group),) for group in groups))
+    return {"subject": subject, "notBefore": "Jan  1 00:00:00 2000 GMT", "notAfter": "Jan  1 00:00:00 2100 GMT"}
