@@ -148,7 +148,7 @@ class ListCall(Generic[R]):
                 yield page
             await filling
         finally:
-            await end_tasks(filling, expected=(Exception,))  # raised above, or of a page that nobody reads any more
+            await end_tasks(filling, expected=(Exception,))  # raised above, or of a page that the caller does not read
 
     async def _each(self) -> AsyncIterator[R]:
         async with aclosing(self.pages()) as pages:

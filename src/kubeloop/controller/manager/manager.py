@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import copy_context
 from dataclasses import replace
@@ -476,7 +476,7 @@ class Manager:
             late.extend(await group.stop(0 if grace == 0 else None if deadline is None else max(deadline - self._clock.now(), 0.001)))
 
         async with AsyncExitStack() as last:
-            last.callback(self._end)
+            last.callback(setattr, self, "_phase", "stopped")
             last.push_async_callback(self._failures.kept, self._release)
             last.push_async_callback(self._failures.kept, self._stack.aclose)
             for entry in self._entries:
@@ -490,17 +490,10 @@ class Manager:
             log.warning("%s", error)
             self._failures.add(error)
 
-    def _end(self) -> None:
-        self._phase = "stopped"
-
     async def _release(self) -> None:
         shards, leadership = self._shards, self._leadership
         at_work = [one.name for one in self.runnables if (shards or one.needs_leader) and getattr(one, "in_threads", 0) > 0]
         if at_work and (shards or leadership):
             log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
-        steps: list[Callable[[], Awaitable[object]]] = []
-        if leadership is not None:
-            steps.append(partial(leadership.release, give_back=not at_work))
-        if shards is not None:
-            steps.append(partial(shards.leave, give_back=not at_work))
-        await close_all(*steps)
+        releases = [leadership.release if leadership is not None else None, shards.leave if shards is not None else None]
+        await close_all(*(partial(release, give_back=not at_work) for release in releases if release is not None))

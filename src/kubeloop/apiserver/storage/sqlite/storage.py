@@ -154,7 +154,7 @@ class SqliteStorage:
             return
         self._closed = True
         self._leases.close()
-        # Also when the caller is cancelled: nobody else can use the folder until it is closed.
+        # Also when the caller is cancelled: no other process can use the folder until it is closed.
         await finish(self._close())
 
     async def _close(self) -> None:
