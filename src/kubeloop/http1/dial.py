@@ -52,7 +52,7 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
 
 # TLS between a socket and a protocol, for many connections: asyncio's own takes 256 KiB of buffer for each, watched or idle.
 #
-# Source: asyncio.base_events (start_tls) and asyncio.sslproto (SSLProtocol), the same in Python 3.11 to 3.13.
+# Source: asyncio.base_events (start_tls) and asyncio.sslproto, the same in Python 3.11 to 3.14 (tests/http1/test_tls_layer.py).
 
 
 #: What TLS gives at a time at most: the content of one record (RFC 8446, section 5.1).
