@@ -153,6 +153,7 @@ CAUGHT = {
     "controller Workers._attempt": "a clause above raises the task's own cancellation",
     "tasks wait_all": "raised when all futures are done",
     "tasks end_tasks": "raised when all tasks have ended",
+    "tasks Supervisor.stop": "raised when all tasks have ended",
     "tasks close_all": "raised when all steps have run",
     "transport _Streamed._fill": "the last step of a task that is cancelled by its owner only",
 }

@@ -26,7 +26,8 @@ async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
         asyncio.CancelledError: The caller was cancelled, and all futures are done.
     """
     cancelled: asyncio.CancelledError | None = None
-    while left := [future for future in futures if future is not None and not future.done()]:
+    own = asyncio.current_task()  # a task that is among them cannot wait for itself
+    while left := [future for future in futures if future is not None and future is not own and not future.done()]:
         try:
             await asyncio.wait(left)
         except asyncio.CancelledError as error:
@@ -84,14 +85,20 @@ async def end_tasks(
 
     Raises:
         Exception: What a task failed with; an ``ExceptionGroup`` when several failed. Not with ``logger``.
-        asyncio.CancelledError: The caller was cancelled, and the tasks have ended; the first error of theirs is the cause.
+        asyncio.CancelledError: The caller was cancelled, also because it is one of the tasks. The others have ended; the first error of
+            theirs is the cause.
     """
     given = [task for task in tasks if task is not None]
     for task in given:
         task.cancel()
+    own = asyncio.current_task()
+    ends_itself = own in given
+    given = [task for task in given if task is not own]
     cancelled: asyncio.CancelledError | None = None
     try:
         await wait_all(*given)
+        if ends_itself:
+            await asyncio.sleep(0)  # raises its cancellation
     except asyncio.CancelledError as cancellation:
         cancelled = cancellation
     failed = [(task, error) for task in given if not task.cancelled() and isinstance(error := task.exception(), Exception)]
