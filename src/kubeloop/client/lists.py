@@ -15,7 +15,6 @@ import msgspec
 from kubeloop.client.options import ListOptions
 from kubeloop.codec import decode_list
 from kubeloop.meta import Gone, ListMeta, Resource
-from kubeloop.tasks import end_tasks
 from kubeloop.transport import Response
 
 R = TypeVar("R", bound=Resource)
@@ -126,6 +125,8 @@ class ListCall(Generic[R]):
             options = msgspec.structs.replace(options, continue_token=token)
 
     async def _prefetched(self, count: int) -> AsyncGenerator[ObjectList[R], None]:
+        from kubeloop.tasks import end_tasks
+
         free = asyncio.Semaphore(count)
         ready: asyncio.Queue[ObjectList[R] | None] = asyncio.Queue()
 
