@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.resource_controller import ResourceController, Sync
+from kubeloop.apiserver.registry.resource_controller import ResourceController, Sync
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.apiserver.storage import KeyValue, MemoryStorage
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 from tests.apiserver.conftest import running_api

@@ -298,9 +298,9 @@ async def _run(settings: _Settings) -> int:
     )  # before the imports, which take most of the start: whatever is made is cleaned up
 
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-    from kubeloop.apiserver.kubeconfig import kubeconfig_text
-    from kubeloop.apiserver.kubelet.credentials import KubeletCredentials
+    from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
+    from kubeloop.apiserver.server.kubeconfig import kubeconfig_text
     from kubeloop.cli.kubeconfig_file import writable_target
     from kubeloop.pki.files import kept_authority, write_secret
 
@@ -413,7 +413,7 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
         # Imported beside the loop, which answers meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
-        from kubeloop.apiserver.authentication import MASTERS
+        from kubeloop.apiserver.request.users import MASTERS
         from kubeloop.apiserver.server import CONTROLLERS
         from kubeloop.config import ClusterConfig, Pem
         from kubeloop.transport.in_process import InProcessSender

@@ -15,7 +15,7 @@ from kubeloop.cli.server_logging import FORMATS
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.instrumentation import Auditing, OperationOptions
+    from kubeloop.apiserver.filters.instrumentation import Auditing, OperationOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -41,8 +41,8 @@ class OperationSettings:
 
     def options(self) -> OperationOptions:
         """Raises ConfigError for flags that do not go together, and for files that cannot be read."""
+        from kubeloop.apiserver.filters.instrumentation import OperationOptions
         from kubeloop.apiserver.flow.control import FlowLimits
-        from kubeloop.apiserver.instrumentation import OperationOptions
 
         wait = min(self.request_timeout / 4, _LONGEST_WAIT)
         fair = self.enable_priority_and_fairness
@@ -69,7 +69,7 @@ class OperationSettings:
             raise ConfigError("--audit-policy-file says what is to be logged; where to says --audit-log-path FILE (- for standard output)")
         from kubeloop.apiserver.audit.log import AuditLog, Rotation
         from kubeloop.apiserver.audit.policy import Policy
-        from kubeloop.apiserver.instrumentation import Auditing
+        from kubeloop.apiserver.filters.instrumentation import Auditing
         from kubeloop.timing import SystemClock
 
         path = None if self.audit_log_path == "-" else Path(self.audit_log_path)

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from kubeloop.apiserver import watch_cache
+from kubeloop.apiserver.storage import watch_cache
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.http1 import wire
 from kubeloop.serving.listener import Listener

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.resource import Column, ServedResource
-from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.registry.resource import Column, ServedResource
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.tables import human_duration, partial_list, partial_object, table
 from kubeloop.apiserver.tables.duration import age
 from kubeloop.meta.kinds import GroupVersionResource

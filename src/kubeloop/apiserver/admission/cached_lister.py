@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import KeyValue, prefix_end
-from kubeloop.apiserver.watch_cache import Subscription, WatchCache
+from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.types import JSONObject
 

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.metrics.admission import AdmissionMetrics
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.admission.metrics import AdmissionMetrics
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import View, WriteRequest
+from kubeloop.apiserver.request.users import User
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.types import JSONObject
@@ -32,50 +33,79 @@ class Reinvocation:
 
 @dataclass(slots=True)
 class Attributes:
-    """One write. ``operation`` is CREATE, UPDATE, DELETE or CONNECT; ``obj`` (None for DELETE) may be changed in place by who mutates.
+    """One operation of a write request, as plug-ins see it.
 
-    A plug-in adds to ``after`` what is to be called once the write is stored or refused, to ``settling`` what is to be awaited then,
-    before the answer, and to ``warnings`` what the client is told.
-    What it finds wrong with the object while it mutates goes to ``findings``, and is told before what validation finds.
-    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` that of ``obj`` where it is not the
-    resource's own (Scale, Binding).
+    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. ``obj`` (None for DELETE) may be changed in place by plug-ins that mutate.
+    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request; ``kind`` is the kind of ``obj`` where that is not the
+    resource's (Scale, Binding).
+    A plug-in adds callbacks to ``after`` (called when the write is stored or rejected) and ``settling`` (awaited then, before the answer),
+    texts for the client to ``warnings``, and errors that it finds while it mutates to ``findings``: they precede those of validation.
     """
 
     operation: str
-    resource: ServedResource
-    subresource: str
-    namespace: str
-    name: str
+    request: WriteRequest
     obj: JSONObject | None
     old: JSONObject | None
-    user: User
-    dry_run: bool
-    after: list[Callable[[], None]] = field(default_factory=list)
     options: JSONObject | None = None
     kind: GroupVersionKind | None = None
-    warnings: list[str] = field(default_factory=list)
-    findings: list[FieldError] = field(default_factory=list)
-    settling: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
-    #: What the audit log is to say of the request, by key.
-    audit_annotations: dict[str, str] = field(default_factory=dict)
 
     @property
     def gvk(self) -> GroupVersionKind:
         """The kind of ``obj``."""
-        return self.kind or self.resource.gvk
+        return self.kind or self.request.resource.gvk
+
+    @property
+    def resource(self) -> ServedResource:
+        return self.request.resource
+
+    @property
+    def subresource(self) -> str:
+        return self.request.subresource
+
+    @property
+    def namespace(self) -> str:
+        return self.request.namespace
+
+    @property
+    def name(self) -> str:
+        """Name of the object; empty for an object that is deleted as part of a collection."""
+        return "" if self.request.of_collection else self.request.name
+
+    @property
+    def user(self) -> User:
+        return self.request.user
+
+    @property
+    def dry_run(self) -> bool:
+        return self.request.dry_run
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.request.warnings
+
+    @property
+    def findings(self) -> list[FieldError]:
+        return self.request.findings
+
+    @property
+    def after(self) -> list[Callable[[], None]]:
+        return self.request.after
+
+    @property
+    def settling(self) -> list[Callable[[], Awaitable[None]]]:
+        return self.request.settling
+
+    @property
+    def audit_annotations(self) -> dict[str, str]:
+        """Annotations for the audit events of the request, by key."""
+        return self.request.audit_annotations
 
 
-class View(Protocol):
-    """A subresource that shows an object as another kind (Scale): that is what admission sees of a write through it."""
-
-    kind: GroupVersionKind
-
-    def show(self, obj: JSONObject) -> JSONObject:
-        """A fresh tree of ``kind``."""
-
-    def keep(self, obj: JSONObject, shown: JSONObject) -> None:
-        """Change ``obj`` as ``shown`` was changed."""
+def attributes_of(request: WriteRequest, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
+    """Return the attributes of an operation of ``request``, with the options of its verb."""
+    options = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **request.options}
+    return Attributes(operation, request, obj, old, options)
 
 
 class Plugin(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
+from kubeloop.apiserver.request import api_errors
 from kubeloop.meta.errors import ApiError
 
 

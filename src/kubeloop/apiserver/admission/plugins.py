@@ -22,14 +22,14 @@ from kubeloop.apiserver.admission.pod_security import PodSecurity
 from kubeloop.apiserver.admission.pods import DeclaredFeatures, PodResize, Priority, RuntimeClasses, TopologyLabels
 from kubeloop.apiserver.admission.quotas import QUOTAS, Quotas, QuotaStatus
 from kubeloop.apiserver.admission.service_accounts import ServiceAccounts
+from kubeloop.apiserver.admission.service_addresses import ServiceAddresses
 from kubeloop.apiserver.admission.table import ORDER, chosen
-from kubeloop.apiserver.authorization.access import Authorizer
-from kubeloop.apiserver.builtin.services.addresses import ServiceAddresses
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.registry_store import Writer
-from kubeloop.apiserver.watch_cache import WatchCache
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.write_request import ObjectWriter
+from kubeloop.apiserver.request.access import Authorizer
+from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 
@@ -55,7 +55,7 @@ class PluginInitializer:
     cache: WatchCache
     clock: Clock
     authorizer: Authorizer
-    writer: Callable[[], Writer]
+    writer: Callable[[], ObjectWriter]
     ranges: ServiceRanges = field(default_factory=ServiceRanges)
     others: Mapping[str, Plugin] = field(default_factory=dict)
     checks: Sequence[Plugin] = ()
@@ -144,12 +144,12 @@ def _node_restriction(means: PluginInitializer) -> Plugin:
 
 
 def _provisioning(means: PluginInitializer) -> Plugin:
-    from kubeloop.apiserver.admission.optional_namespaces import NamespaceAutoProvision
+    from kubeloop.apiserver.admission.optional import NamespaceAutoProvision
 
     return NamespaceAutoProvision(means.registry, means.objects, means.writer)
 
 
 def _existing(means: PluginInitializer) -> Plugin:
-    from kubeloop.apiserver.admission.optional_namespaces import NamespaceExists
+    from kubeloop.apiserver.admission.optional import NamespaceExists
 
     return NamespaceExists(means.registry, means.objects)

@@ -14,13 +14,12 @@ from weakref import WeakValueDictionary
 from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.admission.chain import Attributes
 from kubeloop.apiserver.admission.errors import refused
-from kubeloop.apiserver.bootstrap import SYSTEM
-from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.ownership import SERVER
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.registry_store import Call, Writer
-from kubeloop.apiserver.resource import ServedResource
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.registry.write_request import ObjectWriter, WriteRequest
+from kubeloop.apiserver.request.users import SYSTEM
 from kubeloop.meta.errors import Conflict, NotFound
 from kubeloop.meta.kinds import GroupResource, GroupVersionResource
 from kubeloop.quota import Amounts, Evaluator, amounts_of, evaluator_of, masked, plus, texts_of
@@ -34,7 +33,7 @@ QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
 class QuotaStatus:
     """``writer`` is asked for when it is needed: it writes through the plug-ins that use this."""
 
-    def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], Writer]) -> None:
+    def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
         self._registry = registry
         self._objects = objects
         self._writer = writer
@@ -47,8 +46,7 @@ class QuotaStatus:
     async def note(self, quota: JSONObject, used: dict[str, str]) -> None:
         """Raises Conflict when ``quota`` has changed since it was read, NotFound when it is gone."""
         metadata = quota["metadata"]
-        context = RequestContext(SYSTEM.name, SYSTEM.groups, metadata["namespace"], subresource="status")
-        call = Call(self._resource, metadata["namespace"], metadata["name"], SYSTEM, context, "status", manager=SERVER)
+        call = WriteRequest(self._resource, metadata["namespace"], metadata["name"], SYSTEM, "status", manager=SERVER)
 
         async def change(_: JSONObject) -> JSONObject:
             changed = copy.deepcopy(quota)

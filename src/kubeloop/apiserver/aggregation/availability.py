@@ -12,9 +12,9 @@ from typing import Final
 from kubeloop.apiserver.aggregation.backend import PROBER, Backends, CallFailed, NoBackend
 from kubeloop.apiserver.aggregation.conditions import PASSED, Finding
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.types import JSONObject

@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.authentication import MASTERS, User
-from kubeloop.apiserver.egress_policy import EgressPolicy
-from kubeloop.apiserver.kubelet.backends import FAULTS, Place, dial_fault, request_head
-from kubeloop.apiserver.webhooks.failure import CallFailed
-from kubeloop.apiserver.webhooks.target import ServiceName, trust
+from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, Place, dial_fault, request_head
+from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
+from kubeloop.apiserver.outbound.failure import CallFailed
+from kubeloop.apiserver.outbound.target import ServiceName, trust
+from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.transport.headers import Headers
 
 Lines = list[tuple[str, str]]

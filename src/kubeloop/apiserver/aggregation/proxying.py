@@ -13,13 +13,13 @@ from urllib.parse import quote
 
 from kubeloop.apiserver.aggregation.backend import TIMEOUT, Backends, CallFailed, speaking_for
 from kubeloop.apiserver.aggregation.registered import Registered
-from kubeloop.apiserver.answers import Answer, Reply, StreamingResponse, text
-from kubeloop.apiserver.authentication import User
-from kubeloop.apiserver.kubelet.backends import SAFE
-from kubeloop.apiserver.kubelet.options import encoded
-from kubeloop.apiserver.kubelet.reverse import reverse
-from kubeloop.apiserver.kubelet.upgrading import is_upgrade, pass_on
-from kubeloop.apiserver.webhooks.failure import NotCallable
+from kubeloop.apiserver.handlers.kubelet.backends import SAFE
+from kubeloop.apiserver.handlers.kubelet.options import encoded
+from kubeloop.apiserver.handlers.kubelet.reverse import reverse
+from kubeloop.apiserver.handlers.kubelet.upgrading import is_upgrade, pass_on
+from kubeloop.apiserver.outbound.failure import NotCallable
+from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, text
+from kubeloop.apiserver.request.users import User
 from kubeloop.meta.errors import ApiError
 from kubeloop.serving.request import Request
 

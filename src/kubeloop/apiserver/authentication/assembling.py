@@ -18,12 +18,11 @@ from kubeloop.apiserver.authentication.service_accounts.legacy import LAST_USED,
 from kubeloop.apiserver.authentication.service_accounts.settings import TokenSettings
 from kubeloop.apiserver.authentication.service_accounts.verifying import AccountTokens
 from kubeloop.apiserver.authentication.tokens import StaticTokens
-from kubeloop.apiserver.authentication.users import User
-from kubeloop.apiserver.bootstrap import SYSTEM
 from kubeloop.apiserver.ownership import SERVER
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.registry_store import Call, Writer
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.users import SYSTEM, User
+from kubeloop.apiserver.store.writer import Writer
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import end_tasks
@@ -87,8 +86,7 @@ async def publish(registry: Registry, writer: Writer, data: dict[str, str]) -> N
     async def replaced(old: JSONObject) -> JSONObject:
         return {**copy.deepcopy(old), "data": data}
 
-    context = RequestContext(SYSTEM.name, SYSTEM.groups, _NAMESPACE)
-    call = Call(resource, _NAMESPACE, NAME, SYSTEM, context, manager=SERVER)
+    call = WriteRequest(resource, _NAMESPACE, NAME, SYSTEM, manager=SERVER)
     await writer.update(call, replaced, retry=True, create=lambda: new, create_always=True)
 
 
@@ -173,6 +171,5 @@ class Authentication:
                 secret["metadata"]["labels"] = {**(secret["metadata"].get("labels") or {}), LAST_USED: day}
             return secret
 
-        context = RequestContext(SYSTEM.name, SYSTEM.groups, namespace)
-        call = Call(resource, namespace, name, SYSTEM, context, manager=SERVER)
+        call = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
         await self._writer.update(call, labelled, retry=True)

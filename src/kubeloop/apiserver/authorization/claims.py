@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.apiserver.authorization.impersonation import NODE_NAME, account_of
-from kubeloop.apiserver.authorization.refusing import require
-from kubeloop.apiserver.registry_store import Call
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.access import Access, Authorizer, require
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.types import JSONObject
@@ -19,7 +18,7 @@ from kubeloop.types import JSONObject
 _BINDING = "changing status.allocation or status.reservedFor"
 
 
-def status_faults(authorizer: Authorizer, call: Call, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+def status_faults(authorizer: Authorizer, call: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
     """What is changed without the right to."""
     new, before = obj.get("status") or {}, old.get("status") or {}
     if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
@@ -41,7 +40,7 @@ def status_faults(authorizer: Authorizer, call: Call, obj: JSONObject, old: JSON
             yield forbidden("status.devices", f"{said}: {refused[0]}")
 
 
-def _refused(authorizer: Authorizer, call: Call, verb: str, subresource: str, namespace: str, name: str) -> str:
+def _refused(authorizer: Authorizer, call: WriteRequest, verb: str, subresource: str, namespace: str, name: str) -> str:
     gvr = call.resource.gvr
     try:
         require(authorizer, Access(call.user, verb, gvr.group, gvr.version, gvr.resource, subresource, namespace, name))
@@ -60,7 +59,7 @@ def _device(one: JSONObject) -> tuple[str, ...]:
     return tuple(one.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
 
 
-def _is_there(call: Call, allocation: JSONObject) -> bool:
+def _is_there(call: WriteRequest, allocation: JSONObject) -> bool:
     """Whether a service account's token is bound to the node that the claim was allocated on."""
     terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     fields = terms[0].get("matchFields") or [] if len(terms) == 1 and not terms[0].get("matchExpressions") else []

@@ -6,15 +6,14 @@ k8s.io/apiserver pkg/endpoints/handlers/update.go (withAuthorization).
 
 from __future__ import annotations
 
-from kubeloop.apiserver import api_errors
-from kubeloop.apiserver.authentication import MASTERS
-from kubeloop.apiserver.authorization.access import Access, Authorizer
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import GROUP
 from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking, quoted_list, told
-from kubeloop.apiserver.authorization.refusing import require
 from kubeloop.apiserver.authorization.union import joined
-from kubeloop.apiserver.registry_store import Call
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access, Authorizer, require
+from kubeloop.apiserver.request.users import MASTERS
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import path_segment
@@ -37,7 +36,7 @@ class EscalationCheck:
         self._authorizer = authorizer
         self._roles = roles
 
-    def check_write(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
+    def check_write(self, call: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         """Raises Forbidden, or NotFound for a binding of a role that is not there. What a claim's status lacks is among its findings."""
         gvr = call.resource.gvr
         if gvr.group_resource == _CLAIMS and call.subresource == "status" and old is not None:
@@ -51,13 +50,13 @@ class EscalationCheck:
         else:
             self._check_binding(call, obj)
 
-    def check_creation(self, call: Call) -> None:
+    def check_creation(self, call: WriteRequest) -> None:
         """Raises Forbidden for an update that creates, of somebody who may not create."""
         gvr = call.resource.gvr
         where = gvr.group, gvr.version, gvr.resource, call.subresource, call.namespace, call.name
         require(self._authorizer, Access(call.user, "create", *where))
 
-    def _check_role(self, call: Call, obj: JSONObject, old: JSONObject | None) -> None:
+    def _check_role(self, call: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         gvr = call.resource.gvr
         access = Access(call.user, "escalate", gvr.group, "*", gvr.resource, "", call.namespace, call.name_in_path)
         if self._authorizer.authorize(access).allowed:
@@ -67,7 +66,7 @@ class EscalationCheck:
             why = "must have cluster-admin privileges to use the aggregationRule"
             raise api_errors.forbidden(gvr.group_resource, call.name, why)
 
-    def _check_binding(self, call: Call, obj: JSONObject) -> None:
+    def _check_binding(self, call: WriteRequest, obj: JSONObject) -> None:
         role = obj.get("roleRef") or {}
         kind, name = role.get("kind", ""), role.get("name", "")
         if kind not in _ROLES:
@@ -77,7 +76,7 @@ class EscalationCheck:
             return
         self._check_held(call, self._rules(call, kind, name))
 
-    def _rules(self, call: Call, kind: str, name: str) -> list[JSONObject]:
+    def _rules(self, call: WriteRequest, kind: str, name: str) -> list[JSONObject]:
         """Of the role that a binding names. Upstream looks for it as if the request were about it, and says so."""
         if kind == "Role" and not call.namespace:
             raise api_errors.bad_request("Namespace parameter required.")
@@ -90,12 +89,12 @@ class EscalationCheck:
             raise api_errors.not_found(call.resource.gvr.group_resource, name)
         return role.source
 
-    def _check_held(self, call: Call, rules: list[JSONObject]) -> None:
+    def _check_held(self, call: WriteRequest, rules: list[JSONObject]) -> None:
         why = self._lacks(call, rules)
         if why:
             raise api_errors.forbidden(call.resource.gvr.group_resource, call.name, why)
 
-    def _lacks(self, call: Call, rules: list[JSONObject]) -> str:
+    def _lacks(self, call: WriteRequest, rules: list[JSONObject]) -> str:
         """What to say of rights among ``rules`` that the user does not have where he writes; empty: he has them all."""
         held, lost = self._roles.held(call.user, call.namespace)
         lacks = lacking(held, rules)

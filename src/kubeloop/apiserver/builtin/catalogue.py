@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from kubeloop.apiserver.builtin import facts
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.strategy import Strategy
+from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema import ResourceInfo, builtin
 

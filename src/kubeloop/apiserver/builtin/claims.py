@@ -9,8 +9,8 @@ from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import is_native, quantity
-from kubeloop.apiserver.empty_values import part_at
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.request.empty_values import part_at
 from kubeloop.apiserver.validation.formats import each, immutable, one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid
 from kubeloop.meta.names import qualified_name
@@ -59,11 +59,11 @@ _FIXED = "spec is immutable after creation except resources.requests and volumeA
 class ClaimStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         _mirror_source(obj["spec"], in_use=False)
 
-    def prepare_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         before = old["spec"]
         _mirror_source(obj["spec"], in_use=before.get("dataSource") is not None or before.get("dataSourceRef") is not None)
@@ -71,10 +71,10 @@ class ClaimStrategy(BuiltinStrategy):
     def initial_status(self, obj: JSONObject) -> JSONObject:
         return {"phase": "Pending"}
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(claim_spec("spec", obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list(claim_spec("spec", obj["spec"], any_group=True))
         now, before, status = obj["spec"], old["spec"], obj.get("status") or {}
         found += _storage_class(obj, old)
@@ -93,10 +93,10 @@ class ClaimStrategy(BuiltinStrategy):
             found.append(forbidden("spec.volumeAttributesClassName", detail))
         return found
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(claim_status(obj.get("status") or {}))
 
-    def warnings(self, context: RequestContext, obj: JSONObject) -> list[str]:
+    def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         found = []
         if _OLD_CLASS in (obj["metadata"].get("annotations") or {}):
             found.append(f'metadata.annotations[{_OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')

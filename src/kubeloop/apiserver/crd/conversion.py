@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubeloop.apiserver.crd.definition import is_true
+from kubeloop.apiserver.outbound.failure import NotCallable
+from kubeloop.apiserver.outbound.target import trust
 from kubeloop.apiserver.validation.webhook_client import client_config
-from kubeloop.apiserver.webhooks.failure import NotCallable
-from kubeloop.apiserver.webhooks.target import trust
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label
 from kubeloop.types import JSONObject

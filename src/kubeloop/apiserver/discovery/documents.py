@@ -10,8 +10,8 @@ from functools import cache
 from typing import Final
 
 from kubeloop.apiserver.discovery.order import Order
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.schema import SubresourceInfo, builtin
 from kubeloop.types import JSONObject

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubeloop.apiserver.aggregation.registered import OWN_GROUP, Registered, Table, is_remote
-from kubeloop.apiserver.discovery.version_order import by_priority
-from kubeloop.apiserver.provisioning.api_services import group_priority, version_priority
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.builtin.bootstrap.api_services import group_priority, version_priority
+from kubeloop.apiserver.registry.registry import Registry, by_priority
 from kubeloop.meta.kinds import GroupVersion
 from kubeloop.schema import builtin
 

@@ -13,10 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kubeloop.apiserver.authentication import User
 from kubeloop.apiserver.flow.queues import ESTIMATE, FairQueues, Queue, Waiter
 from kubeloop.apiserver.flow.schemas import FlowSchema
-from kubeloop.apiserver.request_info import RequestInfo
+from kubeloop.apiserver.request.info import RequestInfo
+from kubeloop.apiserver.request.users import User
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.authentication import MASTERS, User
 from kubeloop.apiserver.flow.control import FlowLimits, RejectedByFlowControl
+from kubeloop.apiserver.request.users import MASTERS, User
 
 _READING = frozenset({"get", "list", "watch"})
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.policies.compiling import CONDITION, Compiled, Compiler
+from kubeloop.apiserver.expressions.compiler import CONDITION, Compiled, Compiler
 from kubeloop.apiserver.policies.params import ParamKind, ParamRef, param_kind, param_ref
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.watch_cache import Subscription, WatchCache
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.selectors import Selector, selector_from
 from kubeloop.types import JSONObject

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object
+from kubeloop.apiserver.admission.requests import name_of
 from kubeloop.apiserver.policies.definitions import Binding, Constraints
 from kubeloop.apiserver.policies.params import InvalidConfiguration, said
-from kubeloop.apiserver.webhooks.matching import Match, Matcher, matches_object
-from kubeloop.apiserver.webhooks.requests import name_of
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.kinds import GroupResource
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.authentication import MASTERS, User
-from kubeloop.apiserver.authorization import Access, Authorizer
-from kubeloop.apiserver.objects import Objects
 from kubeloop.apiserver.policies.params import ParamKind, param_kind
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Access, Authorizer
+from kubeloop.apiserver.request.users import MASTERS, User
 from kubeloop.meta.field_error import forbidden
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject

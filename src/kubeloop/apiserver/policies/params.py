@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.errors import ApiError, KubeloopError
 from kubeloop.meta.kinds import GroupVersionKind

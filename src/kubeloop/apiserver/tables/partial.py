@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeloop.apiserver.object_meta import in_declared_order
+from kubeloop.apiserver.registry.object_meta import in_declared_order
 from kubeloop.types import JSONObject
 
 API_VERSION = "meta.k8s.io/v1"

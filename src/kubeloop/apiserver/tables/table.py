@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubeloop.apiserver.encoding import sorted_keys
-from kubeloop.apiserver.resource import ServedResource
+from kubeloop.apiserver.registry.resource import ServedResource
+from kubeloop.apiserver.request.encoding import sorted_keys
 from kubeloop.apiserver.tables.core import CORE
 from kubeloop.apiserver.tables.groups import GROUPS
 from kubeloop.apiserver.tables.layout import PLAIN, Layout, age_of, layout, name_of, part

@@ -8,18 +8,17 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.authorization import Authorizer
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt
+from kubeloop.apiserver.admission.requests import name_of, versioned
+from kubeloop.apiserver.outbound.client import WebhookClient
+from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, denial, question, verdict
-from kubeloop.apiserver.webhooks.client import WebhookClient
-from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
-from kubeloop.apiserver.webhooks.failure import CallFailed, NotCallable
-from kubeloop.apiserver.webhooks.matching import Invocation, Match, Matcher, is_exempt
-from kubeloop.apiserver.webhooks.requests import name_of
-from kubeloop.apiserver.webhooks.versions import versioned
+from kubeloop.apiserver.webhooks.configurations import Configurations, Hook, Invocation, invocation_of
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
@@ -101,19 +100,19 @@ class WebhookDispatcher:
         Raises:
             NotFound, Forbidden (a condition that cannot be evaluated).
         """
-        found = await self._matcher.invocation(hook, attributes)
+        found = await invocation_of(hook, self._matcher, attributes)
         if found is None or not hook.conditions:
             return found
         return found if await self._conditions_hold(hook, attributes, found) else None
 
     async def _conditions_hold(self, hook: Hook, attributes: Attributes, found: Match) -> bool:
-        from kubeloop.apiserver.policies.activation import Activation
-        from kubeloop.apiserver.policies.conditions import ConditionsFault, conditions_hold
-        from kubeloop.apiserver.webhooks.condition_language import compiled
+        from kubeloop.apiserver.admission.activation import Activation
+        from kubeloop.apiserver.expressions.compiler import compiled_condition
+        from kubeloop.apiserver.expressions.evaluation import ConditionsFault, conditions_hold
 
         facts = Activation(attributes, self._registry, self.objects, self._authorizer)
         await facts.prepare(found)
-        conditions = [compiled(one["expression"]) for one in hook.conditions]
+        conditions = [compiled_condition(one["expression"]) for one in hook.conditions]
         try:
             return conditions_hold(conditions, facts.of_conditions(found, None), ignore_failure=hook.ignore_failure)
         except ConditionsFault as fault:
@@ -144,7 +143,7 @@ class WebhookDispatcher:
         except CallFailed as fault:
             raise CallFailed(f"failed to call webhook: {fault}") from None
         said = verdict(asked, body, mutating=self._mutating)
-        attributes.warnings += said.warnings
+        attributes.warnings.extend(said.warnings)
         if not said.allowed:
             raise denial(hook.name, said.status)
         return said

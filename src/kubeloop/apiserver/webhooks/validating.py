@@ -9,9 +9,9 @@ import asyncio
 import logging
 
 from kubeloop.apiserver.admission import Attributes
+from kubeloop.apiserver.outbound.failure import CallFailed
+from kubeloop.apiserver.webhooks.configurations import Invocation
 from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
-from kubeloop.apiserver.webhooks.failure import CallFailed
-from kubeloop.apiserver.webhooks.matching import Invocation
 from kubeloop.meta.errors import ApiError
 
 _LOG = logging.getLogger(__name__)

@@ -6,21 +6,57 @@ Source: k8s.io/pod-security-admission admission/admission.go; plugin/pkg/admissi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
-from kubeloop.apiserver import api_errors
 from kubeloop.apiserver.admission.chain import Attributes
 from kubeloop.apiserver.admission.errors import aggregated, refused
 from kubeloop.apiserver.admission.namespaces import NAMESPACES
-from kubeloop.apiserver.admission.pod_security.evaluation import findings
-from kubeloop.apiserver.admission.pod_security.findings import Pod
+from kubeloop.apiserver.admission.pod_security.baseline import BASELINE
+from kubeloop.apiserver.admission.pod_security.findings import Check, Finding, Pod
 from kubeloop.apiserver.admission.pod_security.levels import PREFIX, PRIVILEGED, Level, Policy, policy_of
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.admission.pod_security.restricted import RESTRICTED
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersionResource
 from kubeloop.types import JSONObject
+
+# Which checks a level consists of as of a version, and what they find. Source: k8s.io/pod-security-admission policy/registry.go.
+
+
+#: Nothing has changed since.
+_NEWEST = max(minor for versions in (*BASELINE.values(), *(one.versions for one in RESTRICTED.values())) for minor, _ in versions)
+
+
+def findings(level: Level, pod: Pod) -> list[Finding]:
+    """All that is wrong with a pod: baseline's findings first, then those of restricted, each by name of the check."""
+    if level.level == "privileged":
+        return []
+    found = (check(pod) for check in _checks(level.level, min(level.minor, _NEWEST)))
+    return [one for one in found if one is not None]
+
+
+@cache
+def _checks(level: str, minor: int) -> list[Check]:
+    """At most two levels of ``_NEWEST`` versions: a bounded cache."""
+    baseline = {name: check for name, versions in BASELINE.items() if (check := _as_of(versions, minor)) is not None}
+    if level == "baseline":
+        return [baseline[name] for name in sorted(baseline)]
+    restricted: dict[str, Check] = {}
+    for name, one in RESTRICTED.items():
+        check = _as_of(one.versions, minor)
+        if check is not None:
+            restricted[name] = check
+            baseline.pop(one.instead_of, None)
+    return [baseline[name] for name in sorted(baseline)] + [restricted[name] for name in sorted(restricted)]
+
+
+def _as_of(versions: tuple[tuple[int, Check], ...], minor: int) -> Check | None:
+    return next((check for since, check in reversed(versions) if since <= minor), None)
+
 
 #: Pods of a namespace that are looked at, as upstream's.
 MOST_PODS = 3000
@@ -114,7 +150,7 @@ class PodSecurity:
             return
         if policy.enforce.minor == before.enforce.minor and policy.enforce.strictness <= before.enforce.strictness:
             return
-        attributes.warnings += warnings_about(attributes.name, policy.enforce, await self._pods(attributes.name))
+        attributes.warnings.extend(warnings_about(attributes.name, policy.enforce, await self._pods(attributes.name)))
 
     async def _pods(self, namespace: str) -> list[JSONObject]:
         resource = self._registry.get(GroupVersionResource("", "v1", "pods"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubeloop.apiserver.objects import Objects
-from kubeloop.apiserver.registry import Registry
+from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject

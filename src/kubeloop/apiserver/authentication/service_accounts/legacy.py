@@ -16,7 +16,7 @@ from typing import Final
 from kubeloop.apiserver.authentication.service_accounts.accounts import ACCOUNTS, SECRETS, BoundObjects, Seen
 from kubeloop.apiserver.authentication.service_accounts.claims import Claims
 from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
-from kubeloop.apiserver.authentication.users import Proof, service_account
+from kubeloop.apiserver.request.users import Proof, service_account
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.types import JSONObject

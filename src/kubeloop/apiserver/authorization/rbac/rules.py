@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeloop.apiserver.authorization.access import Access
+from kubeloop.apiserver.request.access import Access
 from kubeloop.types import JSONObject
 
 

@@ -9,7 +9,7 @@ from kubeloop.apiserver.builtin.batch.job_status import status_update
 from kubeloop.apiserver.builtin.batch.policies import failure_policy, success_policy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_template
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
 from kubeloop.apiserver.validation.selectors import label_selector, matches
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required, too_long
@@ -29,7 +29,7 @@ _PODS_STAY = (
 class JobStrategy(TemplateStrategy):
     warns_about_name = True
 
-    def prepare_create(self, context: RequestContext, obj: JSONObject) -> None:
+    def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
         super().prepare_create(context, obj)
         if obj["spec"].get("manualSelector"):
             return
@@ -38,7 +38,7 @@ class JobStrategy(TemplateStrategy):
         if shared:
             obj["metadata"]["labels"] = dict(obj["spec"]["template"]["metadata"]["labels"])
 
-    def errors_on_create(self, context: RequestContext, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
+    def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         found = super().errors_on_create(context, obj, namespaced=namespaced)
         if not found:
             # What was stored is defaulted once more when it is read, and then the template has labels.
@@ -48,23 +48,23 @@ class JobStrategy(TemplateStrategy):
     def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
         return [] if policy_named else [_PODS_STAY]
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_job(obj, template_options(None)))
 
-    def errors_on_update(self, context: RequestContext, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
+    def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
         options = template_options(old["spec"].get("template"))
         whole = [*self._object_meta(obj, namespaced), *_job(obj, options)]
         changes = [*self._object_meta_update(obj, old), *_selected_spec("spec", obj["spec"], options), *_changes(obj, old)]
         return [*self._common_update(obj, old, namespaced), *whole, *changes]
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(status_update(obj, old))
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}
 
 
-def _shares_labels(context: RequestContext, obj: JSONObject) -> bool:
+def _shares_labels(context: WriteRequest, obj: JSONObject) -> bool:
     """Labels of a job that was sent without any are those of its template: upstream it is one map, and what is added to one is in both."""
     sent = context.sent if isinstance(context.sent, dict) else {}
     labels = obj["metadata"].get("labels")

@@ -13,7 +13,7 @@ from kubeloop.apiserver.builtin.devices.names import Requests
 from kubeloop.apiserver.builtin.devices.selectors import selectors
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import is_extended
-from kubeloop.apiserver.strategy import RequestContext
+from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import immutable
 from kubeloop.apiserver.validation.metadata import template_meta
 from kubeloop.meta.field_error import FieldError, invalid
@@ -27,10 +27,10 @@ class DeviceClassStrategy(BuiltinStrategy):
         # Upstream declares this rule for names only.
         return [] if prefix else super().validate_name(name, prefix)
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], {}))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_spec(obj["spec"], old["spec"]))
 
 
@@ -47,13 +47,13 @@ class ResourceClaimStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
     status_keeps_metadata = True
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(claim_spec("spec", obj["spec"]))
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(immutable("spec", obj["spec"], old["spec"]))
 
-    def prepare_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         status = obj.get("status") or {}
         gone = {device_of(one) for one in results_of(old.get("status") or {})} - {device_of(one) for one in results_of(status)}
@@ -63,7 +63,7 @@ class ResourceClaimStrategy(BuiltinStrategy):
         else:
             status.pop("devices", None)
 
-    def validate_status_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         requests = Requests(obj["spec"].get("devices") or {})
         deleted = "deletionTimestamp" in obj["metadata"]
         return list(claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
@@ -72,9 +72,9 @@ class ResourceClaimStrategy(BuiltinStrategy):
 class ResourceClaimTemplateStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("create", "update")
 
-    def validate_create(self, context: RequestContext, obj: JSONObject) -> list[FieldError]:
+    def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj["spec"]
         return [*template_meta("spec.metadata", spec.get("metadata")), *claim_spec("spec.spec", spec.get("spec") or {})]
 
-    def validate_update(self, context: RequestContext, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return [*self.validate_create(context, obj), *immutable("spec", obj["spec"], old["spec"])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubeloop.apiserver.policies.compiling import (
+from kubeloop.apiserver.expressions.compiler import (
     ANNOTATION,
     CONDITION,
     CONFIGURATION,

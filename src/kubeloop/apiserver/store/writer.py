@@ -1,0 +1,392 @@
+"""Creates and updates: the way of an object from a decoded body into storage.
+
+Order, as in k8s.io/apiserver pkg/registry: default, field ownership, admission that mutates, preparation, validation, admission that
+validates, compare-and-write. Updates that met a concurrent write start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubeloop.apiserver.admission import Admission, Attributes
+from kubeloop.apiserver.admission.chain import attributes_of
+from kubeloop.apiserver.ownership import Owners, keep_readable, keep_times
+from kubeloop.apiserver.registry.object_meta import (
+    carry_over,
+    drop_repeated,
+    fill_new,
+    generate_name,
+    metadata_of,
+    raise_generation,
+    set_namespace,
+)
+from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, StoredObject
+from kubeloop.apiserver.registry.options import parse_uint_fault, resource_version_number
+from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
+from kubeloop.apiserver.registry.write_request import Change, WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.empty_values import as_quoted, as_sent
+from kubeloop.apiserver.request.encoding import decode
+from kubeloop.meta.errors import AlreadyExists, ApiError
+from kubeloop.meta.field_error import FieldError, invalid
+from kubeloop.meta.kinds import GroupKind, GroupResource
+from kubeloop.schema.validation import same
+from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+#: Attempts at a name that ``generateName`` asks for, as upstream's default.
+_NAME_ATTEMPTS = 8
+#: Seconds that an Event is kept unless told (kube-apiserver's --event-ttl).
+EVENT_TTL = 3600.0
+_EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``stored`` None: a dry run, or an update that finished a deletion; ``obj`` is then what would be answered."""
+
+    obj: JSONObject
+    stored: StoredObject | None = None
+    created: bool = False
+
+
+class WriteAuthorization(Protocol):
+    """Rights that a write needs besides that to its verb. Both methods raise an ApiError to refuse."""
+
+    def check_write(self, call: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
+        """After admission changed ``obj``, before it is validated; ``old`` None: it is created."""
+
+    def check_creation(self, call: WriteRequest) -> None:
+        """Before an update creates."""
+
+
+class Writer:
+    """Creates and updates objects of any resource. One for a server; keeps nothing of a request."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        admission: Admission,
+        owners: Owners,
+        clock: Clock,
+        authorization: WriteAuthorization,
+        event_ttl: float = EVENT_TTL,
+    ) -> None:
+        """
+        Args:
+            objects: Objects over storage.
+            admission: The chain of admission plug-ins.
+            owners: Field managers of objects.
+            clock: The server's clock.
+            authorization: Checks the rights that a write needs besides the right to its verb.
+            event_ttl: Seconds after which Events expire (kube-apiserver's --event-ttl).
+        """
+        self._authorization = authorization
+        self.objects = objects
+        self.admission = admission
+        self.owners = owners
+        self.clock = clock
+        self._event_ttl = event_ttl
+        #: How far apart leases are opened for Events; so much longer some of them are kept. Upstream's etcd3 leaseManager.
+        self._lease_spacing = min(60.0, event_ttl / 20)
+        self._lease = 0
+        self._lease_since = 0.0
+
+    async def create(self, call: WriteRequest, obj: JSONObject) -> Outcome:
+        """``obj`` is decoded and conformed; it becomes shared.
+
+        Raises:
+            AlreadyExists, Invalid, BadRequest; whatever admission raises.
+        """
+        try:
+            return await self._create(call, obj)
+        finally:
+            await call.finish()
+
+    async def _create(self, call: WriteRequest, obj: JSONObject) -> Outcome:
+        resource, strategy = call.resource, call.resource.strategy
+        metadata = metadata_of(obj)
+        set_namespace(metadata, call.namespace)
+        asked_version = metadata.pop("resourceVersion", "")
+        generated = not metadata.get("name") and bool(metadata.get("generateName"))
+        fill_new(metadata, self.clock.wall())
+        strategy.default(obj)
+        if call.manager:
+            await self._own(call, obj, None)
+        await self._mutate(call, attributes_of(call, "CREATE", obj, None), obj)
+        self._authorization.check_write(call, obj, None)
+        if strategy.has_generation:
+            metadata["generation"] = 1
+        strategy.drop_disabled(obj)
+        strategy.prepare_create(call, obj)
+        errors = call.findings + kind_errors(resource, obj) + strategy.errors_on_create(call, obj, namespaced=resource.namespaced)
+        if errors:
+            errors = as_quoted(errors, resource.stored_kind, call.sent)
+            raise api_errors.invalid(GroupKind(resource.stored_group, obj.get("kind", "")), metadata.get("name", ""), errors)
+        call.warnings += strategy.warnings(call, obj)
+        if call.by_update:
+            self._authorization.check_creation(call)
+        await self.admission.validate(attributes_of(call, "CREATE", obj, None))
+        _settle(resource, obj)
+        if call.dry_run:
+            # Upstream's storage, which refuses it, is not asked.
+            metadata.update({"resourceVersion": asked_version} if asked_version else {})
+        else:
+            check_new_version(asked_version)
+        return await self._insert(call, obj, generated)
+
+    async def update(
+        self,
+        call: WriteRequest,
+        change: Change,
+        *,
+        status: bool = False,
+        check_uid: bool = False,
+        retry: bool = False,
+        create: Callable[[], JSONObject] | None = None,
+        create_always: bool = False,
+    ) -> Outcome:
+        """Replace an object by what ``change`` makes of it.
+
+        ``status``: only its status counts. ``check_uid``: another uid in the new object is a conflict rather than invalid (PUT).
+        ``retry``: ``change`` is applied to the newer state after a concurrent write (patches), even where updates must name a version.
+        ``create`` makes the object when there is none and the kind may be created by an update; with ``create_always``, whatever the kind.
+
+        Raises:
+            NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
+        """
+        resource = call.resource
+        call.by_update = True
+        while True:
+            current = await self.objects.get(resource, call.namespace, call.name)
+            if current is None:
+                if create is not None and (create_always or resource.strategy.allow_create_on_update):
+                    try:
+                        created = await self.create(call, _without_version(create(), dry_run=call.dry_run))
+                    except AlreadyExists:
+                        if retry and await self.objects.get(resource, call.namespace, call.name) is not None:
+                            continue  # somebody was faster: it is an update now
+                        raise
+                    return Outcome(created.obj, created.stored, created=True)
+                raise api_errors.not_found(resource.gvr.group_resource, call.name)
+            try:
+                obj = await change(current.obj)
+            except ConversionNeeded as need:
+                await self.objects.supply(resource, need)
+                continue
+            if check_uid:
+                self._check_uid(call, obj, current)
+            unconditional = self._check_version(call, obj, current)
+            link = metadata_of(obj).get("selfLink")
+            try:
+                await self._revise(call, obj, current.obj, status=status)
+                outcome = await self._replace(call, obj, current)
+                return _with_link(outcome, link) if link and call.dry_run else outcome
+            except PreconditionFailed:
+                if not (unconditional or retry):
+                    raise api_errors.conflict(resource.gvr.group_resource, call.name, api_errors.STALE) from None
+            finally:
+                await call.finish()
+
+    async def _insert(self, call: WriteRequest, obj: JSONObject, generated: bool) -> Outcome:
+        resource, metadata = call.resource, obj["metadata"]
+        for attempt in range(_NAME_ATTEMPTS):
+            if attempt:
+                metadata["name"] = generate_name(metadata["generateName"])
+            if call.dry_run:
+                present = await self.objects.get(resource, call.namespace, metadata["name"])
+                if present is None:
+                    return Outcome(await self.objects.rehearse(resource, obj))
+                existing = present.obj
+            else:
+                try:
+                    stored = await self.objects.write(resource, obj, expected=0, lease=await self._event_lease(resource))
+                    return Outcome(stored.obj, stored)
+                except PreconditionFailed as fault:
+                    existing = decode(fault.current.value) if fault.current else {"metadata": {}}
+            if not generated:
+                break
+        raise self._exists(call, metadata["name"], existing)
+
+    @staticmethod
+    def _exists(call: WriteRequest, name: str, present: JSONObject) -> Exception:
+        being_deleted = bool(present["metadata"].get("deletionTimestamp"))
+        refused = api_errors.already_exists(call.resource.gvr.group_resource, name, being_deleted=being_deleted)
+        assert isinstance(refused, AlreadyExists)
+        return refused
+
+    @staticmethod
+    def _check_uid(call: WriteRequest, obj: JSONObject, current: StoredObject) -> None:
+        given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
+        if given and given != uid:
+            where = call.resource.upstream_key(call.namespace, call.name, dry_run=call.dry_run)
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
+            )
+            raise api_errors.conflict(call.resource.gvr.group_resource, call.name, why)
+
+    @staticmethod
+    def _check_version(call: WriteRequest, obj: JSONObject, current: StoredObject) -> bool:
+        """Whether the update overwrites whatever is there; sets the version that it replaces."""
+        metadata = metadata_of(obj)
+        given = metadata.get("resourceVersion") or "0"
+        number = resource_version_number(given)
+        if number is None:
+            raise api_errors.internal(parse_uint_fault(given))
+        resource = call.resource
+        if number == 0 and not resource.strategy.allow_unconditional_update:
+            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise api_errors.invalid(GroupKind(resource.gvr.group, resource.gvr.resource), call.name, [error])
+        if number not in (0, current.revision):
+            raise api_errors.conflict(resource.gvr.group_resource, call.name, api_errors.STALE)
+        metadata["resourceVersion"] = str(current.revision)
+        return number == 0
+
+    async def _revise(self, call: WriteRequest, obj: JSONObject, old: JSONObject, *, status: bool) -> None:
+        resource, strategy = call.resource, call.resource.strategy
+        call.findings.clear()
+        metadata = metadata_of(obj)
+        set_namespace(metadata, call.namespace)
+        strategy.default(obj)
+        if call.manager:
+            await self._own(call, obj, old)
+        await self._mutate(call, attributes_of(call, "UPDATE", obj, old), obj)
+        self._authorization.check_write(call, obj, old)
+        carry_over(metadata, old["metadata"])
+        strategy.drop_disabled(obj)
+        if status:
+            strategy.prepare_status_update(call, obj, old)
+        else:
+            strategy.prepare_update(call, obj, old)
+            raise_generation(resource, obj, old)
+        metadata = metadata_of(obj)
+        check = strategy.errors_on_status_update if status else strategy.errors_on_update
+        errors = call.findings + kind_errors(resource, obj) + check(call, obj, old, namespaced=resource.namespaced)
+        if errors:
+            errors = as_quoted(errors, resource.stored_kind, call.sent)
+            raise api_errors.invalid(_said_kind(resource, obj), metadata.get("name") or call.name, errors)
+        warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
+        call.warnings += warn(call, obj, old)
+        await self.admission.validate(attributes_of(call, "UPDATE", obj, old), call.view)
+        _settle(resource, obj)
+
+    async def _mutate(self, call: WriteRequest, attributes: Attributes, obj: JSONObject) -> None:
+        """Admission that mutates; what it got wrong in metadata is put right, with a Warning."""
+        before = metadata_of(obj).get("managedFields")
+        if call.view is None:
+            await self.admission.mutate(attributes)
+        else:
+            await self.admission.mutate_view(attributes, call.view)
+        metadata = metadata_of(obj)
+        drop_repeated(metadata, call.warnings, after_admission=True)
+        keep_readable(metadata, before, call.warnings)
+
+    async def _own(self, call: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
+        """Record who writes ``obj``; ``old`` None: it is created."""
+        scope = self.owners.scope(call.resource, call.subresource)
+        live = scope.empty if old is None else old
+        with as_sent(obj, call.sent):
+            try:
+                await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
+            except ApiError:
+                # A webhook did not convert what others own in another version: upstream writes all the same, and forgets who owned what.
+                metadata_of(obj).pop("managedFields", None)
+
+    async def _replace(self, call: WriteRequest, obj: JSONObject, current: StoredObject) -> Outcome:
+        resource = call.resource
+        owned = obj["metadata"].get("managedFields")
+
+        def is_stored() -> bool:
+            return _is_stored(self.objects.encode(resource, obj), current.stored)
+
+        def is_unchanged() -> bool:
+            if owned is not None:
+                obj["metadata"]["managedFields"] = owned
+            if keep_times(current.obj, obj, lambda: obj == current.obj and is_stored()):
+                return True
+            # What is stored is what was read, but for kinds that change on the way: then only the stored form tells.
+            return (obj == current.obj or not self.objects.is_plain(resource)) and is_stored()
+
+        if await self.objects.settled(resource, is_unchanged):
+            return Outcome(current.obj, current)
+        if ends_deletion(resource, obj):
+            obj["metadata"]["resourceVersion"] = str(current.revision)
+            if not call.dry_run:
+                await self.objects.remove(current)
+            return Outcome(obj)
+        if call.dry_run:
+            obj["metadata"]["resourceVersion"] = str(current.revision)
+            return Outcome(await self.objects.rehearse(resource, obj))
+        stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))
+        return Outcome(stored.obj, stored)
+
+    async def _event_lease(self, resource: ServedResource) -> int:
+        """A lease shared by the Events of a minute, so that each of them costs no timer; 0 for other kinds."""
+        if resource.gvr.group_resource not in _EVENTS:
+            return 0
+        now = self.clock.now()
+        if not self._lease or now - self._lease_since > self._lease_spacing:
+            self._lease = await self.objects.storage.grant(self._event_ttl + self._lease_spacing)
+            self._lease_since = now
+        return self._lease
+
+
+def _with_link(outcome: Outcome, link: str) -> Outcome:
+    """Only on its way to storage does an object lose a ``selfLink`` that the request gave it, and a dry run does not go there."""
+    return Outcome({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
+
+
+def _is_stored(encoded: bytes, stored: bytes) -> bool:
+    """Whether an update changes nothing: the same document, in whatever order of fields (which leaves its length)."""
+    return encoded == stored or (len(encoded) == len(stored) and same(decode(encoded), decode(stored)))
+
+
+def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
+    """A custom object must say that it is what the path says; built-in ones were checked while they were decoded."""
+    errors = []
+    if resource.custom:
+        if obj.get("kind") != resource.kind:
+            errors.append(invalid("kind", obj.get("kind"), f"must be {resource.kind}"))
+        if obj.get("apiVersion") != resource.gvk.api_version:
+            errors.append(invalid("apiVersion", obj.get("apiVersion"), f"must be {resource.gvk.api_version}"))
+    return errors
+
+
+def _settle(resource: ServedResource, obj: JSONObject) -> None:
+    """What admission or an apply put into a custom object goes through its schema once more, as upstream does before it stores it."""
+    if resource.custom:
+        resource.strategy.conform(obj)
+
+
+def _said_kind(resource: ServedResource, obj: JSONObject) -> GroupKind:
+    """Of an object that fails validation: a custom one may say that it is of another group."""
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0] if resource.custom else resource.stored_group
+    return GroupKind(group, obj.get("kind", ""))
+
+
+def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
+    """``obj``, which an update creates: upstream reads its version there, and lets it go unless nothing is written."""
+    given = metadata_of(obj).get("resourceVersion") or "0"
+    if resource_version_number(given) is None:
+        raise api_errors.internal(parse_uint_fault(given))
+    if not dry_run:
+        obj["metadata"].pop("resourceVersion", None)
+    return obj
+
+
+def check_new_version(given: str) -> None:
+    """Raises InternalError, as upstream's storage does, when a new object names a resourceVersion; one that is no number is none."""
+    if given and resource_version_number(given):
+        raise api_errors.internal("resourceVersion should not be set on objects to be created")
+
+
+def ends_deletion(resource: ServedResource, obj: JSONObject) -> bool:
+    """Whether an update leaves nothing that holds back an object whose deletion was asked for."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    # A namespace is held by finalizers of its own, in its spec.
+    return not (resource.gvr.group_resource == GroupResource("", "namespaces") and (obj.get("spec") or {}).get("finalizers"))
