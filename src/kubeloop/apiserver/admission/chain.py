@@ -104,8 +104,12 @@ class Attributes:
 
 def attributes_of(request: WriteRequest, operation: str, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
     """Return the attributes of an operation of ``request``, with the options of its verb."""
-    options = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **request.options}
-    return Attributes(operation, request, obj, old, options)
+    return Attributes(operation, request, obj, old, options_of(request, operation))
+
+
+def options_of(request: WriteRequest, operation: str) -> JSONObject:
+    """Return the CreateOptions, UpdateOptions or DeleteOptions of ``request``."""
+    return {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1", **request.options}
 
 
 class Plugin(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubeloop.apiserver.authentication.authorities import ClientAuthorities
@@ -115,6 +115,7 @@ class Authentication:
         self._registry = registry
         self._writer = writer
         self._publishing: set[asyncio.Task[None]] = set()
+        self._unsubscribe: Callable[[], None] = lambda: None
         objects = BoundObjects(writer.objects, registry)
         audiences = self.accounts.audiences
         known = (
@@ -133,11 +134,12 @@ class Authentication:
         Raises:
             ApiError: it cannot be written.
         """
-        self.authorities.changed = lambda: self._publish_soon(own_proxy, own_name)
+        self._unsubscribe()
+        self._unsubscribe = self.authorities.on_change(lambda: self._publish_soon(own_proxy, own_name))
         await self._publish(own_proxy, own_name)
 
     async def stop(self) -> None:
-        self.authorities.changed = lambda: None
+        self._unsubscribe()
         await end_tasks(*self._publishing, logger=_LOG)
 
     async def _publish(self, own_proxy: bytes, own_name: str) -> None:

@@ -50,13 +50,27 @@ class CustomStrategy(Strategy):
     has_generation = True
     allow_unconditional_update = False
 
-    def __init__(self, version: JSONObject, resource: GroupResource, *, kind: str = "", terminating: bool = False) -> None:
-        """``kind`` is what objects must say they are; empty: nothing is said. ``terminating``: nothing new may be created any more."""
+    def __init__(
+        self,
+        version: JSONObject,
+        resource: GroupResource,
+        *,
+        kind: str = "",
+        terminating: bool = False,
+        schemas: Mapping[str, TypeSchema] | None = None,
+    ) -> None:
+        """
+        Args:
+            version: The version, as the definition has it.
+            resource: Group and resource of the definition.
+            kind: Kind of the objects; empty: any.
+            terminating: The definition is being deleted: no object may be created.
+            schemas: Schemas of all versions of the definition, by version; None or empty: this version is the only one.
+        """
         self._resource = resource
         self._kind = kind
         self._terminating = terminating
-        #: Schemas of all versions of the definition, by version; empty: there is this one alone.
-        self.schemas: Mapping[str, TypeSchema] = {}
+        self._schemas = {} if schemas is None else schemas
         source = schema_of(version)
         self.schema: TypeSchema = parse(source)
         self.has_status = has_status_subresource(version)
@@ -84,7 +98,7 @@ class CustomStrategy(Strategy):
         group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
         if self._kind and (group, obj.get("kind")) != (self._resource.group, self._kind):
             return None
-        return self.schemas.get(version, _NOTHING) if self.schemas else self.schema
+        return self._schemas.get(version, _NOTHING) if self._schemas else self.schema
 
     def default(self, obj: JSONObject) -> None:
         apply_defaults(obj, self.schema)

@@ -30,6 +30,7 @@ from kubeloop.apiserver.tables.duration import age
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
+from kubeloop.schema import TypeSchema
 from kubeloop.types import JSONObject
 
 # Printer columns of custom resources: ``additionalPrinterColumns``, or the age.
@@ -202,10 +203,12 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     kind, plural = names["kind"], names["plural"]
     stored = GroupVersionKind(group, storage_version(crd), kind)
     resource, terminating = GroupResource(group, plural), bool(crd["metadata"].get("deletionTimestamp"))
-    strategies = {version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating) for version in versions_of(crd)}
-    schemas = {name: strategy.schema for name, strategy in strategies.items()}
-    for strategy in strategies.values():
-        strategy.schemas = schemas
+    schemas: dict[str, TypeSchema] = {}
+    strategies = {
+        version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating, schemas=schemas)
+        for version in versions_of(crd)
+    }
+    schemas |= {name: strategy.schema for name, strategy in strategies.items()}
 
     def convert(obj: JSONObject, to: str) -> JSONObject:
         """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""

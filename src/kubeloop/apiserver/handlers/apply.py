@@ -132,7 +132,7 @@ async def apply(scope: RequestScope, *, status: bool) -> Outcome:
         config = configuration.read()
         tree = owners.applied(field_scope, live, config, options.field_manager, force=options.force)
         configuration.check_repeated()
-        scope.sent = tree
+        write.sent = tree
         return conform(tree, field_scope.gvk, field_scope.gvk, resource, unconvertible(config, field_scope), applied=True).obj
 
     async def change(live: JSONObject) -> JSONObject:
@@ -149,9 +149,9 @@ async def apply(scope: RequestScope, *, status: bool) -> Outcome:
         _check_place(obj, scope)
         return obj
 
-    call = scope.write(dry_run=options.dry_run)
+    write = scope.write(dry_run=options.dry_run)
     create_always = not scope.info.subresource
-    return await scope.services.writer.update(call, change, status=status, retry=True, create=create, create_always=create_always)
+    return await scope.services.writer.update(write, change, status=status, retry=True, create=create, create_always=create_always)
 
 
 def unconvertible(config: JSONObject, field_scope: Scope) -> Callable[[str], ApiError]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kubeloop.apiserver.admission.chain import attributes_of
+from kubeloop.apiserver.admission.chain import Attributes, options_of
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.types import JSONObject
@@ -36,10 +36,7 @@ async def ask_admission(
         for step in (admission.mutate, admission.validate):
             if step == admission.validate:
                 await between()
-            attributes = attributes_of(call, "CONNECT" if connects else "CREATE", obj, None)
-            attributes.kind = kind
-            if connects:
-                attributes.options = None
-            await step(attributes)
+            operation, options = ("CONNECT", None) if connects else ("CREATE", options_of(call, "CREATE"))
+            await step(Attributes(operation, call, obj, None, options, kind))
     finally:
         await call.finish()

@@ -19,7 +19,7 @@ from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.options import WriteOptions
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
-from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.apiserver.registry.write_request import View, WriteRequest
 from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.request.answers import Answer
 from kubeloop.apiserver.request.api_errors import bad_request, too_large
@@ -163,20 +163,34 @@ class RequestScope:
         """Return the field manager of what the request writes."""
         return manager_of(options.field_manager, self.request.header("User-Agent"))
 
-    def write(self, *, name: str = "", dry_run: bool = False, manager: str = "") -> WriteRequest:
+    def write(
+        self,
+        *,
+        name: str = "",
+        namespace: str | None = None,
+        resource: ServedResource | None = None,
+        dry_run: bool = False,
+        manager: str = "",
+        view: View | None = None,
+        of_collection: bool = False,
+    ) -> WriteRequest:
         """Return a write request for the store.
 
         Args:
             name: Name of the object; empty: the one in the path.
+            namespace: Namespace of the object; None: that of the request.
+            resource: The resource with another strategy; None: the one of the path.
             dry_run: Nothing is stored.
             manager: Field manager; empty leaves ``managedFields`` unchanged.
+            view: The form in which admission sees an update; None: the object itself.
+            of_collection: The object is one of many that the request deletes.
         """
         info = self.info
         options: JSONObject = {"dryRun": ["All"]} if dry_run else {}
         options |= {key: value for key in ("fieldManager", "fieldValidation") if (value := self.request.parameter(key))}
         return WriteRequest(
-            self.resource,
-            self.namespace,
+            resource or self.resource,
+            self.namespace if namespace is None else namespace,
             name or info.name,
             self.user,
             info.subresource,
@@ -187,6 +201,8 @@ class RequestScope:
             warnings=self.warnings,
             audit_annotations=self.annotations,
             options=options,
+            view=view,
+            of_collection=of_collection,
             verb=info.verb,
             name_in_path=info.name if info.name_in_path else "",
         )

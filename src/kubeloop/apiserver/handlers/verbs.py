@@ -68,8 +68,8 @@ async def create(scope: RequestScope) -> Answer:
     decoded = await _decode(scope, options)
     scope.accept_problems(decoded, options, scope.resource.kind)
     drop_repeated(metadata_of(decoded.obj), scope.warnings, after_admission=False)
-    call = scope.write(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run, manager=scope.manager(options))
-    return _outcome(scope, await scope.services.writer.create(call, decoded.obj), 201)
+    write = scope.write(name=metadata_of(decoded.obj).get("name") or "", dry_run=options.dry_run, manager=scope.manager(options))
+    return _outcome(scope, await scope.services.writer.create(write, decoded.obj), 201)
 
 
 async def update(scope: RequestScope, *, status: bool = False) -> Answer:
@@ -83,8 +83,8 @@ async def update(scope: RequestScope, *, status: bool = False) -> Answer:
     async def change(_: JSONObject) -> JSONObject:
         return copy.deepcopy(decoded.obj)
 
-    call = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
-    outcome = await scope.services.writer.update(call, change, status=status, check_uid=True, create=lambda: decoded.obj)
+    write = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
+    outcome = await scope.services.writer.update(write, change, status=status, check_uid=True, create=lambda: decoded.obj)
     return _outcome(scope, outcome, 201 if outcome.created else 200)
 
 
@@ -105,16 +105,16 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
         sent.lenient = options.field_validation == "Ignore"
         patched = sent.apply(old, schema, scope.services.schemas)
         decoded = conform_patched(sent, patched, resource, resource.gvk)
-        scope.sent = patched
+        write.sent = patched
         if not warned:
             scope.warnings += sent.judge(patched, decoded, options.field_validation)
             warned = True
         check_name(metadata_of(decoded.obj), name)
         return decoded.obj
 
-    call = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
+    write = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
     # Applied again to whatever a concurrent write left, unless the patch itself names a version.
-    return _outcome(scope, await scope.services.writer.update(call, change, status=status, retry=True), 200)
+    return _outcome(scope, await scope.services.writer.update(write, change, status=status, retry=True), 200)
 
 
 async def delete(scope: RequestScope) -> Answer:
@@ -146,10 +146,9 @@ async def delete_collection(scope: RequestScope) -> Answer:
     page = await scope.services.reader.page(scope.resource, scope.namespace, options, selection)
     for kv in page.items:
         metadata = scope.services.objects.tree(scope.resource, kv)["metadata"]
-        call = scope.write(name=metadata["name"], dry_run=how.dry_run)
-        call.namespace, call.of_collection = metadata.get("namespace", ""), True
+        write = scope.write(name=metadata["name"], namespace=metadata.get("namespace", ""), dry_run=how.dry_run, of_collection=True)
         try:
-            await scope.services.deleter.delete(call, how)
+            await scope.services.deleter.delete(write, how)
         except NotFound:
             continue  # somebody else was faster
     return scope.services.renderer.page(scope.resource, scope.accepted, scope.request, page)

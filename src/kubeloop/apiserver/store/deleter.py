@@ -7,7 +7,7 @@ GarbageCollection), Kubernetes documentation "Finalizers", "Garbage Collection".
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from kubeloop.apiserver.admission import NAMESPACES
@@ -60,7 +60,7 @@ class Deleter:
         Raises:
             NotFound, Conflict (preconditions), Invalid; whatever admission raises.
         """
-        call.options = options.tree()
+        call = replace(call, options=options.tree())
         try:
             return await self._delete(call, options, admit=admit)
         finally:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
@@ -102,24 +100,3 @@ class Configurations:
         self._subscription = self._cache.subscribe(resource.storage_prefix)
         found = sorted(await self._objects.all(resource), key=lambda one: str(one["metadata"]["name"]))
         self._hooks = [hook for configuration in found for hook in hooks_of(configuration)]
-
-
-@dataclass(frozen=True, slots=True)
-class Invocation(Match):
-    """A webhook to call, and the version of the resource in which it sees the write."""
-
-    hook: Hook
-
-
-async def invocation_of(hook: Hook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
-    """Return how ``hook`` is called for a write; None: its rules or selectors do not match.
-
-    Raises:
-        NotFound: The namespace whose labels would decide does not exist.
-    """
-    match = matcher.by_rules(hook.rules, attributes, equivalent=hook.equivalent)
-    if match is None or not matches_object(hook.objects, attributes):
-        return None
-    if not await matcher.matches_namespace(hook.namespaces, attributes):
-        return None
-    return Invocation(match.resource, match.kind, hook)

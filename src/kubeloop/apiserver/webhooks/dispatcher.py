@@ -6,10 +6,11 @@ Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/disp
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Final
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt
+from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object
 from kubeloop.apiserver.admission.requests import name_of, versioned
 from kubeloop.apiserver.outbound.client import WebhookClient
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
@@ -18,7 +19,7 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.access import Authorizer
 from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, denial, question, verdict
-from kubeloop.apiserver.webhooks.configurations import Configurations, Hook, Invocation, invocation_of
+from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
@@ -64,6 +65,27 @@ class RepeatedWarnings:
 _LOG = logging.getLogger(__name__)
 
 _HARMLESS = ("None", "NoneOnDryRun")
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation(Match):
+    """A webhook to call, and the version of the resource in which it sees the write."""
+
+    hook: Hook
+
+
+async def invocation_of(hook: Hook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
+    """Return how ``hook`` is called for a write; None: its rules or selectors do not match.
+
+    Raises:
+        NotFound: The namespace whose labels would decide does not exist.
+    """
+    match = matcher.by_rules(hook.rules, attributes, equivalent=hook.equivalent)
+    if match is None or not matches_object(hook.objects, attributes):
+        return None
+    if not await matcher.matches_namespace(hook.namespaces, attributes):
+        return None
+    return Invocation(match.resource, match.kind, hook)
 
 
 class WebhookDispatcher:

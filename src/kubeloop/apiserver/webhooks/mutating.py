@@ -15,8 +15,7 @@ from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.decoding import conform, kind_of
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.webhooks.admission_review import JSON_PATCH, AdmissionReviewResponse
-from kubeloop.apiserver.webhooks.configurations import Invocation
-from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
+from kubeloop.apiserver.webhooks.dispatcher import Invocation, WebhookDispatcher
 from kubeloop.merge import PatchError, json_patch
 from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.types import JSONObject

@@ -10,8 +10,7 @@ import logging
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.outbound.failure import CallFailed
-from kubeloop.apiserver.webhooks.configurations import Invocation
-from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
+from kubeloop.apiserver.webhooks.dispatcher import Invocation, WebhookDispatcher
 from kubeloop.meta.errors import ApiError
 
 _LOG = logging.getLogger(__name__)

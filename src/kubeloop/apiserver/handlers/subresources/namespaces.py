@@ -50,8 +50,8 @@ async def finalize(scope: RequestScope) -> Answer:
     async def change(_: JSONObject) -> JSONObject:
         return copy.deepcopy(decoded.obj)
 
-    call = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
     finalizing = FinalizeStrategy(resource.strategy)
-    call.resource = replace(resource, strategy_source=lambda: finalizing)
-    outcome = await scope.services.writer.update(call, change, check_uid=True)
+    finalized = replace(resource, strategy_source=lambda: finalizing)
+    write = scope.write(resource=finalized, dry_run=options.dry_run, manager=scope.manager(options))
+    outcome = await scope.services.writer.update(write, change, check_uid=True)
     return scope.services.renderer.object(resource, scope.accepted, scope.request, outcome.obj, stored=outcome.stored)

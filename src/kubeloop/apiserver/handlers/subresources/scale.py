@@ -50,7 +50,9 @@ async def update(scope: RequestScope) -> Answer:
     async def change(old: JSONObject) -> JSONObject:
         return owners.scaled(old, copy.deepcopy(decoded.obj))
 
-    outcome = await scope.services.writer.update(_call(scope, dry_run=options.dry_run), change, check_uid=True, retry=_is_free(decoded.obj))
+    outcome = await scope.services.writer.update(
+        _write_request(scope, dry_run=options.dry_run), change, check_uid=True, retry=_is_free(decoded.obj)
+    )
     return _answer(scope, scale_of(scope.resource, outcome.obj))
 
 
@@ -90,7 +92,7 @@ async def patch(scope: RequestScope) -> Answer:
         check_name(metadata_of(wanted), scope.info.name)
         return owners.scaled(old, wanted)
 
-    outcome = await scope.services.writer.update(_call(scope, dry_run=options.dry_run), change, retry=True)
+    outcome = await scope.services.writer.update(_write_request(scope, dry_run=options.dry_run), change, retry=True)
     return _answer(scope, scale_of(scope.resource, outcome.obj))
 
 
@@ -107,7 +109,7 @@ async def _apply(scope: RequestScope) -> Answer:
         check_name(metadata_of(wanted), scope.info.name)
         return owners.carried_back(old, wanted)
 
-    outcome = await scope.services.writer.update(_call(scope, dry_run=options.dry_run), change, retry=True)
+    outcome = await scope.services.writer.update(_write_request(scope, dry_run=options.dry_run), change, retry=True)
     return _answer(scope, scale_of(scope.resource, outcome.obj))
 
 
@@ -230,10 +232,8 @@ class _ScaleView:
         _set_replicas(self._resource, obj, (shown.get("spec") or {}).get("replicas", 0))
 
 
-def _call(scope: RequestScope, *, dry_run: bool) -> WriteRequest:
-    call = scope.write(dry_run=dry_run)
-    call.view = _ScaleView(scope.resource)
-    return call
+def _write_request(scope: RequestScope, *, dry_run: bool) -> WriteRequest:
+    return scope.write(dry_run=dry_run, view=_ScaleView(scope.resource))
 
 
 def scale_of(resource: ServedResource, obj: JSONObject) -> JSONObject:
