@@ -12,8 +12,7 @@ from kubeloop.apiserver.handlers import watch
 from kubeloop.apiserver.handlers.watch import Form, WatchDependencies, Watcher
 from kubeloop.apiserver.registry.options import ListOptions
 from kubeloop.apiserver.storage import watch_cache
-from kubeloop.apiserver.store.reader import Reader
-from kubeloop.apiserver.store.selection import Selection
+from kubeloop.apiserver.store.reader import Reader, Selection
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import FakeClock
 from kubeloop.types import JSONObject

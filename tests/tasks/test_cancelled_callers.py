@@ -14,8 +14,8 @@ import pytest
 import kubeloop.cli.watch
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
+from kubeloop.apiserver.aggregation.availability import Probe
 from kubeloop.apiserver.aggregation.identity import ProxyIdentity
-from kubeloop.apiserver.aggregation.probe import Probe
 from kubeloop.apiserver.aggregation.registered import Registered
 from kubeloop.apiserver.crd.controller import DefinitionKeeper
 from kubeloop.apiserver.outbound.egress_policy import EgressPolicy

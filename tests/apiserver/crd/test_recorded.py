@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.strategy import DefinitionStrategy
 from kubeloop.meta.errors import DecodeError

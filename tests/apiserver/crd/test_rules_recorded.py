@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource

@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.discovery import Discovery, documents
-from kubeloop.apiserver.discovery.order import Order
+from kubeloop.apiserver.discovery.documents import Order
 from kubeloop.apiserver.registry.registry import Registry, by_priority
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy

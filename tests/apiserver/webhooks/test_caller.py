@@ -11,8 +11,7 @@ import pytest
 
 from kubeloop.apiserver.outbound.client import WebhookClient
 from kubeloop.apiserver.outbound.failure import CallFailed, why_no_answer
-from kubeloop.apiserver.outbound.services import ServiceResolver
-from kubeloop.apiserver.outbound.target import ServiceName, target_of
+from kubeloop.apiserver.outbound.target import ServiceName, ServiceResolver, target_of
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.server.builtin_resources import builtin_registry

@@ -8,18 +8,38 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from kubeloop.apiserver.admission.metrics import AdmissionMetrics
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import View, WriteRequest
+from kubeloop.apiserver.request import api_errors
+from kubeloop.apiserver.request.metrics_text import Histogram
 from kubeloop.apiserver.request.users import User
+from kubeloop.meta.errors import ApiError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.types import JSONObject
+
+_SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5)
+
+
+class AdmissionMetrics:
+    """How long admission took, by operation, whether it refused, and step (``admit``, ``validate``)."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[str, str, str], Histogram] = {}
+
+    def step(self, operation: str, step: str, seconds: float, *, rejected: bool) -> None:
+        key = (operation, "true" if rejected else "false", step)
+        found = self.steps.get(key)
+        if found is None:
+            found = self.steps[key] = Histogram(_SECONDS)
+        found.counts[bisect_left(_SECONDS, seconds)] += 1
+        found.sum += seconds
 
 
 @dataclass(slots=True)
@@ -196,3 +216,22 @@ class Admission:
 def _viewed(attributes: Attributes, view: View) -> Attributes:
     obj, old = (None if one is None else view.show(one) for one in (attributes.obj, attributes.old))
     return replace(attributes, obj=obj, old=old, kind=view.kind)
+
+
+# How plug-ins refuse. Source: k8s.io/apiserver pkg/admission/errors.go.
+
+
+def refused(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiError:
+    """403, naming what was to be written. ``unnamed``: said before upstream has made a name of generateName."""
+    name = attributes.name
+    if not name:
+        metadata = (attributes.obj or {}).get("metadata") or {}
+        order = ("generateName", "name") if unnamed else ("name", "generateName")
+        name = next((metadata[one] for one in order if metadata.get(one)), "Unknown")
+    return api_errors.forbidden(attributes.resource.gvr.group_resource, name, why)
+
+
+def aggregated(messages: Iterable[str]) -> str:
+    """Several messages as one, each once."""
+    texts = list(dict.fromkeys(messages))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.admission.chain import Attributes, refused
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request import api_errors
@@ -212,7 +211,7 @@ def _asked(attributes: Attributes) -> Iterator[str]:
                 # Upstream's path, of the template's spec too.
                 yield f"spec.devices.requests[{at}].adminAccess"
     elif attributes.subresource == "status":
-        from kubeloop.apiserver.builtin.devices.claim_status import results_of  # with the first claim: it brings CEL
+        from kubeloop.apiserver.builtin.devices.claims import results_of  # with the first claim: it brings CEL
 
         if any(one.get("adminAccess") for one in results_of((attributes.old or {}).get("status") or {})):
             return

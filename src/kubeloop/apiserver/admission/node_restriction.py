@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.admission.chain import Attributes, refused
 from kubeloop.apiserver.admission.node_rules import (
     certificate_fault,
     forbidden_labels,

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Attributes
-from kubeloop.apiserver.admission.errors import refused
+from kubeloop.apiserver.admission.chain import Attributes, refused
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry

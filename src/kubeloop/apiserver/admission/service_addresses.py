@@ -14,6 +14,7 @@ from functools import partial
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.allocator_index import Network, Taken
+from kubeloop.apiserver.builtin.services.cluster_ips import settle_cluster_ips, settle_families
 from kubeloop.apiserver.builtin.services.facts import (
     is_headless,
     kind_of,
@@ -22,7 +23,6 @@ from kubeloop.apiserver.builtin.services.facts import (
     needs_node_port,
     node_ports,
 )
-from kubeloop.apiserver.builtin.services.families import settle_cluster_ips, settle_families
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.object_meta import fill_new

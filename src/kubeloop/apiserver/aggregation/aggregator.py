@@ -67,7 +67,7 @@ class Aggregator:
     @cached_property
     def _backends(self) -> Backends:
         from kubeloop.apiserver.aggregation.backend import Backends
-        from kubeloop.apiserver.outbound.services import ServiceResolver
+        from kubeloop.apiserver.outbound.target import ServiceResolver
 
         return Backends(ServiceResolver(self._registry, self._objects).resolve, self._identity, self._reach)
 
@@ -76,6 +76,6 @@ class Aggregator:
         service = self.table.behind(request.path)
         if service is None:
             return None
-        from kubeloop.apiserver.aggregation.proxying import proxied
+        from kubeloop.apiserver.aggregation.backend import proxied
 
         return proxied(request, user, audit_id, service, self._backends, lambda: self._keeper.look(service.name))

@@ -25,8 +25,8 @@ from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
+    from kubeloop.apiserver.aggregation.availability import Probe
     from kubeloop.apiserver.aggregation.backend import Backends
-    from kubeloop.apiserver.aggregation.probe import Probe
 
 
 API_SERVICES: Final = GroupVersionResource(OWN_GROUP, "v1", "apiservices")
@@ -135,9 +135,8 @@ class Keeper:
 
     def _probe(self, service: Registered) -> Probe:
         """What looks at other servers is imported with the first of them: most servers have none."""
-        from kubeloop.apiserver.aggregation.availability import Checks
+        from kubeloop.apiserver.aggregation.availability import Checks, Probe
         from kubeloop.apiserver.aggregation.documents import Reader
-        from kubeloop.apiserver.aggregation.probe import Probe
 
         backends = self._backends()
         checks = Checks(self._registry, self._objects, backends)

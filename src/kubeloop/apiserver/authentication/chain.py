@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from kubeloop.apiserver.authentication.authorities import ClientAuthorities
 from kubeloop.apiserver.authentication.certificates import named, presented
 from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
-from kubeloop.apiserver.authentication.service_accounts.refusing import TokenRefused
+from kubeloop.apiserver.authentication.service_accounts.accounts import TokenRefused
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.users import ANONYMOUS, Proof, User, authenticated
 from kubeloop.serving.request import Request

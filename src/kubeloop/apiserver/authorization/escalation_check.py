@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import GROUP
-from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking, quoted_list, told
+from kubeloop.apiserver.authorization.rbac.rules import lacking, quoted_list, told
 from kubeloop.apiserver.authorization.union import joined
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request import api_errors

@@ -8,8 +8,8 @@ from kubeloop.apiserver.authorization.node.authorizer import NodeAuthorizer
 from kubeloop.apiserver.authorization.rbac.authorizer import RoleAuthorizer
 from kubeloop.apiserver.authorization.rbac.index import GROUP, RoleIndex
 from kubeloop.apiserver.authorization.union import Always, SystemMastersAuthorizer, Union
-from kubeloop.apiserver.registry.informer import follow_objects
 from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.resource_controller import follow_objects
 from kubeloop.apiserver.request.access import Access, Authorizer, Decision, Rules
 from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache

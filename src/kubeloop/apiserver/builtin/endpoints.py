@@ -8,13 +8,13 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
 from kubeloop.apiserver.builtin.services.spec import endpoint_ip
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.addresses import ip_warnings
 from kubeloop.apiserver.validation.formats import (
     canonical_ip,
     each,
     fully_qualified_name,
     immutable,
     ip_address,
+    ip_warnings,
     label_name_field,
     one_of,
     subdomain_field,

@@ -8,8 +8,7 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import resource_value
 from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.addresses import cidr_warnings
-from kubeloop.apiserver.validation.formats import cidr, each, one_of
+from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
 from kubeloop.schema.internal_values import internal_value

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.conversion_webhook import Post, calls_nobody
+from kubeloop.apiserver.crd.conversion import Post, calls_nobody
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, accepted_names, group_of, is_served, is_true, set_condition
 from kubeloop.apiserver.crd.naming import names_taken, settle
 from kubeloop.apiserver.ownership import SERVER, Owners

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.conversion_webhook import ConversionWebhook, Post, calls_nobody
+from kubeloop.apiserver.crd.conversion import ConversionWebhook, Post, calls_nobody
 from kubeloop.apiserver.crd.custom import CustomStrategy
 from kubeloop.apiserver.crd.definition import (
     accepted_names,
@@ -26,7 +26,7 @@ from kubeloop.apiserver.registry.resource import Column, ConversionNeeded, Serve
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.encoding import decode, encode
-from kubeloop.apiserver.tables.duration import age
+from kubeloop.apiserver.tables.layout import age
 from kubeloop.merge import JSONPath, JSONPathError
 from kubeloop.meta.field_error import go_whole
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource

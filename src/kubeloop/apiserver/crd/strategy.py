@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from kubeloop.apiserver.crd import defaults, validation
+from kubeloop.apiserver.crd import definition as defaults
+from kubeloop.apiserver.crd import validation
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, schema_of, set_condition, versions_of
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest

@@ -12,7 +12,7 @@ import msgspec
 
 from kubeloop.apiserver.aggregation.registered import Table
 from kubeloop.apiserver.discovery import documents
-from kubeloop.apiserver.discovery.order import Order
+from kubeloop.apiserver.discovery.documents import Order
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import indented

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kubeloop.apiserver.audit.stages import COMPLETE, LEVELS, RECEIVED, STARTED
 from kubeloop.apiserver.builtin.bootstrap.flow_control import GROUP
 from kubeloop.apiserver.filters.request_metrics import RequestMetrics
-from kubeloop.apiserver.flow.control import FlowControl, FlowLimits
-from kubeloop.apiserver.flow.in_flight import InFlight
+from kubeloop.apiserver.flow.control import FlowControl, FlowLimits, InFlight
 from kubeloop.apiserver.handlers.scope import AuditEvents, RequestScope
-from kubeloop.apiserver.registry.informer import follow_objects
 from kubeloop.apiserver.registry.objects import Objects
+from kubeloop.apiserver.registry.resource_controller import follow_objects
 from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse
 from kubeloop.apiserver.request.users import User
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache

@@ -12,7 +12,7 @@ from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.registry.options import list_options
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer
-from kubeloop.apiserver.store.selection import Selection
+from kubeloop.apiserver.store.reader import Selection
 from kubeloop.apiserver.tables import partial_list, table
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.types import JSONObject

@@ -24,7 +24,7 @@ from kubeloop.apiserver.registry.options import (
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.request.answers import Answer, StreamingResponse, success
 from kubeloop.apiserver.request.negotiation import JSON, check_streams
-from kubeloop.apiserver.store.selection import Selection
+from kubeloop.apiserver.store.reader import Selection
 from kubeloop.apiserver.store.writer import Outcome
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import StatusDetails

@@ -18,8 +18,7 @@ from kubeloop.apiserver.request.answers import status_object
 from kubeloop.apiserver.request.encoding import encode, encode_sorted, event_frame
 from kubeloop.apiserver.storage import Event, KeyValue, prefix_end
 from kubeloop.apiserver.storage.watch_cache import ResourceVersionTooOld, Subscription, WatchCache, WatchEvent
-from kubeloop.apiserver.store.reader import Reader
-from kubeloop.apiserver.store.selection import Selection
+from kubeloop.apiserver.store.reader import Reader, Selection
 from kubeloop.meta.errors import ApiError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject

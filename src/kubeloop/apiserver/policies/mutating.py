@@ -16,8 +16,7 @@ from kubeloop.apiserver.admission.new_objects import check_metadata, replace_obj
 from kubeloop.apiserver.expressions.compiler import CONFIGURATION, OPERATIONS, Compiled, Compiler
 from kubeloop.apiserver.expressions.evaluation import BUDGET, ConditionsFault, CostBudgetExceeded, conditions_hold, evaluate
 from kubeloop.apiserver.policies.changes import Changes
-from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
-from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
+from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy, bound_here, is_exempt, matched
 from kubeloop.apiserver.policies.object_types import NotMutable
 from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
 from kubeloop.apiserver.registry.objects import Objects

@@ -14,8 +14,7 @@ from kubeloop.apiserver.admission.activation import Activation
 from kubeloop.apiserver.admission.matching import Match, Matcher
 from kubeloop.apiserver.expressions.compiler import ANNOTATION, CONDITION, MESSAGE, Compiled, Compiler
 from kubeloop.apiserver.expressions.evaluation import BUDGET, ConditionsFault, CostBudgetExceeded, Result, conditions_hold, evaluate
-from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy
-from kubeloop.apiserver.policies.matching import bound_here, is_exempt, matched
+from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy, bound_here, is_exempt, matched
 from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry

@@ -30,7 +30,7 @@ from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.outbound.egress_policy import EgressPolicy
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.policies.chain import Policies
-from kubeloop.apiserver.policies.param_authorization import ParamAuthorization
+from kubeloop.apiserver.policies.params import ParamAuthorization
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.options import DeleteOptions
 from kubeloop.apiserver.registry.registry import Change

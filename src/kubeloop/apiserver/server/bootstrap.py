@@ -10,7 +10,7 @@ import asyncio
 import copy
 from collections.abc import Iterator
 
-from kubeloop.apiserver.authorization.rbac.rule_coverage import lacking
+from kubeloop.apiserver.authorization.rbac.rules import lacking
 from kubeloop.apiserver.builtin.bootstrap import api_services, flow_control, roles
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.ownership import SERVER, Owners

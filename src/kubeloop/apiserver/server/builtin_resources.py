@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from kubeloop.apiserver.builtin import strategies
+from kubeloop.apiserver.builtin.catalogue import DEPRECATIONS
 from kubeloop.apiserver.builtin.conversion import convert_autoscaler, convert_event
-from kubeloop.apiserver.builtin.facts import DEPRECATIONS
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy

@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubeloop.apiserver.admission.metrics import AdmissionMetrics
+from kubeloop.apiserver.admission.chain import AdmissionMetrics
 from kubeloop.apiserver.filters.request_metrics import RequestMetrics
-from kubeloop.apiserver.flow.control import FlowControl
-from kubeloop.apiserver.flow.in_flight import InFlight
+from kubeloop.apiserver.flow.control import FlowControl, InFlight
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.request.answers import Answer

@@ -49,7 +49,7 @@ class Webhooks:
     def caller(self) -> WebhookClient:
         if self._caller is None:
             from kubeloop.apiserver.outbound.client import WebhookClient
-            from kubeloop.apiserver.outbound.services import ServiceResolver
+            from kubeloop.apiserver.outbound.target import ServiceResolver
 
             self._caller = WebhookClient(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
         return self._caller
@@ -103,6 +103,6 @@ class _Validating:
 
     @cached_property
     def _plugin(self) -> Plugin:
-        from kubeloop.apiserver.webhooks.validating import ValidatingWebhooks
+        from kubeloop.apiserver.webhooks.dispatcher import ValidatingWebhooks
 
         return ValidatingWebhooks(self._webhooks.asker(self._configurations, mutating=False))

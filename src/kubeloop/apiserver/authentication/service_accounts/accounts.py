@@ -11,6 +11,11 @@ from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
+
+class TokenRefused(Exception):
+    """A token of an issuer that is believed is not in force. The text never holds the token."""
+
+
 ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")
 PODS: Final = GroupVersionResource("", "v1", "pods")

@@ -13,7 +13,7 @@ from kubeloop.apiserver.builtin.apps.template import (
     selects_template,
     template_options,
 )
-from kubeloop.apiserver.builtin.claim_spec import claim_spec, claim_warnings
+from kubeloop.apiserver.builtin.claims import claim_spec, claim_warnings
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template

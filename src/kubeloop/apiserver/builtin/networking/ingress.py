@@ -9,8 +9,16 @@ from typing import Any
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.request.empty_values import part_at
-from kubeloop.apiserver.validation.addresses import ip_warnings
-from kubeloop.apiserver.validation.formats import each, immutable, ip_address, label_name_field, one_of, sloppy_ip, subdomain_field
+from kubeloop.apiserver.validation.formats import (
+    each,
+    immutable,
+    ip_address,
+    ip_warnings,
+    label_name_field,
+    one_of,
+    sloppy_ip,
+    subdomain_field,
+)
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import (
     dns1123_label,

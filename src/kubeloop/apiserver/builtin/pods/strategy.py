@@ -8,9 +8,8 @@ from types import MappingProxyType
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.claims import MIRROR
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
-from kubeloop.apiserver.builtin.pods.profiles import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
-from kubeloop.apiserver.builtin.pods.security import app_armor, host_sysctl_fault
+from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, app_armor, host_sysctl_fault
 from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
 from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
 from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes

@@ -14,8 +14,7 @@ from kubeloop.apiserver.builtin.services.facts import (
 )
 from kubeloop.apiserver.builtin.services.spec import load_balancer_class, service_spec
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.addresses import ip_warnings
-from kubeloop.apiserver.validation.formats import each, ip_address, one_of, sloppy_ip
+from kubeloop.apiserver.validation.formats import each, ip_address, ip_warnings, one_of, sloppy_ip
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.types import JSONObject

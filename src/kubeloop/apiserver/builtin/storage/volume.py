@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.builtin.claim_spec import access_modes
+from kubeloop.apiserver.builtin.claims import access_modes
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.scheduling import node_selector

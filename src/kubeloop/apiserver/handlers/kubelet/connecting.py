@@ -37,7 +37,7 @@ async def _log(scope: RequestScope) -> Reply:
 
 
 async def _exec(scope: RequestScope) -> Reply:
-    from kubeloop.apiserver.handlers.kubelet.admitting import admit
+    from kubeloop.apiserver.handlers.kubelet.options import admit
     from kubeloop.apiserver.handlers.kubelet.streaming import exec_
 
     await admit(scope)
@@ -45,7 +45,7 @@ async def _exec(scope: RequestScope) -> Reply:
 
 
 async def _attach(scope: RequestScope) -> Reply:
-    from kubeloop.apiserver.handlers.kubelet.admitting import admit
+    from kubeloop.apiserver.handlers.kubelet.options import admit
     from kubeloop.apiserver.handlers.kubelet.streaming import attach
 
     await admit(scope)
@@ -53,7 +53,7 @@ async def _attach(scope: RequestScope) -> Reply:
 
 
 async def _port_forward(scope: RequestScope) -> Reply:
-    from kubeloop.apiserver.handlers.kubelet.admitting import admit
+    from kubeloop.apiserver.handlers.kubelet.options import admit
     from kubeloop.apiserver.handlers.kubelet.streaming import port_forward
 
     await admit(scope)
@@ -61,7 +61,7 @@ async def _port_forward(scope: RequestScope) -> Reply:
 
 
 async def _proxy(scope: RequestScope) -> Reply:
-    from kubeloop.apiserver.handlers.kubelet.admitting import admit
+    from kubeloop.apiserver.handlers.kubelet.options import admit
     from kubeloop.apiserver.handlers.kubelet.proxying import proxy
 
     await admit(scope)

@@ -14,8 +14,7 @@ from datetime import timedelta
 from urllib.parse import quote
 
 from kubeloop.apiserver.handlers.kubelet.backends import FAULTS, SAFE, Place, dial_fault, request_head
-from kubeloop.apiserver.handlers.kubelet.nodes import is_simulated, kubelet_of
-from kubeloop.apiserver.handlers.kubelet.objects import PODS, container_of, find, pod_of
+from kubeloop.apiserver.handlers.kubelet.nodes import PODS, container_of, find, is_simulated, kubelet_of, pod_of
 from kubeloop.apiserver.handlers.kubelet.options import encoded, log_parameters, truth
 from kubeloop.apiserver.handlers.kubelet.upgrading import is_websocket, subprotocols
 from kubeloop.apiserver.handlers.scope import RequestScope

@@ -7,15 +7,19 @@ pkg/apis/core/validation (ValidatePodLogOptions). Parameters that are unknown ar
 from __future__ import annotations
 
 import json
+from typing import Final
 from urllib.parse import quote_plus
 
+from kubeloop.apiserver.handlers.connect_admission import ask_admission
+from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.request import api_errors
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
 from kubeloop.meta.integers import decimal, is_digits
-from kubeloop.meta.kinds import GroupKind
+from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema.strict_scalars import decode_time
 from kubeloop.serving.request import Request
+from kubeloop.types import JSONObject
 
 Parameters = list[tuple[str, str]]
 
@@ -113,3 +117,46 @@ def _time(request: Request, name: str) -> str | None:
         return decode_time(values[0], micro=False)
     except DecodeError as fault:
         raise api_errors.bad_request(str(fault)) from None
+
+
+# Admission of connections: plug-ins and webhooks may refuse an exec, attach, port-forward or proxied request, seen as its options.
+#
+# Source: k8s.io/apiserver pkg/endpoints/handlers/rest.go (ConnectResource).
+
+
+_KINDS: Final = {
+    ("pods", "exec"): "PodExecOptions",
+    ("pods", "attach"): "PodAttachOptions",
+    ("pods", "portforward"): "PodPortForwardOptions",
+    ("pods", "proxy"): "PodProxyOptions",
+    ("services", "proxy"): "ServiceProxyOptions",
+    ("nodes", "proxy"): "NodeProxyOptions",
+}
+
+
+async def admit(scope: RequestScope) -> None:
+    """Raises whatever admission raises. A dry run is not asked about: it is refused anyway."""
+    if "dryRun" in scope.request.query:
+        return
+    info = scope.info
+    kind = GroupVersionKind("", "v1", _KINDS[info.resource, info.subresource])
+    obj = {"kind": kind.kind, "apiVersion": "v1", **_options(scope.request, info.subresource)}
+    await ask_admission(scope, obj, kind=kind)
+
+
+def _options(request: Request, subresource: str) -> JSONObject:
+    """The options as Go writes them: what is false or empty is left out."""
+    query = request.query
+    if subresource == "proxy":
+        path = request.path.partition("/proxy")[2]
+        return {"path": path} if path else {}
+    if subresource == "portforward":
+        given = [decimal(part) for value in query.get("ports", ()) for part in value.split(",")]
+        ports = [port for port in given if port is not None]
+        return {"ports": ports} if ports else {}
+    found: JSONObject = {name: True for name in ("stdin", "stdout", "stderr", "tty") if truth(request, name)}
+    if container := request.parameter("container"):
+        found["container"] = container
+    if subresource == "exec":
+        found["command"] = list(query.get("command", ())) or None
+    return found

@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kubeloop.apiserver.handlers.kubelet.backends import SAFE, Place
-from kubeloop.apiserver.handlers.kubelet.nodes import kubelet_of
-from kubeloop.apiserver.handlers.kubelet.objects import find, pod_of
+from kubeloop.apiserver.handlers.kubelet.nodes import find, kubelet_of, pod_of
 from kubeloop.apiserver.handlers.kubelet.reverse import reverse
 from kubeloop.apiserver.handlers.kubelet.upgrading import is_upgrade, pass_on
 from kubeloop.apiserver.handlers.scope import RequestScope

@@ -12,8 +12,7 @@ from urllib.parse import quote
 from msgspec import structs
 
 from kubeloop.apiserver.handlers.kubelet.backends import SAFE, Place
-from kubeloop.apiserver.handlers.kubelet.nodes import kubelet_of
-from kubeloop.apiserver.handlers.kubelet.objects import container_of, pod_of
+from kubeloop.apiserver.handlers.kubelet.nodes import container_of, kubelet_of, pod_of
 from kubeloop.apiserver.handlers.kubelet.options import Parameters, encoded, port_parameters, stream_parameters
 from kubeloop.apiserver.handlers.kubelet.translating import V5, translate
 from kubeloop.apiserver.handlers.kubelet.upgrading import forwarded_headers, is_upgrade, is_websocket, pass_on, relay, subprotocols, upgrade

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from kubeloop.apiserver.handlers import verbs
 from kubeloop.apiserver.handlers.scope import RequestScope
-from kubeloop.apiserver.handlers.subresources import bindings, evictions, namespaces, scale
+from kubeloop.apiserver.handlers.subresources import evictions, namespaces, scale
+from kubeloop.apiserver.handlers.subresources import pods as bindings
 from kubeloop.apiserver.handlers.subresources.tokens import create_token
 from kubeloop.apiserver.request.answers import Answer
 

@@ -10,8 +10,7 @@ from kubeloop.apiserver.handlers.apply import is_apply, read_configuration, unco
 from kubeloop.apiserver.handlers.patch import conform_patched, read_patch
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.ownership import scale_scope
-from kubeloop.apiserver.ownership.entries import InvalidEntries
-from kubeloop.apiserver.ownership.scaling import to_parent, to_scale
+from kubeloop.apiserver.ownership.entries import InvalidEntries, to_parent, to_scale
 from kubeloop.apiserver.registry.decoding import SCHEME, Decoded, conform, decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import check_name, metadata_of, set_namespace
 from kubeloop.apiserver.registry.options import WriteOptions, write_options
