@@ -14,12 +14,13 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
+from kubeloop.http1.errors import BodyTooLarge
+from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import TransportError
 from kubeloop.serving.answer import Answer as WholeReply
 from kubeloop.serving.answer import Hijack, Reply, SocketTakeover, StreamingResponse
 from kubeloop.serving.listener import Handler
-from kubeloop.serving.request import BodyTooLarge, Request
-from kubeloop.transport.headers import Headers
+from kubeloop.serving.request import Request
 from kubeloop.transport.round_tripper import Answer, OutgoingRequest
 
 _LOG = logging.getLogger(__name__)

@@ -25,9 +25,9 @@ from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.target import ServiceName, trust
 from kubeloop.apiserver.request.answers import Answer, Reply, StreamingResponse, text
 from kubeloop.apiserver.request.users import MASTERS, User
+from kubeloop.http1.headers import Headers
 from kubeloop.meta.errors import ApiError
 from kubeloop.serving.request import Request
-from kubeloop.transport.headers import Headers
 
 Lines = list[tuple[str, str]]
 

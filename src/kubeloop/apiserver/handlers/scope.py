@@ -30,10 +30,11 @@ from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import Writer
+from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.time import format_time
 from kubeloop.schema import Schemas
-from kubeloop.serving.request import BodyTooLarge, Request
+from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
