@@ -60,9 +60,9 @@ class NamespaceAutoProvision:
             return
         name = attributes.namespace
         obj: JSONObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
-        call = WriteRequest(resource, "", name, SYSTEM, manager=SERVER)
+        write = WriteRequest(resource, "", name, SYSTEM, manager=SERVER)
         try:
-            await self._writer().create(call, obj)
+            await self._writer().create(write, obj)
         except AlreadyExists:
             return
 

@@ -45,14 +45,14 @@ class QuotaStatus:
     async def note(self, quota: JSONObject, used: dict[str, str]) -> None:
         """Raises Conflict when ``quota`` has changed since it was read, NotFound when it is gone."""
         metadata = quota["metadata"]
-        call = WriteRequest(self._resource, metadata["namespace"], metadata["name"], SYSTEM, "status", manager=SERVER)
+        write = WriteRequest(self._resource, metadata["namespace"], metadata["name"], SYSTEM, "status", manager=SERVER)
 
         async def change(_: JSONObject) -> JSONObject:
             changed = copy.deepcopy(quota)
             changed["status"]["used"] = used
             return changed
 
-        await self._writer().update(call, change, status=True)
+        await self._writer().update(write, change, status=True)
 
     @property
     def _resource(self) -> ServedResource:

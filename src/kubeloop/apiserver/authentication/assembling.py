@@ -86,8 +86,8 @@ async def publish(registry: Registry, writer: Writer, data: dict[str, str]) -> N
     async def replaced(old: JSONObject) -> JSONObject:
         return {**copy.deepcopy(old), "data": data}
 
-    call = WriteRequest(resource, _NAMESPACE, NAME, SYSTEM, manager=SERVER)
-    await writer.update(call, replaced, retry=True, create=lambda: new, create_always=True)
+    write = WriteRequest(resource, _NAMESPACE, NAME, SYSTEM, manager=SERVER)
+    await writer.update(write, replaced, retry=True, create=lambda: new, create_always=True)
 
 
 def _list(texts: tuple[str, ...]) -> str:
@@ -173,5 +173,5 @@ class Authentication:
                 secret["metadata"]["labels"] = {**(secret["metadata"].get("labels") or {}), LAST_USED: day}
             return secret
 
-        call = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
-        await self._writer.update(call, labelled, retry=True)
+        write = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
+        await self._writer.update(write, labelled, retry=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubeloop.apiserver.crd.definition import is_true
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
-from kubeloop.apiserver.outbound.review import read_review
+from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.apiserver.outbound.target import trust
 from kubeloop.apiserver.request import api_errors
 from kubeloop.apiserver.validation.selectors import labels

@@ -30,13 +30,13 @@ async def ask_admission(
     Raises:
         ApiError: whatever admission or ``between`` raises.
     """
-    call, admission = scope.write(name=name, dry_run=dry_run), scope.services.writer.admission
+    write, admission = scope.write(name=name, dry_run=dry_run), scope.services.writer.admission
     connects = kind is not None and kind.kind.endswith("Options")
     try:
         for step in (admission.mutate, admission.validate):
             if step == admission.validate:
                 await between()
-            operation, options = ("CONNECT", None) if connects else ("CREATE", options_of(call, "CREATE"))
-            await step(Attributes(operation, call, obj, None, options, kind))
+            operation, options = ("CONNECT", None) if connects else ("CREATE", options_of(write, "CREATE"))
+            await step(Attributes(operation, write, obj, None, options, kind))
     finally:
-        await call.finish()
+        await write.finish()

@@ -353,8 +353,8 @@ class ApiServer:
             self.cache.end(before.storage_prefix)
 
     async def _delete_instance(self, resource: ServedResource, namespace: str, name: str) -> None:
-        call = WriteRequest(resource, namespace, name, SYSTEM)
+        write = WriteRequest(resource, namespace, name, SYSTEM)
         try:
-            await self.deleter.delete(call, DeleteOptions())
+            await self.deleter.delete(write, DeleteOptions())
         except NotFound:
             return

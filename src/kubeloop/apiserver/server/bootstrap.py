@@ -218,8 +218,8 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
     if await writer.objects.get(resource, namespace, name) is not None:
         return  # of an earlier run
     obj = {"kind": resource.kind, "apiVersion": resource.gvk.api_version, **obj}
-    call = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
-    await writer.create(call, obj)
+    write = WriteRequest(resource, namespace, name, SYSTEM, manager=SERVER)
+    await writer.create(write, obj)
 
 
 async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> None:

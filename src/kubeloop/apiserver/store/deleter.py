@@ -54,65 +54,65 @@ class Deleter:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def delete(self, call: WriteRequest, options: DeleteOptions, *, admit: bool = True) -> Deleted:
+    async def delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool = True) -> Deleted:
         """``admit`` False: admission has let the deletion in already.
 
         Raises:
             NotFound, Conflict (preconditions), Invalid; whatever admission raises.
         """
-        call = replace(call, options=options.tree())
+        write = replace(write, options=options.tree())
         try:
-            return await self._delete(call, options, admit=admit)
+            return await self._delete(write, options, admit=admit)
         finally:
-            await call.finish()
+            await write.finish()
 
-    async def _delete(self, call: WriteRequest, options: DeleteOptions, *, admit: bool) -> Deleted:
+    async def _delete(self, write: WriteRequest, options: DeleteOptions, *, admit: bool) -> Deleted:
         objects = self._writer.objects
         while True:
-            current = await objects.get(call.resource, call.namespace, call.name)
+            current = await objects.get(write.resource, write.namespace, write.name)
             if current is None:
-                raise api_errors.not_found(call.resource.gvr.group_resource, call.name)
-            self.check_preconditions(call, options, current)
+                raise api_errors.not_found(write.resource.gvr.group_resource, write.name)
+            self.check_preconditions(write, options, current)
             if admit:
-                await self._writer.admission.mutate(attributes_of(call, "DELETE", None, current.obj))
-            if _is_under_way(call.resource, current.obj, options):
-                return Deleted(current.obj, gone=False, stored=None if call.dry_run else current)
+                await self._writer.admission.mutate(attributes_of(write, "DELETE", None, current.obj))
+            if _is_under_way(write.resource, current.obj, options):
+                return Deleted(current.obj, gone=False, stored=None if write.dry_run else current)
             if admit:
-                await self._writer.admission.validate(attributes_of(call, "DELETE", None, current.obj))
-            plan = self._plan(call.resource, current.obj, options)
-            if call.dry_run:
+                await self._writer.admission.validate(attributes_of(write, "DELETE", None, current.obj))
+            plan = self._plan(write.resource, current.obj, options)
+            if write.dry_run:
                 return Deleted(plan.obj, plan.gone)
             try:
                 if plan.gone:
-                    return await self._remove(call, plan, current)
+                    return await self._remove(write, plan, current)
                 if not plan.marked:
                     return Deleted(current.obj, gone=False, stored=current)
-                stored = await objects.write(call.resource, plan.obj, expected=current.revision)
+                stored = await objects.write(write.resource, plan.obj, expected=current.revision)
                 return Deleted(stored.obj, gone=False, stored=stored)
             except PreconditionFailed:
                 continue
 
-    async def _remove(self, call: WriteRequest, plan: _Plan, current: StoredObject) -> Deleted:
+    async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> Deleted:
         """In two steps where the deletion changed the object first, so that watches see both, as with kube-apiserver."""
         objects = self._writer.objects
         if plan.marked:
-            current = await objects.write(call.resource, plan.obj, expected=current.revision)
+            current = await objects.write(write.resource, plan.obj, expected=current.revision)
         revision = await objects.remove(current)
         metadata = {**current.obj["metadata"], "resourceVersion": str(revision)}
         return Deleted({**current.obj, "metadata": metadata}, gone=True)
 
     @staticmethod
-    def check_preconditions(call: WriteRequest, options: DeleteOptions, current: StoredObject) -> None:
+    def check_preconditions(write: WriteRequest, options: DeleteOptions, current: StoredObject) -> None:
         """Raises Conflict where another object, or another version of it, is meant."""
         metadata = current.obj["metadata"]
-        if call.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
+        if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
             for what, given, own in (
                 ("UID", options.uid, metadata["uid"]),
                 ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
             ):
                 if given is not None and given != own:
                     why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {own}"
-                    raise api_errors.conflict(call.resource.gvr.group_resource, call.name, why)
+                    raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
             return
         why = ""
         if options.uid is not None and options.uid != metadata["uid"]:
@@ -127,7 +127,7 @@ class Deleter:
             )
         if why:
             # Upstream names the kind here, not the resource.
-            raise api_errors.conflict(GroupResource(call.resource.stored_group, call.resource.kind), call.name, why)
+            raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, why)
 
     def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteOptions) -> _Plan:
         obj = copy.deepcopy(old)

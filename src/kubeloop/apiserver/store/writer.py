@@ -55,10 +55,10 @@ class Outcome:
 class WriteAuthorization(Protocol):
     """Rights that a write needs besides that to its verb. Both methods raise an ApiError to refuse."""
 
-    def check_write(self, call: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
+    def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         """After admission changed ``obj``, before it is validated; ``old`` None: it is created."""
 
-    def check_creation(self, call: WriteRequest) -> None:
+    def check_creation(self, write: WriteRequest) -> None:
         """Before an update creates."""
 
 
@@ -94,52 +94,52 @@ class Writer:
         self._lease = 0
         self._lease_since = 0.0
 
-    async def create(self, call: WriteRequest, obj: JSONObject) -> Outcome:
+    async def create(self, write: WriteRequest, obj: JSONObject) -> Outcome:
         """``obj`` is decoded and conformed; it becomes shared.
 
         Raises:
             AlreadyExists, Invalid, BadRequest; whatever admission raises.
         """
         try:
-            return await self._create(call, obj)
+            return await self._create(write, obj)
         finally:
-            await call.finish()
+            await write.finish()
 
-    async def _create(self, call: WriteRequest, obj: JSONObject) -> Outcome:
-        resource, strategy = call.resource, call.resource.strategy
+    async def _create(self, write: WriteRequest, obj: JSONObject) -> Outcome:
+        resource, strategy = write.resource, write.resource.strategy
         metadata = metadata_of(obj)
-        set_namespace(metadata, call.namespace)
+        set_namespace(metadata, write.namespace)
         asked_version = metadata.pop("resourceVersion", "")
         generated = not metadata.get("name") and bool(metadata.get("generateName"))
         fill_new(metadata, self.clock.wall())
         strategy.default(obj)
-        if call.manager:
-            await self._own(call, obj, None)
-        await self._mutate(call, attributes_of(call, "CREATE", obj, None), obj)
-        self._authorization.check_write(call, obj, None)
+        if write.manager:
+            await self._own(write, obj, None)
+        await self._mutate(write, attributes_of(write, "CREATE", obj, None), obj)
+        self._authorization.check_write(write, obj, None)
         if strategy.has_generation:
             metadata["generation"] = 1
         strategy.drop_disabled(obj)
-        strategy.prepare_create(call, obj)
-        errors = call.findings + kind_errors(resource, obj) + strategy.errors_on_create(call, obj, namespaced=resource.namespaced)
+        strategy.prepare_create(write, obj)
+        errors = write.findings + kind_errors(resource, obj) + strategy.errors_on_create(write, obj, namespaced=resource.namespaced)
         if errors:
-            errors = as_quoted(errors, resource.stored_kind, call.sent)
+            errors = as_quoted(errors, resource.stored_kind, write.sent)
             raise api_errors.invalid(GroupKind(resource.stored_group, obj.get("kind", "")), metadata.get("name", ""), errors)
-        call.warnings += strategy.warnings(call, obj)
-        if call.by_update:
-            self._authorization.check_creation(call)
-        await self.admission.validate(attributes_of(call, "CREATE", obj, None))
+        write.warnings += strategy.warnings(write, obj)
+        if write.by_update:
+            self._authorization.check_creation(write)
+        await self.admission.validate(attributes_of(write, "CREATE", obj, None))
         _settle(resource, obj)
-        if call.dry_run:
+        if write.dry_run:
             # Upstream's storage, which refuses it, is not asked.
             metadata.update({"resourceVersion": asked_version} if asked_version else {})
         else:
             check_new_version(asked_version)
-        return await self._insert(call, obj, generated)
+        return await self._insert(write, obj, generated)
 
     async def update(
         self,
-        call: WriteRequest,
+        write: WriteRequest,
         change: Change,
         *,
         status: bool = False,
@@ -157,46 +157,46 @@ class Writer:
         Raises:
             NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
         """
-        resource = call.resource
-        call.by_update = True
+        resource = write.resource
+        write.by_update = True
         while True:
-            current = await self.objects.get(resource, call.namespace, call.name)
+            current = await self.objects.get(resource, write.namespace, write.name)
             if current is None:
                 if create is not None and (create_always or resource.strategy.allow_create_on_update):
                     try:
-                        created = await self.create(call, _without_version(create(), dry_run=call.dry_run))
+                        created = await self.create(write, _without_version(create(), dry_run=write.dry_run))
                     except AlreadyExists:
-                        if retry and await self.objects.get(resource, call.namespace, call.name) is not None:
+                        if retry and await self.objects.get(resource, write.namespace, write.name) is not None:
                             continue  # somebody was faster: it is an update now
                         raise
                     return Outcome(created.obj, created.stored, created=True)
-                raise api_errors.not_found(resource.gvr.group_resource, call.name)
+                raise api_errors.not_found(resource.gvr.group_resource, write.name)
             try:
                 obj = await change(current.obj)
             except ConversionNeeded as need:
                 await self.objects.supply(resource, need)
                 continue
             if check_uid:
-                self._check_uid(call, obj, current)
-            unconditional = self._check_version(call, obj, current)
+                self._check_uid(write, obj, current)
+            unconditional = self._check_version(write, obj, current)
             link = metadata_of(obj).get("selfLink")
             try:
-                await self._revise(call, obj, current.obj, status=status)
-                outcome = await self._replace(call, obj, current)
-                return _with_link(outcome, link) if link and call.dry_run else outcome
+                await self._revise(write, obj, current.obj, status=status)
+                outcome = await self._replace(write, obj, current)
+                return _with_link(outcome, link) if link and write.dry_run else outcome
             except PreconditionFailed:
                 if not (unconditional or retry):
-                    raise api_errors.conflict(resource.gvr.group_resource, call.name, api_errors.STALE) from None
+                    raise api_errors.conflict(resource.gvr.group_resource, write.name, api_errors.STALE) from None
             finally:
-                await call.finish()
+                await write.finish()
 
-    async def _insert(self, call: WriteRequest, obj: JSONObject, generated: bool) -> Outcome:
-        resource, metadata = call.resource, obj["metadata"]
+    async def _insert(self, write: WriteRequest, obj: JSONObject, generated: bool) -> Outcome:
+        resource, metadata = write.resource, obj["metadata"]
         for attempt in range(_NAME_ATTEMPTS):
             if attempt:
                 metadata["name"] = generate_name(metadata["generateName"])
-            if call.dry_run:
-                present = await self.objects.get(resource, call.namespace, metadata["name"])
+            if write.dry_run:
+                present = await self.objects.get(resource, write.namespace, metadata["name"])
                 if present is None:
                     return Outcome(await self.objects.rehearse(resource, obj))
                 existing = present.obj
@@ -208,95 +208,95 @@ class Writer:
                     existing = decode(fault.current.value) if fault.current else {"metadata": {}}
             if not generated:
                 break
-        raise self._exists(call, metadata["name"], existing)
+        raise self._exists(write, metadata["name"], existing)
 
     @staticmethod
-    def _exists(call: WriteRequest, name: str, present: JSONObject) -> Exception:
+    def _exists(write: WriteRequest, name: str, present: JSONObject) -> Exception:
         being_deleted = bool(present["metadata"].get("deletionTimestamp"))
-        refused = api_errors.already_exists(call.resource.gvr.group_resource, name, being_deleted=being_deleted)
+        refused = api_errors.already_exists(write.resource.gvr.group_resource, name, being_deleted=being_deleted)
         assert isinstance(refused, AlreadyExists)
         return refused
 
     @staticmethod
-    def _check_uid(call: WriteRequest, obj: JSONObject, current: StoredObject) -> None:
+    def _check_uid(write: WriteRequest, obj: JSONObject, current: StoredObject) -> None:
         given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
         if given and given != uid:
-            where = call.resource.upstream_key(call.namespace, call.name, dry_run=call.dry_run)
+            where = write.resource.upstream_key(write.namespace, write.name, dry_run=write.dry_run)
             why = (
                 f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
                 f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
             )
-            raise api_errors.conflict(call.resource.gvr.group_resource, call.name, why)
+            raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
 
     @staticmethod
-    def _check_version(call: WriteRequest, obj: JSONObject, current: StoredObject) -> bool:
+    def _check_version(write: WriteRequest, obj: JSONObject, current: StoredObject) -> bool:
         """Whether the update overwrites whatever is there; sets the version that it replaces."""
         metadata = metadata_of(obj)
         given = metadata.get("resourceVersion") or "0"
         number = resource_version_number(given)
         if number is None:
             raise api_errors.internal(parse_uint_fault(given))
-        resource = call.resource
+        resource = write.resource
         if number == 0 and not resource.strategy.allow_unconditional_update:
             error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise api_errors.invalid(GroupKind(resource.gvr.group, resource.gvr.resource), call.name, [error])
+            raise api_errors.invalid(GroupKind(resource.gvr.group, resource.gvr.resource), write.name, [error])
         if number not in (0, current.revision):
-            raise api_errors.conflict(resource.gvr.group_resource, call.name, api_errors.STALE)
+            raise api_errors.conflict(resource.gvr.group_resource, write.name, api_errors.STALE)
         metadata["resourceVersion"] = str(current.revision)
         return number == 0
 
-    async def _revise(self, call: WriteRequest, obj: JSONObject, old: JSONObject, *, status: bool) -> None:
-        resource, strategy = call.resource, call.resource.strategy
-        call.findings.clear()
+    async def _revise(self, write: WriteRequest, obj: JSONObject, old: JSONObject, *, status: bool) -> None:
+        resource, strategy = write.resource, write.resource.strategy
+        write.findings.clear()
         metadata = metadata_of(obj)
-        set_namespace(metadata, call.namespace)
+        set_namespace(metadata, write.namespace)
         strategy.default(obj)
-        if call.manager:
-            await self._own(call, obj, old)
-        await self._mutate(call, attributes_of(call, "UPDATE", obj, old), obj)
-        self._authorization.check_write(call, obj, old)
+        if write.manager:
+            await self._own(write, obj, old)
+        await self._mutate(write, attributes_of(write, "UPDATE", obj, old), obj)
+        self._authorization.check_write(write, obj, old)
         carry_over(metadata, old["metadata"])
         strategy.drop_disabled(obj)
         if status:
-            strategy.prepare_status_update(call, obj, old)
+            strategy.prepare_status_update(write, obj, old)
         else:
-            strategy.prepare_update(call, obj, old)
+            strategy.prepare_update(write, obj, old)
             raise_generation(resource, obj, old)
         metadata = metadata_of(obj)
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
-        errors = call.findings + kind_errors(resource, obj) + check(call, obj, old, namespaced=resource.namespaced)
+        errors = write.findings + kind_errors(resource, obj) + check(write, obj, old, namespaced=resource.namespaced)
         if errors:
-            errors = as_quoted(errors, resource.stored_kind, call.sent)
-            raise api_errors.invalid(_said_kind(resource, obj), metadata.get("name") or call.name, errors)
+            errors = as_quoted(errors, resource.stored_kind, write.sent)
+            raise api_errors.invalid(_said_kind(resource, obj), metadata.get("name") or write.name, errors)
         warn = strategy.warnings_on_status_update if status else strategy.warnings_on_update
-        call.warnings += warn(call, obj, old)
-        await self.admission.validate(attributes_of(call, "UPDATE", obj, old), call.view)
+        write.warnings += warn(write, obj, old)
+        await self.admission.validate(attributes_of(write, "UPDATE", obj, old), write.view)
         _settle(resource, obj)
 
-    async def _mutate(self, call: WriteRequest, attributes: Attributes, obj: JSONObject) -> None:
+    async def _mutate(self, write: WriteRequest, attributes: Attributes, obj: JSONObject) -> None:
         """Admission that mutates; what it got wrong in metadata is put right, with a Warning."""
         before = metadata_of(obj).get("managedFields")
-        if call.view is None:
+        if write.view is None:
             await self.admission.mutate(attributes)
         else:
-            await self.admission.mutate_view(attributes, call.view)
+            await self.admission.mutate_view(attributes, write.view)
         metadata = metadata_of(obj)
-        drop_repeated(metadata, call.warnings, after_admission=True)
-        keep_readable(metadata, before, call.warnings)
+        drop_repeated(metadata, write.warnings, after_admission=True)
+        keep_readable(metadata, before, write.warnings)
 
-    async def _own(self, call: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
+    async def _own(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         """Record who writes ``obj``; ``old`` None: it is created."""
-        scope = self.owners.scope(call.resource, call.subresource)
+        scope = self.owners.scope(write.resource, write.subresource)
         live = scope.empty if old is None else old
-        with as_sent(obj, call.sent):
+        with as_sent(obj, write.sent):
             try:
-                await self.objects.settled(call.resource, lambda: self.owners.updated(scope, live, obj, call.manager))
+                await self.objects.settled(write.resource, lambda: self.owners.updated(scope, live, obj, write.manager))
             except ApiError:
                 # A webhook did not convert what others own in another version: upstream writes all the same, and forgets who owned what.
                 metadata_of(obj).pop("managedFields", None)
 
-    async def _replace(self, call: WriteRequest, obj: JSONObject, current: StoredObject) -> Outcome:
-        resource = call.resource
+    async def _replace(self, write: WriteRequest, obj: JSONObject, current: StoredObject) -> Outcome:
+        resource = write.resource
         owned = obj["metadata"].get("managedFields")
 
         def is_stored() -> bool:
@@ -314,10 +314,10 @@ class Writer:
             return Outcome(current.obj, current)
         if ends_deletion(resource, obj):
             obj["metadata"]["resourceVersion"] = str(current.revision)
-            if not call.dry_run:
+            if not write.dry_run:
                 await self.objects.remove(current)
             return Outcome(obj)
-        if call.dry_run:
+        if write.dry_run:
             obj["metadata"]["resourceVersion"] = str(current.revision)
             return Outcome(await self.objects.rehearse(resource, obj))
         stored = await self.objects.write(resource, obj, expected=current.revision, lease=await self._event_lease(resource))

@@ -18,7 +18,7 @@ import msgspec
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.requests import request_tree
 from kubeloop.apiserver.outbound.failure import CallFailed
-from kubeloop.apiserver.outbound.review import read_review
+from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.meta.status import Status

@@ -48,7 +48,7 @@ def read_log(scope: RequestScope, pod: JSONObject, container: str, parameters: M
     A log that is followed goes on, without further lines, until the container ends or the pod is gone.
 
     Args:
-        exchange: The request.
+        scope: The request.
         pod: The pod as it is stored.
         container: A container of the pod.
         parameters: Those that a kubelet would be asked with, such as ``{"follow": "true", "tailLines": "3"}``.
