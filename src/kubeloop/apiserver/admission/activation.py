@@ -22,13 +22,13 @@ from kubeloop.cel.values import AccessQuestion, ResourceCheck
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
 from kubeloop.types import JSONObject
 
-# The variable ``authorizer`` of expressions: what the server's own authorization would say. The same question is asked once.
+# The variable ``authorizer`` of expressions: decisions of the server's own authorization, each made once.
 #
 # Source: k8s.io/apiserver pkg/cel/library/authz.go, pkg/admission/plugin/authorizer/caching_authorizer.go.
 
 
 class CachingAuthorizer:
-    """Answers the questions of expressions about one write: those about its user, and about service accounts."""
+    """Authorizes checks of expressions about one write, for its user and for service accounts, and caches the decisions."""
 
     def __init__(self, user: User, authorizer: Authorizer) -> None:
         self._user = user
@@ -36,11 +36,11 @@ class CachingAuthorizer:
         self._known: dict[tuple[str, ...], values.Decision] = {}
 
     def variable(self) -> values.Authorizer:
-        """A value of the variable. It refers to what asks, which must not refer to it: nothing of a write is left to the collector."""
+        """Return the value of the variable. This object must not refer to it: a reference cycle would outlive the write."""
         return values.Authorizer(self._decide)
 
     def _decide(self, question: AccessQuestion, verb: str) -> values.Decision:
-        key = verb, question.by.service_account, *msgspec.structs.astuple(question)[1:]  # without who asks, who holds this table
+        key = verb, question.by.service_account, *msgspec.structs.astuple(question)[1:]  # without the variable, which refers to this table
         found = self._known.get(key)
         if found is None:
             decision = self._authorizer.authorize(self._access(question, verb))
@@ -58,15 +58,15 @@ class CachingAuthorizer:
         return Access(user, verb, *where, fields=parsed_fields(question.field_selector))
 
 
-# What expressions see of one write: the object in the version that was matched, the request, the namespace, who may do what.
+# The variables of one write: the object in the version that matched, the request, the namespace, the authorizer.
 #
 # Source: k8s.io/apiserver pkg/admission/plugin/cel (condition.go: CreateAdmissionRequest, CreateNamespaceObject).
 
 
 class Activation:
-    """Of one write, shared by all policies that are concerned; each is found out when it is first needed.
+    """The variables of one write. All matching policies share them; each is computed when it is first needed.
 
-    ``objects`` by kind may be replaced by whoever mutates.
+    Mutating policies replace the object.
     """
 
     def __init__(self, attributes: Attributes, registry: Registry, objects: Objects, authorizer: Authorizer) -> None:

@@ -29,7 +29,7 @@ class WatchedPrefix(ABC):
 
     @abstractmethod
     def _clear(self) -> None:
-        """All are told anew."""
+        """Forget all objects; the list follows."""
 
     @abstractmethod
     def _put(self, namespace: str, name: str, obj: JSONObject) -> None:

@@ -1,6 +1,6 @@
-"""Admission: what may change or refuse a write after it was authorized and decoded.
+"""Admission: changes or rejects writes after authorization and decoding.
 
-Here: what a plug-in is, and the chain that asks them. Which there are, and in which order: ``table``.
+This module has the interface of plug-ins and their chain; ``table`` has their names and order.
 Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission.
 """
 
@@ -44,7 +44,10 @@ class AdmissionMetrics:
 
 @dataclass(slots=True)
 class Reinvocation:
-    """One run of the mutating plug-ins, and the second one that a plug-in may ask for by ``wanted``. ``kept`` is what plug-ins remember."""
+    """State of the mutating plug-ins of one write.
+
+    A plug-in sets ``wanted`` for a second run, in which ``again`` is True. Plug-ins store their data in ``kept``.
+    """
 
     wanted: bool = False
     again: bool = False
@@ -133,7 +136,7 @@ def options_of(request: WriteRequest, operation: str) -> JSONObject:
 
 
 class Plugin(Protocol):
-    """Both methods raise an ApiError to refuse."""
+    """An admission plug-in. Both methods raise an ApiError to reject the write."""
 
     async def mutate(self, attributes: Attributes) -> None: ...
 
@@ -142,19 +145,19 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A plug-in that has to do with these resources alone: it is not asked about others."""
+    """A plug-in for these resources alone."""
 
     resources: frozenset[GroupResource]
 
 
-#: Resources for which the chain keeps who is asked; definitions come and go, so that there may be any number.
+#: Resources for which the chain caches its plug-ins. Definitions come and go, so that there may be any number.
 _MOST_KEPT = 4096
 
 
 class Admission:
     """Runs its plug-ins in order: all mutate before the object is validated, all validate afterwards.
 
-    Where one that mutates asks for it, all mutate once more: what came after it may have changed what it looked at.
+    If a mutating plug-in requests it, all mutate once more: later plug-ins may have changed what it has checked.
     """
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
@@ -176,7 +179,7 @@ class Admission:
                 await plugin.mutate(attributes)
 
     async def mutate_view(self, attributes: Attributes, view: View) -> None:
-        """The same for a write through ``view``, whose attributes are those of the object itself."""
+        """Mutate a write through ``view``. The attributes are those of the object itself."""
         assert attributes.obj is not None
         obj, shown = attributes.obj, _viewed(attributes, view)
         before = copy.deepcopy(shown.obj)
@@ -201,7 +204,7 @@ class Admission:
             self.metrics.step(attributes.operation, step, time.perf_counter() - began, rejected=rejected)
 
     def asked(self, resource: ServedResource) -> list[Plugin]:
-        """Those that are asked about writes of a resource, in order."""
+        """Return the plug-ins for writes of a resource, in order."""
         gvr = resource.gvr
         found = self._concerned.get(gvr)
         if found is None:

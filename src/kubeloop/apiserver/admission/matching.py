@@ -1,4 +1,4 @@
-"""Whether a webhook is to be asked about a write, and in which of the resource's versions.
+"""Decides whether the rules and selectors of a webhook or policy match a write, and in which version of the resource.
 
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/generic/webhook.go (ShouldCallHook), webhook/predicates.
 """
@@ -20,7 +20,7 @@ from kubeloop.types import JSONObject
 
 _NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _GROUP: Final = "admissionregistration.k8s.io"
-#: Nothing configured may keep an administrator from mending the configuration.
+#: No configured webhook or policy may prevent an administrator from repairing the configuration.
 _EXEMPT: Final = frozenset(
     f"{kind}{part}" for kind in ("Validating", "Mutating") for part in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
 )
@@ -28,7 +28,7 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The version in which a rule wants to see a write. ``resource`` is the request's own unless a rule names an equivalent one."""
+    """The version in which a rule matches a write. ``resource`` is the request's own unless the rule names an equivalent one."""
 
     resource: ServedResource
     kind: GroupVersionKind
@@ -39,7 +39,7 @@ def is_exempt(attributes: Attributes) -> bool:
 
 
 class Matcher:
-    """Decides by rules and selectors; conditions are another matter."""
+    """Matches rules and selectors. Match conditions are evaluated afterwards."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
@@ -48,7 +48,14 @@ class Matcher:
         self._revision = -1
 
     def by_rules(self, rules: Sequence[JSONObject], attributes: Attributes, *, equivalent: bool, name: str = "") -> Match | None:
-        """What the first rule names that is about the write. ``equivalent``: also in another version. ``name``: for ``resourceNames``."""
+        """Return the match of the first rule that matches; None if none does.
+
+        Args:
+            rules: Rules with operations.
+            attributes: The write.
+            equivalent: Rules also match the resource in its other versions.
+            name: Name of the object, for ``resourceNames``.
+        """
         resource = attributes.resource
         if any(rule_matches(rule, attributes, resource.gvr) and _names_object(rule, name) for rule in rules):
             return Match(resource, attributes.gvk)
@@ -62,7 +69,7 @@ class Matcher:
         return None
 
     def _others(self, resource: ServedResource) -> list[ServedResource]:
-        """The same resource in other versions that are served."""
+        """Return the resource in its other served versions."""
         if self._registry.revision != self._revision:
             self._equivalents.clear()
             self._revision = self._registry.revision
@@ -73,9 +80,10 @@ class Matcher:
         return found
 
     async def matches_namespace(self, selector: Selector, attributes: Attributes) -> bool:
-        """
+        """Return whether a namespace selector matches the write.
+
         Raises:
-            NotFound: the namespace whose labels would decide does not exist.
+            NotFound: The namespace whose labels would decide does not exist.
         """
         is_namespace = attributes.resource.gvr.resource == NAMESPACES.resource
         if selector.everything or (not attributes.namespace and not is_namespace):
@@ -100,7 +108,7 @@ def matches_object(selector: Selector, attributes: Attributes) -> bool:
 
 
 def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
-    """Whether a rule is about the operation, on ``resource`` in the place of the request's own."""
+    """Return whether a rule matches the operation on ``resource``, which stands for the request's own."""
     return (
         _in_scope(rule.get("scope") or "*", attributes, resource)
         and _named(rule.get("operations"), attributes.operation)

@@ -1,5 +1,5 @@
-"""Plug-ins that are off by default and keep nothing: AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
-LimitPodHardAntiAffinityTopology.
+"""Plug-ins that are off by default: NamespaceAutoProvision, NamespaceExists, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs,
+ExtendedResourceToleration, LimitPodHardAntiAffinityTopology.
 
 Source: plugin/pkg/admission/{deny,alwayspullimages,network/denyserviceexternalips,extendedresourcetoleration,antiaffinity}.
 """
@@ -45,7 +45,7 @@ class NamespaceExists:
 
 
 class NamespaceAutoProvision:
-    """Who creates something where there is no namespace gets one."""
+    """Creates the namespace of an object if it is missing."""
 
     def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
         self._registry = registry
@@ -96,7 +96,7 @@ class AlwaysDeny:
 
 
 class AlwaysPullImages:
-    """So that nobody uses an image that a node has for somebody else."""
+    """Makes nodes check the right to pull an image, even if another pod has pulled it."""
 
     resources = frozenset({_PODS})
 
@@ -169,7 +169,7 @@ class ExtendedResourceToleration:
 
 
 class HardAntiAffinity:
-    """Nobody keeps others' pods off more than a single node."""
+    """Rejects required anti-affinity with a topology wider than a node."""
 
     resources = frozenset({_PODS})
 

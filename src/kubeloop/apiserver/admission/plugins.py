@@ -1,4 +1,4 @@
-"""The plug-ins of a server put together, in the order of ``table``."""
+"""Makes the plug-ins of a server, in the order of ``table``."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class AdmissionOptions:
 
 @dataclass(frozen=True, slots=True)
 class PluginInitializer:
-    """What plug-ins work with.
+    """Parts of the server that plug-ins use.
 
-    ``others``: plug-ins that are made elsewhere, by Kubernetes' names (webhooks, policies). ``checks``: made like plug-ins, and asked
-    first, though upstream makes them part of validation.
+    ``others``: plug-ins of other packages (webhooks, policies), by Kubernetes' names. ``checks``: they run first; upstream has them in
+    validation.
     """
 
     registry: Registry
@@ -62,10 +62,10 @@ class PluginInitializer:
 
 
 def plugins(means: PluginInitializer, options: AdmissionOptions | None = None) -> list[Plugin]:
-    """What is no plug-in upstream (devices, addresses of services) comes last.
+    """Return the plug-ins in order. Those that are no plug-ins upstream (devices, addresses of services) come last.
 
     Raises:
-        ConfigError: from ``chosen``.
+        ConfigError: The options name a plug-in that is unknown, unavailable, or both enabled and disabled.
     """
     options = options or AdmissionOptions()
     names = chosen(options.enable, options.disable)
@@ -76,13 +76,13 @@ def plugins(means: PluginInitializer, options: AdmissionOptions | None = None) -
 
 
 def _makers(means: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
-    """By Kubernetes' names; without those that have nothing to do here, as their feature gates are off in 1.36 or they only say yes."""
+    """Kubernetes' name -> constructor. Plug-ins whose feature gate is off in 1.36, and those that admit everything, are left out."""
     where = means.registry, means.objects
 
     def kept(group: str, resource: str) -> CachedList:
         served = means.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
-            # A limit is in force when its write has been answered.
+            # A limit is in force before its write is answered.
             means.objects.follow(served.storage_prefix, means.cache.reached)
         return CachedList(GroupVersionResource(group, "v1", resource), means.registry, means.objects, means.cache)
 
@@ -124,7 +124,7 @@ def _makers(means: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
 
 
 def _optional(name: str) -> Plugin:
-    """Imported for whoever asks for it."""
+    """Import and return a plug-in that is off by default."""
     from kubeloop.apiserver.admission import optional
 
     made: Plugin = getattr(optional, name)()

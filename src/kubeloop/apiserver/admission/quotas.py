@@ -1,6 +1,6 @@
-"""ResourceQuota: no write uses more than the quotas of its namespace leave, and what it uses is noted in their status first.
+"""ResourceQuota: rejects writes beyond the quotas of a namespace, and records the usage of the others in the status first.
 
-Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. What is freed by deletions a controller notes.
+Source: k8s.io/apiserver pkg/admission/plugin/resourcequota. A controller subtracts the usage of deleted objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
 
 
 class QuotaStatus:
-    """``writer`` is asked for when it is needed: it writes through the plug-ins that use this."""
+    """Reads and writes the status of quotas. ``writer`` returns the writer, which runs the plug-ins and therefore does not exist yet."""
 
     def __init__(self, registry: Registry, objects: Objects, writer: Callable[[], ObjectWriter]) -> None:
         self._registry = registry
@@ -62,7 +62,7 @@ class QuotaStatus:
 
 
 _REVIEWS = "authorization.k8s.io"
-#: What is never stored, and Events, which come in any number.
+#: Resources that are never stored, and Events, of which there may be any number.
 _IGNORED = frozenset(
     {
         GroupResource("", "bindings"),
@@ -71,7 +71,7 @@ _IGNORED = frozenset(
         GroupResource(_REVIEWS, "localsubjectaccessreviews"),
     }
 )
-#: How often what changed meanwhile is looked at again.
+#: Attempts after a quota changed meanwhile.
 _RETRIES = 3
 
 #: Writes ``status.used`` of a quota as it was read; raises Conflict when it has changed since, NotFound when it is gone.

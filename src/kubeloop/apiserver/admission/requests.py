@@ -1,4 +1,4 @@
-"""What is told of a request to be admitted, to webhooks and to expressions.
+"""AdmissionRequests: a write as webhooks and expressions see it.
 
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/request; pkg/admission/plugin/cel (CreateAdmissionRequest).
 """
@@ -30,7 +30,7 @@ async def versioned(objects: Objects, match: Match, attributes: Attributes, obj:
 
 
 def name_of(attributes: Attributes) -> str:
-    """The name in the request; once the object is complete also one that was generated for it."""
+    """Return the name in the request, or the one that was generated for the object."""
     if attributes.name or attributes.obj is None:
         return attributes.name
     metadata = attributes.obj.get("metadata") or {}
@@ -38,14 +38,21 @@ def name_of(attributes: Attributes) -> str:
 
 
 def namespace_of(attributes: Attributes) -> str:
-    """Where the request is; a namespace is in itself."""
+    """Return the namespace of the request. A Namespace is in itself."""
     if attributes.namespace or attributes.resource.gvr.group_resource != NAMESPACES:
         return attributes.namespace
     return name_of(attributes)
 
 
 def request_tree(attributes: Attributes, kind: GroupVersionKind, resource: GroupVersionResource, name: str) -> JSONObject:
-    """An admission request without its objects. ``kind`` and ``resource``: what was matched; ``name`` may be empty."""
+    """Return an AdmissionRequest without its objects.
+
+    Args:
+        attributes: The write.
+        kind: The kind that a rule matched.
+        resource: The resource that a rule matched.
+        name: Name of the object; may be empty.
+    """
     asked = attributes.resource.gvr
     request: JSONObject = {
         "kind": _kind(kind),

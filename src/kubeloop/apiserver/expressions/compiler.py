@@ -1,4 +1,4 @@
-"""Expressions of policies and of match conditions, compiled: for what is checked when they are written, and for their evaluation.
+"""Compiles the CEL expressions of policies and match conditions, for validation and for evaluation.
 
 Source: k8s.io/apiserver pkg/admission/plugin/cel (compile.go, composition.go), pkg/admission/plugin/policy (ReturnTypes).
 """
@@ -75,7 +75,7 @@ ADMISSION_FIELDS: Final = {
 
 
 def admission_variables(*, params: bool = False, authorizer: bool = True) -> dict[str, Type]:
-    """Types of the variables by name; ``params`` for policies that have a kind of parameters."""
+    """Return the types of the variables by name. ``params``: for policies that have a parameter kind."""
     found = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
     if params:
         found["params"] = types.DYN
@@ -85,7 +85,7 @@ def admission_variables(*, params: bool = False, authorizer: bool = True) -> dic
     return found
 
 
-#: What an expression must give; None: anything will do.
+#: The result types that an expression may have; None: any.
 Wanted = tuple[Type, ...] | None
 
 CONDITION: Final = (types.BOOL,)
@@ -95,13 +95,13 @@ CONFIGURATION: Final = (OBJECT,)
 OPERATIONS: Final = (types.list_of(OPERATION),)
 
 _VARIABLES: Final = types.struct("kubernetes.variables")
-#: Types that a variable keeps; the value of another is anything to whoever uses it.
+#: Result types that later expressions see in a variable. A variable of another type is dynamic to them.
 _KEPT: Final = {types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.NULL, types.STRING, types.TIMESTAMP, types.UINT}
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An expression and its program, or why there is none. ``internal``: it is well-typed, and still cannot be evaluated."""
+    """An expression and its program, or the compilation error. ``internal``: the types are correct, but there is no program."""
 
     expression: str
     program: Program | None = None
@@ -110,9 +110,9 @@ class Compiled:
 
 
 class Compiler:
-    """Compiles the expressions of one policy, in the order in which it has them: each variable may use those before it.
+    """Compiles the expressions of one policy in their order: each variable may use the earlier ones.
 
-    ``params``: the policy has a kind of parameters. ``variables``: expressions know ``variables``, were there none.
+    ``params``: the policy has a parameter kind. ``variables``: expressions see ``variables``, even if the policy defines none.
     """
 
     def __init__(self, *, params: bool, variables: bool) -> None:
@@ -126,11 +126,11 @@ class Compiler:
         return found
 
     def expression(self, expression: str, wanted: Wanted, *, authorizer: bool = True, variables: bool = True) -> Compiled:
-        """``variables`` False: one that sees none."""
+        """Compile an expression. ``variables`` False: it does not see the variables."""
         return _compiled(expression, self._environment(authorizer=authorizer, variables=variables), wanted)
 
     def change(self, expression: str, wanted: Wanted) -> Compiled:
-        """An expression that constructs objects or operations of a patch."""
+        """Compile an expression that constructs objects or operations of a patch."""
         plain = self._environment()
         changing = Environment(plain.variables, plain.fields, messages=patch_messages, functions=PATCH_FUNCTIONS)
         return _compiled(expression, changing, wanted)
@@ -183,7 +183,7 @@ _LONGEST: Final = 1024
 
 
 def compiled_condition(expression: str) -> Compiled:
-    """A condition ready to be evaluated, or what is wrong with it, as Kubernetes says it."""
+    """Compile a condition of a webhook. The error is that of kube-apiserver."""
     return _cached(expression) if len(expression) <= _LONGEST else _compile(expression)
 
 

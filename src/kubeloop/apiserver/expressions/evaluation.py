@@ -20,7 +20,7 @@ CONDITIONS_BUDGET: Final = 2_500_000
 
 
 class CostBudgetExceeded(KubeloopError):
-    """Nothing more is evaluated."""
+    """The evaluation exceeded its cost budget."""
 
     def __init__(self) -> None:
         super().__init__("validation failed due to running out of cost budget, no further validation rules will be run")
@@ -112,22 +112,28 @@ def _results(
     return results, budget
 
 
-# ``matchConditions`` of policies and webhooks: asked for only after rules and selectors.
+# ``matchConditions`` of policies and webhooks, which are evaluated after rules and selectors.
 #
 # Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions/matcher.go.
 
 
 class ConditionsFault(KubeloopError):
-    """A condition has no value, and failures count."""
+    """A condition failed, and the failure policy is Fail."""
 
 
 def conditions_hold(
     conditions: Sequence[Compiled], values: Mapping[str, Any], variables: Mapping[str, Compiled] | None = None, *, ignore_failure: bool
 ) -> bool:
-    """Whether all are true. One that is false settles it, whatever is wrong with others; else ``ignore_failure`` says what an error means.
+    """Return whether all conditions are true. A false one decides, whatever errors others have.
+
+    Args:
+        conditions: Compiled conditions.
+        values: Variables of the expressions.
+        variables: Compiled variables of the policy.
+        ignore_failure: The failure policy is Ignore: an error counts as false.
 
     Raises:
-        ConditionsFault
+        ConditionsFault: A condition failed and ``ignore_failure`` is False.
     """
     results: list[Result | None]
     try:

@@ -1,4 +1,4 @@
-"""What attends every request whatever it asks for: audit events, its place among others. ``Pipeline`` tells of the stages as they come."""
+"""Filters around every request: audit events, flow control, metrics, logs. The pipeline calls them at each stage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def log_request(scope: RequestScope, status: int, seconds: float) -> None:
-    """Of what a client sent, the head's harmless parts only: no header that may hold a credential, no token of the query, no body."""
+    """Log a request without secrets: no header that may hold a credential, no token of the query, no body."""
     if not _LOG.isEnabledFor(logging.INFO):
         return
     from kubeloop.apiserver.audit.record import request_uri
@@ -59,7 +59,7 @@ _SWITCHED = 101
 
 @dataclass(frozen=True, slots=True)
 class Auditing:
-    """What is logged, and where."""
+    """The policy and the log of audit events."""
 
     policy: Policy
     log: AuditLog
@@ -81,7 +81,7 @@ class OperationOptions:
 
 
 class Operation:
-    """One for a server."""
+    """The filters of a server, which has one ``Operation``."""
 
     def __init__(self, clock: Clock, options: OperationOptions | None = None) -> None:
         self._clock = clock
@@ -103,19 +103,19 @@ class Operation:
         await follow_objects(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)
 
     async def stop(self) -> None:
-        """Write what has not been written; the last requests are over."""
+        """Write the rest of the audit log. The last requests have ended."""
         if self._auditing is not None:
             await self._auditing.log.close()
 
     def identified(self, scope: RequestScope) -> None:
-        """It is known who asks (``scope.authenticated``)."""
+        """Record that the request is authenticated (``scope.authenticated``)."""
         if self._auditing is not None:
             self._audit(scope, self._auditing)
             if scope.audit is not None:
                 scope.audit.event(RECEIVED)
 
     async def admitted(self, scope: RequestScope, user: User) -> None:
-        """Returns when ``user`` is to be served.
+        """Wait until flow control admits the request of ``user``.
 
         Raises:
             RejectedByFlowControl
@@ -133,14 +133,14 @@ class Operation:
         scope.in_flight = True
 
     def formed(self, scope: RequestScope, answer: Answer) -> None:
-        """The answer is whole and not yet encoded."""
+        """Record the answer before it is encoded."""
         if scope.authenticated is None and self._auditing is not None and scope.audit is None:
-            self._audit(scope, self._auditing)  # refused before anybody knew from whom it is
+            self._audit(scope, self._auditing)  # rejected before it was authenticated
         if scope.audit is not None:
             scope.audit.answer(answer)
 
     def answered(self, scope: RequestScope, reply: Reply) -> None:
-        """``reply`` goes out now; when that is a stream, its end is told later."""
+        """Record the reply that is sent now. The end of a stream is recorded when it closes."""
         if scope.in_flight:
             # When what there is of it has been written, which is work too.
             asyncio.get_running_loop().call_soon(self._leave, scope)
@@ -149,7 +149,7 @@ class Operation:
         if record is None:
             return
         if isinstance(reply, Answer):
-            # Who was not authenticated is logged once, as what goes on for long begins.
+            # A request without authentication is logged once, with the stage at which long-running requests start.
             if long or scope.authenticated is None:
                 record.event(STARTED, self._clock.wall())
             if scope.authenticated is not None:
@@ -161,7 +161,7 @@ class Operation:
         reply.close = _both(reply.close, lambda: record.event(COMPLETE, self._clock.wall(), code=code))
 
     def left(self, scope: RequestScope) -> None:
-        """The client has gone before there was an answer."""
+        """Record that the client closed the connection before the answer."""
         if scope.in_flight:
             self._leave(scope)
         if (record := self._taken(scope)) is not None:
@@ -171,7 +171,7 @@ class Operation:
 
     @staticmethod
     def _taken(scope: RequestScope) -> AuditEvents | None:
-        """Both refer to each other: of a watch that was over they would be left to a collector that seldom looks at what is old."""
+        """Return the audit record and unlink it from the scope: as a reference cycle, both would outlive a long watch."""
         record, scope.audit = scope.audit, None
         return record
 

@@ -1,4 +1,4 @@
-"""What is counted of each request. Nothing is computed here: a scrape reads these numbers (see ``exposition``)."""
+"""Counters of requests. A scrape reads them (``server.metrics``)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BYTES: Final = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
 
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
 _CONNECTING = frozenset({"exec", "attach", "portforward", "proxy"})
-#: Paths that are counted each; all others together, since anybody may think of any number of them.
+#: Paths with a series each. All others share one, since a client may invent any number of them.
 _PATHS = ("/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3", "/apis", "/api", "/openid/v1/jwks")
 _READING = frozenset({"GET", "LIST"})
 _APPLY = "application/apply-patch"
 
 
 class Series:
-    """Of requests that have all these in common."""
+    """The counters of requests with the same labels."""
 
     __slots__ = ("codes", "dry_run", "durations", "labels", "running", "sizes")
 
@@ -38,7 +38,7 @@ class Series:
 
 
 class RequestMetrics:
-    """Counts requests; of an unknown resource all together, so that no client can make this grow."""
+    """Counts requests. All requests for unknown resources share one series, so that no client can add series."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[object, ...], Series] = {}
@@ -52,7 +52,7 @@ class RequestMetrics:
         return list(self._series.values())
 
     def of(self, scope: RequestScope) -> Series:
-        """Where a request is counted."""
+        """Return the series of a request."""
         info, request = scope.info, scope.request
         dry_run = "All" if request.query.get("dryRun") else ""
         applied = info.verb == "patch" and request.header("Content-Type").startswith(_APPLY)

@@ -1,4 +1,4 @@
-"""ComponentStatuses: made when they are asked for, never stored. Source: pkg/registry/core/componentstatus.
+"""ComponentStatuses, which are computed at each request and never stored. Source: pkg/registry/core/componentstatus.
 
 Scheduler and controller manager report their health themselves if they run beside this server; else they are probed at upstream's ports.
 """
@@ -27,7 +27,7 @@ _SINGULAR = GroupResource("", "componentstatus")
 
 
 async def list_(scope: RequestScope) -> Answer:
-    """Paging and resourceVersion say nothing here: there is one page, and it has no version."""
+    """Return all ComponentStatuses. Paging and resourceVersion are ignored: there is one page, without a version."""
     options = list_options(scope.request, watch=False)
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
     found = [one for one in await _components(scope) if selection.matches(one)]

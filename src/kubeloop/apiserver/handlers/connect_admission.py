@@ -1,4 +1,4 @@
-"""Admission of what is never stored as such: reviews, Bindings, Evictions, and connections seen as their options."""
+"""Admission of objects that are never stored: reviews, Bindings, Evictions, and the options of connections."""
 
 from __future__ import annotations
 
@@ -23,12 +23,18 @@ async def ask_admission(
     dry_run: bool = False,
     between: Callable[[], Awaitable[None]] = _nothing,
 ) -> None:
-    """Have plug-ins change and judge ``obj``, which is to be created, or (``kind`` ends in ``Options``) says how to connect.
+    """Run admission on an object.
 
-    ``kind`` None: the resource's own. ``between`` is what the resource itself does after the changes and before the judgement.
+    Args:
+        scope: The request.
+        obj: The object to create, or the options of a connection.
+        kind: Kind of ``obj``; None: that of the resource. A kind that ends in ``Options`` is a connection.
+        name: Name of the object; empty: the one in the path.
+        dry_run: Nothing is stored.
+        between: The resource's own work between mutating and validating admission.
 
     Raises:
-        ApiError: whatever admission or ``between`` raises.
+        ApiError: Admission or ``between`` rejects the request.
     """
     write, admission = scope.write(name=name, dry_run=dry_run), scope.services.writer.admission
     connects = kind is not None and kind.kind.endswith("Options")

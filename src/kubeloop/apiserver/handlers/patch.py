@@ -1,6 +1,6 @@
-"""Patches: JSON patch, merge patch and strategic merge patch over the stored object, then on as an update.
+"""JSON patch, merge patch and strategic merge patch of a stored object, which continue as updates.
 
-Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396. Server-side apply has a file of its own (``applying``).
+Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396. Server-side apply is in ``apply``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Objects as answers: plain, as Tables or as metadata only, in the form that the request accepted."""
+"""Renders objects as answers: plain, as Tables or as metadata only, in the form that the request accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Renderer:
-    """Makes answers of objects. Raises NotAcceptable when a list form is asked for one object, or the other way round."""
+    """Renders objects as answers. Raises NotAcceptable for a list form of one object, and for an object form of a list."""
 
     def __init__(self, objects: Objects, clock: Clock) -> None:
         self._objects = objects
@@ -148,7 +148,7 @@ class Renderer:
 
 
 def _no_list(*_: object) -> JSONObject:
-    """An event holds no list."""
+    """Reject list forms of watch events."""
     raise FormMissing
 
 
@@ -169,7 +169,7 @@ def _include(request: Request) -> str:
 
 
 def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> JSONObject:
-    """In the version of meta.k8s.io that was asked for."""
+    """Set the version of meta.k8s.io that the request accepts."""
     if accepted.version == "v1":
         return tree
     api_version = f"meta.k8s.io/{accepted.version}"

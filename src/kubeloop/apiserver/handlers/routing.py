@@ -1,6 +1,6 @@
-"""From a parsed request to the resource and the handler that serve it, or to the refusal that fits.
+"""Finds the resource and the handler of a request.
 
-What is no path of any resource is 404, what is one with another method 405, as kube-apiserver's route table has it.
+As in kube-apiserver's route table, a path of no resource gets 404, and another method on a path that exists 405.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _VERBS: dict[str, Handler] = {
 
 
 class NoRoute(Exception):
-    """Nobody owns the path: answered with a plain page, not a Status."""
+    """No handler has the path. The answer is a plain page, not a Status."""
 
 
 def find_resource(registry: Registry, info: RequestInfo) -> ServedResource:
-    """The resource that a path names.
+    """Return the resource that a path names.
 
     Raises:
-        NoRoute: an unknown group, or anything unknown in a group of custom resources.
-        NotFound: a known group without such a version or resource.
+        NoRoute: The group is unknown, or it has custom resources only and not this one.
+        NotFound: The group has no such version or resource.
     """
     resource = registry.get(GroupVersionResource(info.group, info.version, info.resource))
     if resource is None:
@@ -59,7 +59,7 @@ def find_resource(registry: Registry, info: RequestInfo) -> ServedResource:
 
 
 def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Handler:
-    """What serves the request.
+    """Return the handler of a request.
 
     Raises:
         NotFound, MethodNotAllowed; NotImplemented for subresources that only Kubernetes has.
@@ -76,7 +76,7 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
     if info.rest:
         raise api_errors.no_such_resource()
     verb = info.verb
-    if verb == "watch" and method != "GET":  # of the old paths, /api/v1/watch/pods: a path makes it a watch, whatever the method
+    if verb == "watch" and method != "GET":  # of the deprecated paths, /api/v1/watch/pods, which watch whatever the method
         raise api_errors.method_not_allowed()
     if info.name_in_path:
         if not {"get", "update", "patch", "delete"} & set(resource.verbs):
@@ -100,7 +100,7 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
 
 
 def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
-    """No route table stands before custom resources: the verb says all, and what follows a subresource in the path is ignored.
+    """Return the handler of a custom resource. It has no route table: the verb decides, and the path after a subresource is ignored.
 
     Raises:
         NoRoute, NotFound, MethodNotAllowed, BadRequest
@@ -123,7 +123,7 @@ def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
 
 
 async def _patch_without_name(scope: RequestScope) -> Answer:
-    """What kind of patch it is is looked at before what it is for.
+    """Reject a patch without a name. The type of the patch is checked first.
 
     Raises:
         UnsupportedMediaType, BadRequest

@@ -1,4 +1,4 @@
-"""The verbs of a resource: from a routed request to an answer. What each does lives in reading, writing, deleting, watching."""
+"""Handlers of the verbs of a resource: from a routed request to an answer. The store and ``watch`` do the work."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
         return decoded.obj
 
     write = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
-    # Applied again to whatever a concurrent write left, unless the patch itself names a version.
+    # Applied again after a concurrent write, unless the patch itself names a version.
     return _outcome(scope, await scope.services.writer.update(write, change, status=status, retry=True), 200)
 
 
@@ -130,7 +130,7 @@ async def delete(scope: RequestScope) -> Answer:
     if deleted.gone and not resource.strategy.returns_deleted:
         gvr, metadata = resource.gvr, deleted.obj["metadata"]
         return success(StatusDetails(name=scope.info.name, group=gvr.group, kind=gvr.resource, uid=metadata["uid"]))
-    # Who asks in the old way for dependents to go is told when they have not gone yet; nobody else is.
+    # Only a request with the deprecated orphanDependents gets 202 while dependents remain.
     status = 202 if options.orphan_dependents is False and not deleted.gone else 200
     return scope.services.renderer.object(resource, scope.accepted, scope.request, deleted.obj, stored=deleted.stored, status=status)
 
@@ -150,7 +150,7 @@ async def delete_collection(scope: RequestScope) -> Answer:
         try:
             await scope.services.deleter.delete(write, how)
         except NotFound:
-            continue  # somebody else was faster
+            continue  # another deletion was faster
     return scope.services.renderer.page(scope.resource, scope.accepted, scope.request, page)
 
 

@@ -30,16 +30,16 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class FormMissing(Exception):
-    """An event has no form that was asked for: the watch ends without a word, as upstream's does."""
+    """An event has none of the accepted forms. The watch ends without an error, as upstream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How objects of a watch go out.
+    """The form of the objects of a watch.
 
-    ``name`` keys what watchers share. ``render`` makes the object that is sent, and is told whether it is the first of this watch; None
-    sends objects as they are; it may raise FormMissing. ``pack`` makes a frame of type and object; None packs JSON. ``stored`` makes a
-    frame of type and what storage holds, where that saves making the object.
+    Watchers with the same ``name`` share rendered frames. ``render`` returns the object to send; its second argument is True for the first
+    object of the watch; None sends objects as they are; it may raise FormMissing. ``pack`` encodes type and object as a frame; None packs
+    JSON. ``stored`` encodes a frame from the stored bytes, where that makes decoding unnecessary.
     """
 
     name: str = ""

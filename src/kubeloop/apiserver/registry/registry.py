@@ -1,4 +1,4 @@
-"""Which resources are served: the built-in ones, and those that come and go with CustomResourceDefinitions."""
+"""The served resources: the built-in ones, and those that come and go with CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Registry:
         self._changed(Change(before, resource))
 
     def remove(self, gvr: GroupVersionResource) -> None:
-        """Stop serving it. Open watches of it end; what is stored stays. Does nothing when it is not served."""
+        """Stop serving a resource. Open watches of it end; its objects stay in storage. Does nothing if it is not served."""
         before = self._resources.pop(gvr, None)
         if before is None:
             return

@@ -46,7 +46,7 @@ class Column:
 
 
 class ConversionNeeded(KubeloopError):
-    """``obj`` in the API version ``to`` is not at hand: it must be asked for (``Objects.convert``), and what needed it begun again."""
+    """``obj`` is not converted to the API version ``to`` yet: call ``Objects.convert``, then repeat the operation."""
 
     def __init__(self, obj: JSONObject, to: str) -> None:
         super().__init__(f"a {obj.get('kind', '')} of {obj.get('apiVersion', '')} must be converted to {to} first")
@@ -102,7 +102,7 @@ class ServedResource:
 
     def __post_init__(self) -> None:
         owner = self.storage_resource or self.gvr.group_resource
-        # Asked for many times with each request, and never another.
+        # Computed once: each request reads them many times.
         object.__setattr__(self, "gvk", GroupVersionKind(self.gvr.group, self.gvr.version, self.kind))
         object.__setattr__(self, "storage_prefix", f"/registry/{owner.group or 'core'}/{owner.resource}/")
 

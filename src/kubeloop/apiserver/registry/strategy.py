@@ -1,6 +1,6 @@
-"""What differs between kinds on the way through the server: defaults, preparation, validation.
+"""Strategies: the defaults, preparation and validation of a kind.
 
-One strategy object per resource, stateless. The pipeline calls it; it never touches storage. Objects are JSON trees, changed in place.
+Each resource has one, without state. The store calls it; it never reads or writes storage. Objects are JSON trees, changed in place.
 Modelled on the duties of k8s.io/apiserver pkg/registry/rest RESTCreateStrategy and RESTUpdateStrategy.
 """
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 class Strategy:
-    """The behaviour of a kind without rules of its own; children override what their kind does differently."""
+    """The behaviour of a kind without special rules. Subclasses override the rules that differ.
+
+    Example:
+        >>> class ConfigMapStrategy(Strategy):
+        ...     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
+        ...         return list(key_errors(obj.get("data") or {}))
+    """
 
     #: Whether ``metadata.generation`` is kept: raised when anything outside metadata and status changes.
     has_generation: bool = False
@@ -48,10 +54,10 @@ class Strategy:
         """Fill in the defaults of the kind's version (not metadata), on each write and each read of older storage."""
 
     def drop_disabled(self, obj: JSONObject) -> None:
-        """Drop what is behind closed feature gates, before ``prepare_create`` and its like; managedFields name such fields all the same."""
+        """Remove fields of disabled feature gates, before ``prepare_create`` and ``prepare_update``. managedFields still name them."""
 
     def prepare_create(self, context: WriteRequest, obj: JSONObject) -> None:
-        """After decoding and defaulting, before admission and validation."""
+        """Prepare an object to be created, after the mutating admission and before validation."""
         if self.has_status:
             obj.pop("status", None)
 
@@ -100,7 +106,7 @@ class Strategy:
         return []
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
-        """``old`` is what is stored; must not be changed."""
+        """Prepare an update. ``old`` is the stored object, which must not be changed."""
         if self.has_status:
             if "status" in old:
                 obj["status"] = old["status"]

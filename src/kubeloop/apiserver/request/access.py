@@ -22,9 +22,10 @@ from kubeloop.types import JSONObject
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Something that ``user`` wants to do. ``is_resource`` False: only ``verb`` and ``path`` mean anything.
+    """The attributes of a request that authorizers decide on (upstream's authorizer.Attributes).
 
-    ``fields`` are the terms of the field selector, as far as they could be read: leaving one out asks for more, never for less.
+    ``is_resource`` False: only ``verb`` and ``path`` are set. ``fields`` are the terms of the field selector that can be parsed: a missing
+    term widens the request, never narrows it.
     """
 
     user: User
@@ -41,20 +42,20 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Neither ``allowed`` nor ``denied``: nobody has an opinion, which refuses a request. ``reason`` may be empty."""
+    """The decision of an authorizer. Neither ``allowed`` nor ``denied`` means no opinion; a request with no other opinion is forbidden."""
 
     allowed: bool
     denied: bool = False
     reason: str = ""
 
 
-#: Of an authorizer that knows nothing of the matter.
+#: The decision of an authorizer that has no rule for the request.
 NO_OPINION = Decision(False)
 
 
 @dataclass(slots=True)
 class Rules:
-    """All that somebody may do, in the words of roles. ``incomplete``: there is more, that cannot be told; ``error`` may say why."""
+    """The rules of a user. ``incomplete``: an authorizer cannot list all its rules; ``error`` may give the reason."""
 
     resources: list[JSONObject] = field(default_factory=list)
     paths: list[JSONObject] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Rules:
 
 
 class Authorizer(Protocol):
-    """Decides from what is in memory; never raises."""
+    """Decide from memory. Never raises."""
 
     def authorize(self, access: Access) -> Decision: ...
 
@@ -71,11 +72,11 @@ class Authorizer(Protocol):
         """What ``user`` may do in ``namespace`` and outside of any."""
 
     async def prepare(self, user: User) -> None:
-        """Awaited once before decisions about ``user``: brings into memory what is not kept there for everybody."""
+        """Load into memory what decisions about ``user`` need. The pipeline awaits this once before them."""
 
 
 def access_of(user: User, info: RequestInfo) -> Access:
-    """What a request asks for."""
+    """Return the attributes of a request of ``user``."""
     if not info.is_resource:
         return Access(user, info.verb, path=info.path, is_resource=False)
     fields = parsed_fields(info.field_selector) if info.field_selector else ()
@@ -84,21 +85,21 @@ def access_of(user: User, info: RequestInfo) -> Access:
 
 
 def parsed_fields(text: str) -> tuple[FieldTerm, ...]:
-    """The terms of a field selector; none of one that cannot be read."""
+    """Return the terms of a field selector; no terms if it cannot be parsed."""
     try:
         return parse_field_selector(text).terms
     except ValueError:
         return ()
 
 
-# What somebody is told who may not. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go (ForbiddenStatusError).
+# The error of a forbidden request. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go (ForbiddenStatusError).
 
 
 def require(authorizer: Authorizer, access: Access) -> None:
-    """Nothing, where it is allowed.
+    """Check that an authorizer allows a request.
 
     Raises:
-        Forbidden: in Kubernetes' words.
+        Forbidden: It does not; the message is that of kube-apiserver.
     """
     decision = authorizer.authorize(access)
     if not decision.allowed:

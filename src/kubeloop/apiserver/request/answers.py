@@ -46,7 +46,7 @@ def not_found_page() -> Answer:
 
 
 def status_answer(status: Status) -> Answer:
-    """A Status as the answer, with Retry-After where it asks to wait."""
+    """Return an answer with a Status, and Retry-After if its details name a delay."""
     answer = Answer(status.code or 500, object=status_object(status))
     if status.details and status.details.retry_after_seconds:
         answer.headers.append(("Retry-After", str(status.details.retry_after_seconds)))

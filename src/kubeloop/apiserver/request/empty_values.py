@@ -1,4 +1,4 @@
-"""Values in messages as they were sent: upstream tells ``{}`` and ``[]`` from a field that was left out, a conformed tree does not."""
+"""Values in error messages as they were sent: upstream distinguishes ``{}`` and ``[]`` from an absent field, a conformed tree does not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_explicit_empties(errors: Iterable[FieldError], sent: Any) -> list[Field
 def as_sent(obj: JSONObject, sent: Any) -> Iterator[None]:
     """``obj`` with an empty list or map, instead of the null that is stored, in fields that are always written and were sent so.
 
-    Whoever sends ``rules: []`` owns the rules, whoever leaves them out does not.
+    A client that sends ``rules: []`` owns the rules; a client that omits them does not.
     """
     places = list(_sent_empty(obj, sent)) if isinstance(sent, dict) else []
     for holder, name, empty in places:
@@ -61,7 +61,7 @@ def _shown(error: FieldError, sent: Any) -> FieldError:
 
 
 def part_at(tree: Any, path: str) -> Any:
-    """What a body holds at the path of a message; None if nothing."""
+    """Return the part of a body at the path of a message; None if it has none."""
     for name, index in _STEP.findall(path):
         if name:
             tree = tree.get(name) if isinstance(tree, dict) else None

@@ -15,7 +15,7 @@ from kubeloop.serving.request import Request
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
-#: First segments of a path that say what is done, as in the old form ``/api/v1/watch/pods``.
+#: First path segments that name the verb, as in the deprecated form ``/api/v1/watch/pods``.
 PREFIXES = frozenset({"watch", "proxy"})
 #: Verbs whose requests may choose objects by selectors.
 _SELECTING = frozenset({"list", "watch", "deletecollection"})
@@ -25,10 +25,10 @@ _OF_NAMESPACE = frozenset({"status", "finalize"})
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """``is_resource`` False: only ``verb`` (the lower-case method) and ``path`` mean anything.
+    """The verb, resource and object of a request. ``is_resource`` False: only ``verb`` (the lower-case method) and ``path`` are set.
 
-    ``name_in_path`` tells ``/pods/x`` from ``/pods?fieldSelector=metadata.name=x``, whose ``name`` is filled for authorization.
-    ``field_selector`` is what authorization may heed: empty where the path says the verb, which may serve one object whatever is selected.
+    ``name_in_path`` distinguishes ``/pods/x`` from ``/pods?fieldSelector=metadata.name=x``, whose ``name`` is set for authorization.
+    ``field_selector`` is the selector for authorization; empty where the path names the verb, because such a request may ignore it.
     ``rest`` holds path segments after the subresource (``/pods/x/proxy/a/b``).
     """
 
@@ -55,7 +55,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def request_info(request: Request) -> RequestInfo:
-    """Never fails: what is not understood is a non-resource request, which no handler owns."""
+    """Parse method, path and query. Never fails: other requests are non-resource requests, which have no handler."""
     path = request.path
     plain = RequestInfo(request.method.lower(), path)
     parts = path.strip("/").split("/")
@@ -107,7 +107,7 @@ def _truth(request: Request, name: str) -> bool:
 
 
 def _selected_name(request: Request) -> str:
-    """The name that the field selector asks for; empty where there is none, or a parameter of the list that cannot be read."""
+    """Return the name in the field selector; empty if there is none or a list parameter cannot be parsed."""
     text = request.parameter("fieldSelector")
     if "metadata.name" not in text:
         return ""

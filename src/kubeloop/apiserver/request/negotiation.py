@@ -1,4 +1,4 @@
-"""In which media type and form an answer goes out: JSON, YAML or protobuf; objects, Tables or metadata only.
+"""Content negotiation: media type (JSON, YAML, protobuf) and form (object, Table, metadata only) of an answer.
 
 Source: Kubernetes API concepts, "Alternate representations of resources"; k8s.io/apiserver pkg/endpoints/handlers/negotiation.
 CBOR is not served, as by default upstream: a client that accepts nothing else gets 406.
@@ -92,13 +92,13 @@ def check_route(header: str, produced: tuple[str, ...]) -> None:
 
 
 def media_type_for_errors(header: str) -> str:
-    """What a Status goes out in, which has no other form; empty for whoever accepts nothing of ours."""
+    """Return the media type of a Status; empty for a client that accepts none of ours."""
     found = _first(header, _plain)
     return found.media_type if found else ""
 
 
 def asks_for_indented(header: str) -> bool:
-    """Whether the header itself asks for JSON that people can read."""
+    """Return whether the header asks for indented JSON."""
     return "pretty" in header and any(clause.accepts(JSON) and clause.parameter("pretty") == "1" for clause in parse_accept(header))
 
 

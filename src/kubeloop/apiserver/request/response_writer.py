@@ -1,4 +1,4 @@
-"""From an answer's object to the bytes on the wire: media type, indentation, compression, as the request asks.
+"""Encodes the object of an answer: media type, indentation and compression follow the request.
 
 Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters, pkg/endpoints/handlers/negotiation.
 """
@@ -32,7 +32,8 @@ _HUMAN = ("curl", "Wget", "Mozilla/5.0")
 def finish(request: Request, answer: Answer) -> None:
     """Makes the body; in place.
 
-    JSON ends with a newline unless it is indented, as Go's two ways to write it do. Who accepts nothing of ours gets indented JSON.
+    JSON ends with a newline unless it is indented, as Go's two ways to write it do.
+    A client that accepts none of our media types gets indented JSON.
     """
     if answer.verbatim:
         return

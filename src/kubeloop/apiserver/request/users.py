@@ -1,4 +1,4 @@
-"""Who a request is from, as every later stage sees it, and the names that Kubernetes itself gives.
+"""Users as all stages of a request see them, and the groups of Kubernetes itself.
 
 Source: Kubernetes documentation, "Authenticating" and "Using RBAC Authorization" (default groups).
 """
@@ -15,7 +15,7 @@ MASTERS = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """``extra`` holds further attributes, as impersonation and authenticators set them."""
+    """An authenticated user. ``extra`` holds the attributes that authenticators and impersonation add."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -30,9 +30,9 @@ SYSTEM = User("system:apiserver", (MASTERS,))
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whose a credential is. ``audiences``: whom a token is meant for, of those that were asked for.
+    """The result of a successful authentication.
 
-    ``annotations`` are for the audit log, ``warnings`` for the client.
+    ``audiences`` are those of the token among the requested ones; ``annotations`` go into the audit log, ``warnings`` to the client.
     """
 
     user: User
@@ -48,7 +48,7 @@ def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tup
 
 
 def authenticated(user: User) -> User:
-    """As a member of system:authenticated, which everybody is who is not anonymous."""
+    """Return ``user`` as a member of system:authenticated, unless it is anonymous."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

@@ -1,4 +1,4 @@
-"""The server put together: storage, watch cache, registry, pipeline, listener, certificates."""
+"""The embedded server: builds storage, watch cache, registry, admission, pipeline, listener and certificates, and runs them."""
 
 from __future__ import annotations
 
@@ -67,27 +67,38 @@ MIN_REQUEST_TIMEOUT = 1800.0
 HOST = "127.0.0.1"
 #: The name of the built-in controllers.
 CONTROLLERS = "system:kube-controller-manager"
-#: What a server says of itself that does not listen.
+#: Port in the URL of a server that does not listen.
 HTTPS_PORT = 443
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a server is to be. ``port`` 0 takes any that is free; ``wrap`` stands between listener and pipeline, for tests.
+    """Options of an ``ApiServer``.
 
-    ``history`` (seconds) and ``history_revisions`` (a number, 0: any) say what watches and lists can go back to; beyond it is 410.
-    ``authority``: issues the certificates; None makes a new one, which nobody trusts who knew an earlier server.
-    ``resume``: watches may go on from before the start, as far as the storage's history reaches; a kube-apiserver answers those with 410.
-    ``authentication``: whose credentials are believed; ``tokens`` are, besides.
-    ``event_ttl`` and ``min_request_timeout`` (seconds) are kube-apiserver's flags of these names. ``listen`` False: requests come to
-    ``ApiServer.handler`` alone. ``provision`` False: without the objects of Kubernetes' own components (see ``provisioning``).
-    ``notices`` False: without the ConfigMaps of kube-system in which a kube-apiserver tells others of itself.
-    ``remote_backends``: webhooks and servers behind APIServices may be elsewhere than on this machine.
-    ``authorization``: kube-apiserver's --authorization-mode.
-    ``host`` is the loopback address that the server listens on; ``advertise`` is the address in the endpoints of the service
-    default/kubernetes, empty: ``host``.
-    ``admission``: which plug-ins run. ``operation``: audit log, limits.
-    ``descriptions``: texts of OpenAPI documents (``schema.descriptions``); None: our own short ones.
+    Attributes:
+        port: Port to listen on; 0: any free one.
+        host: Loopback address to listen on.
+        advertise: Address in the endpoints of the service default/kubernetes; empty: ``host``.
+        tokens: Token -> user, besides the credentials of ``authentication``.
+        clock: The clock of the server and its background tasks.
+        wrap: Wraps the handler of requests, for tests.
+        history: Seconds for which watches and lists can go back; older versions get 410.
+        history_revisions: Number of revisions for which they can; 0: any.
+        authority: Issues the certificates; None: a new one, which clients of an earlier server do not trust.
+        resume: Watches can go back to before the start if the storage has the history; kube-apiserver answers them with 410.
+        services: Address ranges of services.
+        event_ttl: Seconds after which Events expire (kube-apiserver's --event-ttl).
+        min_request_timeout: Minimum seconds of a watch that names none (kube-apiserver's --min-request-timeout).
+        kubelets: Credentials for kubelets.
+        authentication: Client certificates, tokens and front proxies to accept.
+        listen: False: requests reach the server through ``ApiServer.handler`` only.
+        provision: Create the objects of Kubernetes' own components (``builtin.bootstrap``).
+        notices: Create the ConfigMaps of kube-system that describe the server (extension-apiserver-authentication ...).
+        remote_backends: Webhooks and aggregated API servers may have other addresses than loopback.
+        authorization: kube-apiserver's --authorization-mode.
+        operation: Audit log, flow control and time limits.
+        admission: The admission plug-ins to run.
+        descriptions: Texts of OpenAPI documents (``schema.descriptions``); None: short ones of this project.
     """
 
     port: int = 0
@@ -116,24 +127,30 @@ class ServerOptions:
 
 
 class ApiServer:
-    """A Kubernetes API server in this event loop, over TLS on 127.0.0.1, with an authority of its own.
+    """A Kubernetes API server in this event loop, over TLS on 127.0.0.1, with a certificate authority.
 
     Guarantees
         When ``start`` returns, requests are answered and system namespaces exist. ``stop`` ends watches and finishes answers under way.
 
     Not guaranteed
-        Anything across restarts, unless ``storage`` is one that outlives them.
+        Anything across restarts, unless ``storage`` outlives them.
 
         A ``start`` that fails has closed everything, storage too. ``stop`` closes everything, whatever fails meanwhile.
 
     Raises
         ConfigError: from ``start``, when the port is taken.
+
+    Example:
+        >>> server = ApiServer(ServerOptions(port=6443))
+        >>> await server.start()
+        >>> server.url
+        'https://127.0.0.1:6443'
     """
 
     def __init__(self, options: ServerOptions | None = None, storage: Storage | None = None) -> None:
         self.options = options or ServerOptions()
         clock = self.options.clock
-        #: Who this server is to those behind it; its authority is what kube-system/extension-apiserver-authentication tells them to trust.
+        #: Client identity used towards aggregated API servers; its CA is published in kube-system/extension-apiserver-authentication.
         self.front_proxy = ProxyIdentity()
         self.storage: Storage = storage or MemoryStorage(clock)
         self.cache = WatchCache(self.storage)
@@ -180,7 +197,7 @@ class ApiServer:
         self._health.add("shutdown", lambda: not self._stopping, "readyz")
         own = self._authority.certificate
         self.authentication = Authentication(self.options.authentication, self.registry, self.writer, clock, own, self.options.tokens)
-        #: Health of the components that run beside this server: what is wrong with each, "" if nothing.
+        #: Component that runs beside this server -> function that returns its fault, "" if it is healthy.
         self.components: dict[str, Callable[[], str]] = {}
         services = ServerServices(
             schemas=schemas,
@@ -302,18 +319,18 @@ class ApiServer:
         self._health.add(name, check, "readyz")
 
     def break_off(self) -> None:
-        """Break every connection off at once, as when the process dies, and take no more. ``stop`` is still due."""
+        """Close every connection at once, as when the process dies, and accept no more. Call ``stop`` afterwards."""
         if self._listener is not None:
             self._listener.abort()
 
     @property
     def url(self) -> str:
-        """Where it listens, or, without a listener, would."""
+        """URL of the server; without a listener, the URL that it would have."""
         return self._listener.url if self._listener is not None else f"https://{host_and_port(self.options.host, self._port)}"
 
     @property
     def server_name(self) -> str:
-        """For whom clients that trust ``authority`` ask the server to show its certificate (SNI); empty: for its address."""
+        """TLS server name (SNI) for clients that trust ``authority``; empty: the address."""
         return LOOPBACK_NAME if self.options.authentication.tls_certificate is not None else ""
 
     @property
@@ -323,15 +340,15 @@ class ApiServer:
 
     @property
     def signing_authority(self) -> CertificateAuthority:
-        """The authority with its key: for a control plane in this process, and nobody else."""
+        """The authority with its key, only for a control plane in this process."""
         return self._authority
 
     def administrator(self) -> IssuedCertificate:
-        """A client certificate that may do everything."""
+        """Issue a client certificate in system:masters."""
         return self._authority.issue("kubeloop-admin", (MASTERS,), client=True)
 
     def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
-        """A client certificate for anybody; with 0 days it is expired."""
+        """Issue a client certificate for any user; with 0 days it is expired."""
         return self._authority.issue(user, groups, client=True, days=days)
 
     @cached_property
@@ -347,7 +364,7 @@ class ApiServer:
         return ServingCertificates(self._authority, addresses, self.options.authentication, self.authentication.authorities).context
 
     def _on_change(self, change: Change) -> None:
-        """Watches of a resource that is no longer served end."""
+        """End the watches of a resource that is no longer served."""
         before = change.before
         if before is not None and change.after is None and not self.registry.siblings(before.gvr.group_resource):
             self.cache.end(before.storage_prefix)

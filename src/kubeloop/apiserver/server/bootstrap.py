@@ -1,7 +1,6 @@
-"""What is there when a server starts: system namespaces, priority classes, and the service by which pods find the server.
+"""The objects of a new cluster: system namespaces, priority classes, the service default/kubernetes, and ``builtin.bootstrap``.
 
 Source: k8s.io/kubernetes pkg/controlplane (system namespaces, kubernetes service), recorded objects of a fresh kube-apiserver.
-What belongs to Kubernetes' own components besides is in ``provisioning``.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-# Writes what is missing of the objects that Kubernetes keeps in every cluster. What is there stays as it is, changed or not; only default
-# roles and bindings get back what they lack (``reconciling``).
+# Objects that exist stay as they are, changed or not; only default
+# roles and bindings get back the rules and subjects that they lack.
 
 
 # The ServiceCIDR that stands for the range of cluster IPs that the server was started with.
@@ -55,12 +54,12 @@ def is_left_alone(existing: JSONObject) -> bool:
 
 
 def binds_other(existing: JSONObject, wanted: JSONObject) -> bool:
-    """Whether a binding is of another role than it should be: it must be made anew, as that cannot be changed."""
+    """Return whether a binding has another role than the default: it must be replaced, because ``roleRef`` is immutable."""
     return bool(existing.get("roleRef") != wanted.get("roleRef"))
 
 
 def reconciled(existing: JSONObject, wanted: JSONObject) -> JSONObject:
-    """A copy of ``existing`` with what it lacks of ``wanted``; equal to it if that is nothing."""
+    """Return a copy of ``existing`` with the parts of ``wanted`` that it lacks; an equal object if it lacks none."""
     found = copy.deepcopy(existing)
     for name in ("annotations", "labels"):
         merged = {**(wanted["metadata"].get(name) or {}), **(found["metadata"].get(name) or {})}
@@ -89,9 +88,9 @@ def _selectors(role: JSONObject) -> list[JSONObject]:
     return list((role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ())
 
 
-#: To whom the objects of a group belong, if not to the server.
+#: Field manager of the objects of a group, if not the server.
 _MANAGERS = {flow_control.GROUP: "api-priority-and-fairness-config-producer-v1"}
-#: Who applies the status of a kind.
+#: Field manager that applies the status of a kind.
 _STATUS_MANAGERS = {
     "flowschemas": "api-priority-and-fairness-config-consumer-v1",
     "servicecidrs": "kubernetes-service-cidr-controller",
@@ -170,7 +169,8 @@ _SERVICES = GroupVersionResource("", "v1", "services")
 _ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
 _SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 
-#: Since when it is told when a token of a Secret was last used: without it, upstream's controllers never clean such Secrets up.
+#: ConfigMap with the date since which the server records the use of tokens of Secrets. Without it upstream's controllers never delete
+#: unused ones.
 _LEGACY_TOKENS = "kube-apiserver-legacy-service-account-token-tracking"
 
 _MOVABLE = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
@@ -178,7 +178,16 @@ _FIXED = "Used for system critical pods that must not be moved from their curren
 
 
 async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, host: str, port: int, *, provision: bool = True) -> None:
-    """Create what is missing; what is there already stays as it is. ``provision`` False: without what ``provisioning`` brings."""
+    """Create the objects that are missing. Existing ones stay as they are.
+
+    Args:
+        registry: The served resources.
+        writer: Writes the objects.
+        ranges: Addresses of services.
+        host: Address in the endpoints of default/kubernetes.
+        port: Port in these endpoints.
+        provision: Also create the objects of Kubernetes' own components (``builtin.bootstrap``).
+    """
     if provision:
         await provide(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
     for name in ("kube-system", "kube-public", "kube-node-lease", "default"):
@@ -190,7 +199,7 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
 
 
 async def tell_of_tokens(registry: Registry, writer: Writer) -> None:
-    """The day since which the use of tokens of Secrets is noted; that of the first start stays."""
+    """Create the ConfigMap with the date since which the use of tokens of Secrets is recorded. An earlier date stays."""
     since = {"metadata": {"name": _LEGACY_TOKENS}, "data": {"since": writer.clock.wall().strftime("%Y-%m-%d")}}
     await _create(registry, writer, _CONFIGMAPS, "kube-system", since)
 
@@ -223,7 +232,7 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
 
 
 async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> None:
-    """Where the server listens. A loopback address is what validation refuses to clients, and just what this server has."""
+    """Write the endpoints of default/kubernetes. They are not validated: clients may not write loopback addresses."""
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     endpoints = {
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
@@ -255,4 +264,4 @@ async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> N
     try:
         await objects.write(resource, obj, expected=found.revision if found else 0)
     except PreconditionFailed:
-        return  # somebody else published at the same moment
+        return  # another writer was faster

@@ -20,7 +20,7 @@ _DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions"
 
 
 def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
-    """A new registry; strategies are new as well, so that two servers in one process share nothing."""
+    """Return a new registry. Its strategies are new too, so that two servers in one process share nothing."""
     registry = Registry()
     known: dict[GroupResource, Callable[[], Strategy]] = {**strategies(), _DEFINITIONS: cache(partial(_of_definitions, clock))}
     for info in schemas.resources():

@@ -1,4 +1,4 @@
-"""Forgetting history: all that is older than some minutes, as kube-apiserver asks of etcd, or than some revisions; and on request.
+"""Compaction of the history: of revisions older than some minutes, as kube-apiserver compacts etcd, or beyond a number; and on request.
 
 Source: kube-apiserver --etcd-compaction-interval.
 """
@@ -54,7 +54,7 @@ class Compactor:
         await close_all(*stopping)
 
     async def compact(self, revision: int) -> None:
-        """Forget what is older than ``revision``; nothing happens when it is forgotten already.
+        """Compact the history before ``revision``. Does nothing if it is compacted already.
 
         Raises:
             FutureRevision, StorageFailed

@@ -31,7 +31,7 @@ contexts:
 def kubeconfig_text(
     server: str, authority: bytes, user: IssuedCertificate, name: str = "kubeloop-admin", *, server_name: str = ""
 ) -> bytes:
-    """YAML. ``server_name``: for whom the server is asked to show its certificate, where that is not its address.
+    """Return a kubeconfig as YAML. ``server_name`` is the TLS server name (SNI); empty: the address of the server.
 
     It holds a private key: write it with ``pki.files.write_secret`` only.
     """

@@ -1,4 +1,4 @@
-"""``/metrics`` and ``/metrics/slis``: what the server's parts count anyway, read when somebody asks."""
+"""``/metrics`` and ``/metrics/slis``: a scrape reads the counters of the server's parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who issues tokens of service accounts, for those who verify them: ``/.well-known/openid-configuration`` and ``/openid/v1/jwks``.
+"""OpenID discovery for verifiers of service account tokens: ``/.well-known/openid-configuration`` and ``/openid/v1/jwks``.
 
 Source: pkg/serviceaccount/openidmetadata.go; OpenID Connect Discovery 1.0; RFC 7517.
 """

@@ -1,7 +1,7 @@
-"""The way of a request through the server, stage by stage. Each stage has one place; a refusal at any of them becomes a Status.
+"""The stages of a request. An error at any of them becomes a Status.
 
-authentication, impersonation, authorization, routing, negotiation, the verb (decoding, defaulting, admission, validation, field ownership,
-storage: see ``writing``), encoding. Nothing unexpected reaches a client: it is logged, and the answer is InternalError.
+Authentication, impersonation, flow control, authorization, routing, negotiation, the handler (decoding, defaults, field ownership,
+admission, validation, storage: see ``store.writer``), encoding. An unexpected error is logged, and the client gets an InternalError.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kubeloop.meta.errors import ApiError, Forbidden
 from kubeloop.meta.go_quote import go_quoted
 from kubeloop.serving.request import Request
 
-# How long a request may take: --request-timeout, or less where it says so itself (``?timeout=5s``).
+# The time limit of a request: --request-timeout, or less if the request names one (``?timeout=5s``).
 #
 # Source: k8s.io/apiserver pkg/endpoints/filters/request_deadline.go, pkg/server/filters/timeout.go; Go's time.ParseDuration.
 
@@ -46,7 +46,7 @@ from kubeloop.serving.request import Request
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-# Written before anything is negotiated, and without kind and version, as upstream does.
+# Upstream writes it before negotiation, without kind and version.
 _TIMED_OUT = msgspec.json.encode(
     {
         "metadata": {},
@@ -59,32 +59,32 @@ _TIMED_OUT = msgspec.json.encode(
 )
 
 
-def allotted(request: Request, most: float) -> float:
-    """Seconds. What is longer than ``most``, or nothing, or less, is ``most``.
+def allotted(request: Request, limit: float) -> float:
+    """Return the time limit of a request in seconds: its ``timeout`` parameter if that is between 0 and ``limit``, else ``limit``.
 
     Raises:
-        BadRequest: the parameter is no duration.
+        BadRequest: The parameter is no duration.
     """
     asked = request.parameter("timeout")
     if not asked:
-        return most
+        return limit
     try:
         seconds = parse_duration(asked)
     except ValueError as fault:
         raise api_errors.bad_request(f"invalid timeout specified in the request URL - {fault}") from None
-    return seconds if 0 < seconds < most else most
+    return seconds if 0 < seconds < limit else limit
 
 
 def timed_out() -> Answer:
-    """504."""
+    """Return the answer to a request that exceeded its time limit (504)."""
     return Answer(504, body=_TIMED_OUT + b"\n", content_type="text/plain; charset=utf-8", verbatim=True)
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration in Go's words (``1h2m3.5s``).
+    """Parse a duration as Go writes it (``1h2m3.5s``). Returns seconds.
 
     Raises:
-        ValueError: in the words of Go.
+        ValueError: The text is no duration; the message is that of Go.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -107,29 +107,29 @@ _LOG = logging.getLogger(__name__)
 
 
 class _NotAllowed(Exception):
-    """Refused by authorization: a Status with one header more than that of an admission plug-in."""
+    """Authorization forbids the request. Its Status has one more header than that of an admission plug-in."""
 
     def __init__(self, refusal: Forbidden) -> None:
         super().__init__(str(refusal))
         self.refusal = refusal
 
 
-#: Does what a request to one path asks for.
+#: Handles requests for one path.
 Action = Callable[[Request], Awaitable[Answer]]
 
 
 class Documents(Protocol):
-    """Serves paths that are no resources: discovery, OpenAPI, health, version."""
+    """Serves a group of paths that are no resources: discovery, OpenAPI, health, version."""
 
     def answer(self, request: Request) -> Answer | None:
-        """None when the path is none of its own; ApiErrors become Statuses."""
+        """Return the answer; None if the path belongs to other documents. May raise ApiError."""
 
 
-#: Slashes too many here lead past upstream's routes; further on in a path some are passed over.
+#: A double slash here misses all upstream routes; upstream ignores some later in the path.
 _NOBODYS = ("//", "/apis//")
-#: What is done to one object, by its key.
+#: Verbs of one object, by name.
 _BY_NAME = frozenset({"get", "update", "patch", "delete"})
-#: Seconds at most for which a connection is not read after a refusal for want of room, so that who does not wait as told takes none.
+#: Maximum seconds to stop reading from a connection after a 429, so that a client that ignores Retry-After cannot use up capacity.
 _HOLD = 1.0
 _NO_CACHE = ("Cache-Control", "no-cache, private")
 
@@ -143,7 +143,7 @@ class NonResourcePaths:
         self._documents: list[Documents] = []
 
     def add(self, *documents: Documents) -> None:
-        """Serve more documents, after those that were added before."""
+        """Add documents. Documents that were added earlier answer first."""
         self._documents += documents
 
     async def answer(self, request: Request) -> Answer:
@@ -213,7 +213,7 @@ class Pipeline:
         except StorageFailed as fault:
             answer = status_answer(api_errors.internal_error(str(fault)).status)
         except RecursionError:
-            # What is stored nests less (see ``decoding``): it is the body of this request that was too deep to be looked at.
+            # Stored objects nest less (see ``decoding``): the body of this request is too deep.
             answer = status_answer(api_errors.bad_request("the body of the request exceeded max depth").status)
         except Exception:  # noqa: BLE001 - the last resort: a client gets a Status, the log gets the traceback
             _LOG.exception("%s %s failed", request.method, request.path)
@@ -263,10 +263,10 @@ class Pipeline:
         if resource.deprecation_warning and resource.custom:
             scope.warnings.append(resource.deprecation_warning)
         handler = find_handler(resource, info, request.method)
-        scope.known = True  # only now: anybody may think of any number of subresources
-        if resource.deprecation_warning and not resource.custom:  # said by the route, of which there is none for what cannot be done
+        scope.known = True  # only now: a client may invent any number of subresources
+        if resource.deprecation_warning and not resource.custom:  # upstream's route adds it, and verbs that are not served have no route
             scope.warnings.append(resource.deprecation_warning)
-        # What a connecting subresource answers is its backend's affair.
+        # The backend of a connecting subresource chooses the form of its answer.
         accepted = Accepted() if connecting(info) else self._accepted(request, resource, info)
         if info.verb in _BY_NAME:
             check_name_in_path(info)
@@ -277,7 +277,7 @@ class Pipeline:
         return answer
 
     async def _authorize(self, scope: RequestScope, user: User) -> User:
-        """As whom the request is served."""
+        """Impersonate, wait for a seat, authorize. Returns the user as whom the request is served."""
         request, info, authorizer = scope.request, scope.info, self._services.authorizer
         await authorizer.prepare(user)
         access = access_of(user, info)
@@ -305,13 +305,13 @@ class Pipeline:
 
 
 def _unclear(request: Request) -> Answer:
-    """A path that says ``watch`` or ``proxy`` and not of what, which upstream gives up before anything else is looked at."""
+    """Return upstream's answer to a path that ends after ``watch`` or ``proxy``."""
     url = request.path + (f"?{request.query_string}" if request.query_string else "")
     why = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
     return text(why.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)
 
 
 def _quoted(text: str) -> str:
-    """A warning's text as a quoted string of RFC 9110, without line breaks and other controls, which no header may hold."""
+    """Return the text of a warning as a quoted string (RFC 9110), without line breaks and other control characters."""
     clean = "".join(each if each.isprintable() else " " for each in " ".join(text.splitlines()))
     return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'

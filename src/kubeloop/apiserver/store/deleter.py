@@ -23,7 +23,7 @@ from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-#: Resources with deletions of their own upstream, which check preconditions first.
+#: Resources whose deletion upstream checks preconditions first, in other words.
 _PLAIN_PRECONDITIONS = (NAMESPACES, GroupResource("apiextensions.k8s.io", "customresourcedefinitions"))
 
 ORPHAN = "orphan"
@@ -41,7 +41,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a deletion does: ``obj`` is the object marked, None when nothing is to be written before it goes."""
+    """The steps of a deletion. ``obj`` is the object with its deletion marks; it is written first if ``marked``."""
 
     obj: JSONObject
     marked: bool
@@ -195,7 +195,7 @@ class Deleter:
 
 
 def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteOptions) -> bool:
-    """Whether a deletion has been asked for already that this one does not hasten: nothing changes, and nobody is asked whether it may."""
+    """Return whether an earlier deletion ends at least as soon. This one then changes nothing, and admission does not see it."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp"):
         return False
@@ -209,7 +209,7 @@ def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteOpti
 
 
 def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
-    """Seconds of grace: what was asked for, else the object's own; none for pods that never ran or have ended (pod strategy upstream)."""
+    """Return the grace in seconds: the requested, else the object's; 0 for pods that never ran or have ended (pod strategy upstream)."""
     seconds = default if asked is None else asked
     if seconds < 0:
         seconds = 1
@@ -220,7 +220,7 @@ def grace_of(default: int, asked: int | None, obj: JSONObject) -> int:
 
 
 def finalizers_for(resource: ServedResource, present: list[str], options: DeleteOptions) -> list[str]:
-    """The finalizers with which the garbage collector is told what becomes of dependents."""
+    """Return the finalizers of an object with those by which the garbage collector orphans or deletes dependents."""
     orphan = _orphans(resource, present, options)
     foreground = _foreground(present, options)
     kept = [name for name in present if name not in (ORPHAN, FOREGROUND)]
@@ -248,7 +248,7 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 
 
 def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[str]:
-    """As ``finalizers_for``, but ``orphanDependents: false`` asks for the foreground here."""
+    """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
     if options.orphan_dependents is not None:
         wanted = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
     elif options.propagation_policy is not None:
@@ -259,6 +259,6 @@ def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[st
 
 
 def _raise(metadata: JSONObject) -> None:
-    """A deletion is a change of what is wanted, so the generation grows, for kinds that have one."""
+    """Raise the generation, for kinds that have one: a deletion changes the desired state."""
     if metadata.get("generation"):
         metadata["generation"] += 1

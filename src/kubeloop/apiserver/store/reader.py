@@ -84,7 +84,7 @@ class Selection:
 
 
 _VERSION = "meta.k8s.io/v1"
-#: A token with this revision goes on at the newest one: an inconsistent list, asked for knowingly.
+#: A token with this revision continues at the newest one: an inconsistent list, on request of the client.
 ANY_REVISION = -1
 
 
@@ -101,7 +101,11 @@ class ContinueToken:
 
     @classmethod
     def parse(cls, text: str) -> ContinueToken:
-        """Raises BadRequest for what is no token of this server."""
+        """Decode a continue token.
+
+        Raises:
+            BadRequest: It is no token of this server.
+        """
         tree = _decode(text)
         version, revision, start = tree.get("v") or "", tree.get("rv") or 0, tree.get("start") or ""
         if version != _VERSION:

@@ -1,4 +1,4 @@
-"""Creates and updates: the way of an object from a decoded body into storage.
+"""Creates and updates objects: from a decoded body into storage.
 
 Order, as in k8s.io/apiserver pkg/registry: default, field ownership, admission that mutates, preparation, validation, admission that
 validates, compare-and-write. Updates that met a concurrent write start again.
@@ -36,16 +36,16 @@ from kubeloop.schema.validation import same
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-#: Attempts at a name that ``generateName`` asks for, as upstream's default.
+#: Attempts to generate a free name for ``generateName``, as upstream.
 _NAME_ATTEMPTS = 8
-#: Seconds that an Event is kept unless told (kube-apiserver's --event-ttl).
+#: Seconds after which Events expire by default (kube-apiserver's --event-ttl).
 EVENT_TTL = 3600.0
 _EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``stored`` None: a dry run, or an update that finished a deletion; ``obj`` is then what would be answered."""
+    """The result of a write. ``stored`` is None after a dry run and an update that finished a deletion; ``obj`` is then the answer."""
 
     obj: JSONObject
     stored: StoredObject | None = None
@@ -53,17 +53,22 @@ class Outcome:
 
 
 class WriteAuthorization(Protocol):
-    """Rights that a write needs besides that to its verb. Both methods raise an ApiError to refuse."""
+    """Checks the rights that a write needs besides the right to its verb. Both methods raise an ApiError to reject it."""
 
     def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """After admission changed ``obj``, before it is validated; ``old`` None: it is created."""
+        """Check a write after the mutating admission and before validation. ``old`` None: ``obj`` is created."""
 
     def check_creation(self, write: WriteRequest) -> None:
-        """Before an update creates."""
+        """Check an update that creates the object."""
 
 
 class Writer:
-    """Creates and updates objects of any resource. One for a server; keeps nothing of a request."""
+    """Creates and updates objects of any resource. A server has one; it stores no state of requests.
+
+    Example:
+        >>> outcome = await writer.create(scope.write(name="shop"), namespace)
+        >>> outcome.obj["metadata"]["resourceVersion"]
+    """
 
     def __init__(
         self,
@@ -95,7 +100,7 @@ class Writer:
         self._lease_since = 0.0
 
     async def create(self, write: WriteRequest, obj: JSONObject) -> Outcome:
-        """``obj`` is decoded and conformed; it becomes shared.
+        """Create an object. ``obj`` is decoded and conformed; it becomes shared.
 
         Raises:
             AlreadyExists, Invalid, BadRequest; whatever admission raises.
@@ -131,7 +136,7 @@ class Writer:
         await self.admission.validate(attributes_of(write, "CREATE", obj, None))
         _settle(resource, obj)
         if write.dry_run:
-            # Upstream's storage, which refuses it, is not asked.
+            # A dry run does not reach upstream's storage, which rejects a resourceVersion.
             metadata.update({"resourceVersion": asked_version} if asked_version else {})
         else:
             check_new_version(asked_version)
@@ -148,11 +153,16 @@ class Writer:
         create: Callable[[], JSONObject] | None = None,
         create_always: bool = False,
     ) -> Outcome:
-        """Replace an object by what ``change`` makes of it.
+        """Replace an object by what ``change`` returns for its current state.
 
-        ``status``: only its status counts. ``check_uid``: another uid in the new object is a conflict rather than invalid (PUT).
-        ``retry``: ``change`` is applied to the newer state after a concurrent write (patches), even where updates must name a version.
-        ``create`` makes the object when there is none and the kind may be created by an update; with ``create_always``, whatever the kind.
+        Args:
+            write: The write request.
+            change: Returns the new object.
+            status: Update ``/status``: only the status changes.
+            check_uid: Another uid in the new object is a conflict rather than invalid (PUT).
+            retry: Apply ``change`` again after a concurrent write (patches), even where updates must name a version.
+            create: Returns the object to create if there is none and updates may create the kind; None: NotFound.
+            create_always: Updates may create any kind.
 
         Raises:
             NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
@@ -230,7 +240,7 @@ class Writer:
 
     @staticmethod
     def _check_version(write: WriteRequest, obj: JSONObject, current: StoredObject) -> bool:
-        """Whether the update overwrites whatever is there; sets the version that it replaces."""
+        """Return whether the update is unconditional; set the version that it replaces."""
         metadata = metadata_of(obj)
         given = metadata.get("resourceVersion") or "0"
         number = resource_version_number(given)
@@ -274,7 +284,7 @@ class Writer:
         _settle(resource, obj)
 
     async def _mutate(self, write: WriteRequest, attributes: Attributes, obj: JSONObject) -> None:
-        """Admission that mutates; what it got wrong in metadata is put right, with a Warning."""
+        """Run the mutating admission, then repair metadata that it broke, with a Warning."""
         before = metadata_of(obj).get("managedFields")
         if write.view is None:
             await self.admission.mutate(attributes)
@@ -285,14 +295,14 @@ class Writer:
         keep_readable(metadata, before, write.warnings)
 
     async def _own(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Record who writes ``obj``; ``old`` None: it is created."""
+        """Update ``managedFields`` of ``obj``; ``old`` None: it is created."""
         scope = self.owners.scope(write.resource, write.subresource)
         live = scope.empty if old is None else old
         with as_sent(obj, write.sent):
             try:
                 await self.objects.settled(write.resource, lambda: self.owners.updated(scope, live, obj, write.manager))
             except ApiError:
-                # A webhook did not convert what others own in another version: upstream writes all the same, and forgets who owned what.
+                # A webhook failed to convert fields of other managers: upstream writes nevertheless, without managedFields.
                 metadata_of(obj).pop("managedFields", None)
 
     async def _replace(self, write: WriteRequest, obj: JSONObject, current: StoredObject) -> Outcome:
@@ -307,7 +317,7 @@ class Writer:
                 obj["metadata"]["managedFields"] = owned
             if keep_times(current.obj, obj, lambda: obj == current.obj and is_stored()):
                 return True
-            # What is stored is what was read, but for kinds that change on the way: then only the stored form tells.
+            # Objects of most kinds are stored as they were read; of kinds that are converted only the stored form shows a change.
             return (obj == current.obj or not self.objects.is_plain(resource)) and is_stored()
 
         if await self.objects.settled(resource, is_unchanged):
@@ -324,7 +334,7 @@ class Writer:
         return Outcome(stored.obj, stored)
 
     async def _event_lease(self, resource: ServedResource) -> int:
-        """A lease shared by the Events of a minute, so that each of them costs no timer; 0 for other kinds."""
+        """Return a lease that the Events of a minute share, so that none needs a timer; 0 for other kinds."""
         if resource.gvr.group_resource not in _EVENTS:
             return 0
         now = self.clock.now()
@@ -335,17 +345,17 @@ class Writer:
 
 
 def _with_link(outcome: Outcome, link: str) -> Outcome:
-    """Only on its way to storage does an object lose a ``selfLink`` that the request gave it, and a dry run does not go there."""
+    """Return an outcome with ``selfLink``: storage removes it, but a dry run does not reach storage."""
     return Outcome({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
 
 
 def _is_stored(encoded: bytes, stored: bytes) -> bool:
-    """Whether an update changes nothing: the same document, in whatever order of fields (which leaves its length)."""
+    """Return whether an update changes nothing: the documents are equal up to the order of fields, which leaves the length."""
     return encoded == stored or (len(encoded) == len(stored) and same(decode(encoded), decode(stored)))
 
 
 def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
-    """A custom object must say that it is what the path says; built-in ones were checked while they were decoded."""
+    """Return errors of a custom object whose kind is not that of the path. Decoding checks built-in objects."""
     errors = []
     if resource.custom:
         if obj.get("kind") != resource.kind:
@@ -356,19 +366,19 @@ def kind_errors(resource: ServedResource, obj: JSONObject) -> list[FieldError]:
 
 
 def _settle(resource: ServedResource, obj: JSONObject) -> None:
-    """What admission or an apply put into a custom object goes through its schema once more, as upstream does before it stores it."""
+    """Prune a custom object by its schema once more, as upstream before it stores it: admission or an apply may have added fields."""
     if resource.custom:
         resource.strategy.conform(obj)
 
 
 def _said_kind(resource: ServedResource, obj: JSONObject) -> GroupKind:
-    """Of an object that fails validation: a custom one may say that it is of another group."""
+    """Return the kind for the error of an object that fails validation: a custom object may name another group."""
     group = str(obj.get("apiVersion", "")).rpartition("/")[0] if resource.custom else resource.stored_group
     return GroupKind(group, obj.get("kind", ""))
 
 
 def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
-    """``obj``, which an update creates: upstream reads its version there, and lets it go unless nothing is written."""
+    """Return an object that an update creates, without its resourceVersion; a dry run leaves it, as upstream."""
     given = metadata_of(obj).get("resourceVersion") or "0"
     if resource_version_number(given) is None:
         raise api_errors.internal(parse_uint_fault(given))
@@ -378,15 +388,15 @@ def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
 
 
 def check_new_version(given: str) -> None:
-    """Raises InternalError, as upstream's storage does, when a new object names a resourceVersion; one that is no number is none."""
+    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores one that is no number."""
     if given and resource_version_number(given):
         raise api_errors.internal("resourceVersion should not be set on objects to be created")
 
 
 def ends_deletion(resource: ServedResource, obj: JSONObject) -> bool:
-    """Whether an update leaves nothing that holds back an object whose deletion was asked for."""
+    """Return whether an update removes the last finalizer of an object that is being deleted."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return False
-    # A namespace is held by finalizers of its own, in its spec.
+    # A namespace also has finalizers in its spec.
     return not (resource.gvr.group_resource == GroupResource("", "namespaces") and (obj.get("spec") or {}).get("finalizers"))
