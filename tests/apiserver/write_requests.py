@@ -11,7 +11,7 @@ from kubeloop.apiserver.request.users import User
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.schema import TypeSchema
 
-_RESOURCE = ServedResource(
+RESOURCE = ServedResource(
     gvr=GroupVersionResource("example.com", "v1", "things"),
     kind="Thing",
     singular="thing",
@@ -24,4 +24,4 @@ _RESOURCE = ServedResource(
 
 def write_request(*, namespace: str = "", subresource: str = "", sent: Any = None) -> WriteRequest:
     """Return a write request of a user without a name for a resource that nothing serves."""
-    return WriteRequest(_RESOURCE, namespace, "", User(""), subresource, sent=sent)
+    return WriteRequest(RESOURCE, namespace, "", User(""), subresource, sent=sent)
