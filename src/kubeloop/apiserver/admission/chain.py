@@ -35,11 +35,11 @@ class AdmissionMetrics:
 
     def step(self, operation: str, step: str, seconds: float, *, rejected: bool) -> None:
         key = (operation, "true" if rejected else "false", step)
-        found = self.steps.get(key)
-        if found is None:
-            found = self.steps[key] = Histogram(_SECONDS)
-        found.counts[bisect_left(_SECONDS, seconds)] += 1
-        found.sum += seconds
+        histogram = self.steps.get(key)
+        if histogram is None:
+            histogram = self.steps[key] = Histogram(_SECONDS)
+        histogram.counts[bisect_left(_SECONDS, seconds)] += 1
+        histogram.sum += seconds
 
 
 @dataclass(slots=True)
@@ -163,14 +163,14 @@ class Admission:
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self.plugins = list(plugins)
         self.metrics = AdmissionMetrics()
-        self._concerned: dict[GroupVersionResource, list[Plugin]] = {}
+        self._by_resource: dict[GroupVersionResource, list[Plugin]] = {}
 
     async def mutate(self, attributes: Attributes) -> None:
         with self._measured(attributes, "admit"):
             await self._mutate(attributes)
 
     async def _mutate(self, attributes: Attributes) -> None:
-        plugins = self.asked(attributes.resource)
+        plugins = self.plugins_for(attributes.resource)
         for plugin in plugins:
             await plugin.mutate(attributes)
         if attributes.reinvocation.wanted:
@@ -191,7 +191,7 @@ class Admission:
         """``view``: as in ``mutate_view``."""
         shown = attributes if view is None else _viewed(attributes, view)
         with self._measured(attributes, "validate"):
-            for plugin in self.asked(attributes.resource):
+            for plugin in self.plugins_for(attributes.resource):
                 await plugin.validate(shown)
 
     @contextmanager
@@ -203,17 +203,17 @@ class Admission:
         finally:
             self.metrics.step(attributes.operation, step, time.perf_counter() - began, rejected=rejected)
 
-    def asked(self, resource: ServedResource) -> list[Plugin]:
+    def plugins_for(self, resource: ServedResource) -> list[Plugin]:
         """Return the plug-ins for writes of a resource, in order."""
         gvr = resource.gvr
-        found = self._concerned.get(gvr)
-        if found is None:
-            if len(self._concerned) >= _MOST_KEPT:
-                self._concerned.clear()
+        plugins = self._by_resource.get(gvr)
+        if plugins is None:
+            if len(self._by_resource) >= _MOST_KEPT:
+                self._by_resource.clear()
             name = gvr.group_resource
-            found = [one for one in self.plugins if not isinstance(one, Selective) or name in one.resources]
-            self._concerned[gvr] = found
-        return found
+            plugins = [one for one in self.plugins if not isinstance(one, Selective) or name in one.resources]
+            self._by_resource[gvr] = plugins
+        return plugins
 
 
 def _viewed(attributes: Attributes, view: View) -> Attributes:

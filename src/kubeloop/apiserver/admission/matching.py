@@ -73,11 +73,11 @@ class Matcher:
         if self._registry.revision != self._revision:
             self._equivalents.clear()
             self._revision = self._registry.revision
-        found = self._equivalents.get(resource.gvr)
-        if found is None:
+        equivalents = self._equivalents.get(resource.gvr)
+        if equivalents is None:
             same = (one for one in self._registry if one.served and one.storage_prefix == resource.storage_prefix)
-            found = self._equivalents[resource.gvr] = [one for one in same if one.gvr != resource.gvr]
-        return found
+            equivalents = self._equivalents[resource.gvr] = [one for one in same if one.gvr != resource.gvr]
+        return equivalents
 
     async def matches_namespace(self, selector: Selector, attributes: Attributes) -> bool:
         """Return whether a namespace selector matches the write.
@@ -94,17 +94,17 @@ class Matcher:
         name = attributes.namespace or attributes.name
         resource = self._registry.get(_NAMESPACES)
         assert resource is not None
-        found = await self._objects.get(resource, "", name)
-        if found is None:
+        namespace = await self._objects.get(resource, "", name)
+        if namespace is None:
             raise api_errors.not_found(NAMESPACES, name)
-        return selector.matches(found.obj["metadata"].get("labels"))
+        return selector.matches(namespace.obj["metadata"].get("labels"))
 
 
 def matches_object(selector: Selector, attributes: Attributes) -> bool:
     if selector.everything:
         return True
-    found = (attributes.obj, attributes.old)
-    return any(one is not None and selector.matches((one.get("metadata") or {}).get("labels")) for one in found)
+    objects = (attributes.obj, attributes.old)
+    return any(one is not None and selector.matches((one.get("metadata") or {}).get("labels")) for one in objects)
 
 
 def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
@@ -123,8 +123,8 @@ def _names_object(rule: JSONObject, name: str) -> bool:
     return not names or name in names
 
 
-def _named(given: Any, wanted: str) -> bool:
-    return any(one in ("*", wanted) for one in given or ())
+def _named(given: Any, value: str) -> bool:
+    return any(one in ("*", value) for one in given or ())
 
 
 def _in_scope(scope: str, attributes: Attributes, resource: GroupVersionResource) -> bool:

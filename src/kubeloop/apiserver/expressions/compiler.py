@@ -76,17 +76,17 @@ ADMISSION_FIELDS: Final = {
 
 def admission_variables(*, params: bool = False, authorizer: bool = True) -> dict[str, Type]:
     """Return the types of the variables by name. ``params``: for policies that have a parameter kind."""
-    found = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
+    variables = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
     if params:
-        found["params"] = types.DYN
+        variables["params"] = types.DYN
     if authorizer:
-        found["authorizer"] = types.AUTHORIZER
-        found["authorizer.requestResource"] = types.RESOURCE_CHECK
-    return found
+        variables["authorizer"] = types.AUTHORIZER
+        variables["authorizer.requestResource"] = types.RESOURCE_CHECK
+    return variables
 
 
 #: The result types that an expression may have; None: any.
-Wanted = tuple[Type, ...] | None
+ResultTypes = tuple[Type, ...] | None
 
 CONDITION: Final = (types.BOOL,)
 MESSAGE: Final = (types.STRING,)
@@ -120,20 +120,20 @@ class Compiler:
         self._known: dict[str, Type] | None = {} if variables else None
 
     def variable(self, name: str, expression: str) -> Compiled:
-        found = self.expression(expression, None)
+        compiled = self.expression(expression, None)
         if self._known is not None:
-            self._known[name] = _kept(None if found.program is None else found.program.result)
-        return found
+            self._known[name] = _kept(None if compiled.program is None else compiled.program.result)
+        return compiled
 
-    def expression(self, expression: str, wanted: Wanted, *, authorizer: bool = True, variables: bool = True) -> Compiled:
+    def expression(self, expression: str, result_types: ResultTypes, *, authorizer: bool = True, variables: bool = True) -> Compiled:
         """Compile an expression. ``variables`` False: it does not see the variables."""
-        return _compiled(expression, self._environment(authorizer=authorizer, variables=variables), wanted)
+        return _compiled(expression, self._environment(authorizer=authorizer, variables=variables), result_types)
 
-    def change(self, expression: str, wanted: Wanted) -> Compiled:
+    def change(self, expression: str, result_types: ResultTypes) -> Compiled:
         """Compile an expression that constructs objects or operations of a patch."""
         plain = self._environment()
         changing = Environment(plain.variables, plain.fields, messages=patch_messages, functions=PATCH_FUNCTIONS)
-        return _compiled(expression, changing, wanted)
+        return _compiled(expression, changing, result_types)
 
     def _environment(self, *, authorizer: bool = True, variables: bool = True) -> Environment:
         found = admission_variables(params=self._params, authorizer=authorizer)
@@ -150,25 +150,25 @@ def _kept(result: Type | None) -> Type:
     return types.DYN
 
 
-def _compiled(expression: str, environment: Environment, wanted: Wanted) -> Compiled:
+def _compiled(expression: str, environment: Environment, result_types: ResultTypes) -> Compiled:
     try:
         program = compile_expression(expression, environment)
     except InstantiationError as fault:
-        if wanted is not None and fault.result not in [one.kind for one in wanted]:
-            return Compiled(expression, fault=_misfit(wanted, fault.result))
+        if result_types is not None and fault.result not in [one.kind for one in result_types]:
+            return Compiled(expression, fault=_misfit(result_types, fault.result))
         return Compiled(expression, fault=f"program instantiation failed: {fault}", internal=True)
     except CompileError as fault:
         return Compiled(expression, fault=f"compilation failed: {fault}")
-    if wanted is not None and program.result not in wanted:
-        return Compiled(expression, fault=_misfit(wanted, str(program.result)))
+    if result_types is not None and program.result not in result_types:
+        return Compiled(expression, fault=_misfit(result_types, str(program.result)))
     return Compiled(expression, program)
 
 
-def _misfit(wanted: tuple[Type, ...], found: str) -> str:
-    names = [_name(one) for one in wanted]
+def _misfit(result_types: tuple[Type, ...], result_type: str) -> str:
+    names = [_name(one) for one in result_types]
     if len(names) == 1:
-        return f"must evaluate to {names[0]} but got {found}"
-    return f"must evaluate to one of [{' '.join(names)}] but got {found}"
+        return f"must evaluate to {names[0]} but got {result_type}"
+    return f"must evaluate to one of [{' '.join(names)}] but got {result_type}"
 
 
 def _name(of: Type) -> str:

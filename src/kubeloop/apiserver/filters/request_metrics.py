@@ -70,10 +70,10 @@ class RequestMetrics:
             )
         else:
             key = (request.method if request.method in _METHODS else "other", _path(info.path))
-        found = self._series.get(key)
-        if found is None:
-            found = self._series[key] = Series(_labels(scope, applied=applied), dry_run)
-        return found
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = Series(_labels(scope, applied=applied), dry_run)
+        return series
 
     def ended(self, series: Series, status: int, seconds: float, size: int | None) -> None:
         """``size`` None: it was a stream."""

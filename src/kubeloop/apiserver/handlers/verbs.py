@@ -33,8 +33,8 @@ from kubeloop.types import JSONObject
 
 async def get(scope: RequestScope) -> Answer:
     version = scope.request.parameter("resourceVersion")
-    found = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name, version)
-    return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, found.obj, stored=found)
+    stored = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name, version)
+    return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, stored.obj, stored=stored)
 
 
 async def list_(scope: RequestScope) -> Answer:

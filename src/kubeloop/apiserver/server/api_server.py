@@ -163,7 +163,7 @@ class ApiServer:
         self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization, reach)
         self._policies = Policies(self.registry, self.objects, self.cache, self.authorization)
         mutating, validating = self._webhooks.plugins
-        means = PluginInitializer(
+        initializer = PluginInitializer(
             registry=self.registry,
             objects=self.objects,
             cache=self.cache,
@@ -179,7 +179,7 @@ class ApiServer:
             },
             checks=(ParamAuthorization(self.registry, self.objects, self.authorization),),
         )
-        self.admission = Admission(plugins(means, self.options.admission))
+        self.admission = Admission(plugins(initializer, self.options.admission))
         escalation = EscalationCheck(self.authorization, self.authorization.roles)
         owners = Owners(self.registry, clock)
         self.writer = Writer(self.objects, self.admission, owners, clock, escalation, self.options.event_ttl)

@@ -53,30 +53,30 @@ def is_left_alone(existing: JSONObject) -> bool:
     return (existing["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false"
 
 
-def binds_other(existing: JSONObject, wanted: JSONObject) -> bool:
+def binds_other(existing: JSONObject, default: JSONObject) -> bool:
     """Return whether a binding has another role than the default: it must be replaced, because ``roleRef`` is immutable."""
-    return bool(existing.get("roleRef") != wanted.get("roleRef"))
+    return bool(existing.get("roleRef") != default.get("roleRef"))
 
 
-def reconciled(existing: JSONObject, wanted: JSONObject) -> JSONObject:
-    """Return a copy of ``existing`` with the parts of ``wanted`` that it lacks; an equal object if it lacks none."""
-    found = copy.deepcopy(existing)
+def reconciled(existing: JSONObject, default: JSONObject) -> JSONObject:
+    """Return a copy of ``existing`` with the parts of ``default`` that it lacks; an equal object if it lacks none."""
+    result = copy.deepcopy(existing)
     for name in ("annotations", "labels"):
-        merged = {**(wanted["metadata"].get(name) or {}), **(found["metadata"].get(name) or {})}
+        merged = {**(default["metadata"].get(name) or {}), **(result["metadata"].get(name) or {})}
         if merged:
-            found["metadata"][name] = merged
-    if "roleRef" in wanted:
-        _add(found, "subjects", [one for one in wanted.get("subjects") or () if one not in (existing.get("subjects") or ())])
-        return found
-    rights = lacking(existing.get("rules") or (), wanted.get("rules") or ())
-    _add(found, "rules", [right.as_rule() for right in rights])
-    selectors = _selectors(wanted)
+            result["metadata"][name] = merged
+    if "roleRef" in default:
+        _add(result, "subjects", [one for one in default.get("subjects") or () if one not in (existing.get("subjects") or ())])
+        return result
+    rights = lacking(existing.get("rules") or (), default.get("rules") or ())
+    _add(result, "rules", [right.as_rule() for right in rights])
+    selectors = _selectors(default)
     if not selectors:
-        found.pop("aggregationRule", None)
+        result.pop("aggregationRule", None)
     elif any(one not in _selectors(existing) for one in selectors):
         lacks = [one for one in selectors if one not in _selectors(existing)]
-        found["aggregationRule"] = {"clusterRoleSelectors": [*_selectors(existing), *lacks]}
-    return found
+        result["aggregationRule"] = {"clusterRoleSelectors": [*_selectors(existing), *lacks]}
+    return result
 
 
 def _add(obj: JSONObject, name: str, more: list[JSONObject]) -> None:
@@ -140,26 +140,26 @@ def _objects(registry: Registry, now: str, service_cidr: str) -> Iterator[tuple[
 
 
 async def _create_or_replace(objects: Objects, owners: Owners, resource: ServedResource, obj: JSONObject) -> None:
-    wanted = copy.deepcopy(obj) if resource.gvr.group == roles.GROUP else None
+    default = copy.deepcopy(obj) if resource.gvr.group == roles.GROUP else None
     try:
         await objects.write(resource, _owned(owners, resource, obj), expected=0)
     except PreconditionFailed:
-        if wanted is not None:
-            await _reconcile(objects, owners, resource, wanted)
+        if default is not None:
+            await _reconcile(objects, owners, resource, default)
 
 
-async def _reconcile(objects: Objects, owners: Owners, resource: ServedResource, wanted: JSONObject) -> None:
-    found = await objects.get(resource, wanted["metadata"].get("namespace", ""), wanted["metadata"]["name"])
-    if found is None or is_left_alone(found.obj):
+async def _reconcile(objects: Objects, owners: Owners, resource: ServedResource, default: JSONObject) -> None:
+    current = await objects.get(resource, default["metadata"].get("namespace", ""), default["metadata"]["name"])
+    if current is None or is_left_alone(current.obj):
         return
-    if binds_other(found.obj, wanted):
-        await objects.remove(found)
-        await objects.write(resource, _owned(owners, resource, wanted), expected=0)
+    if binds_other(current.obj, default):
+        await objects.remove(current)
+        await objects.write(resource, _owned(owners, resource, default), expected=0)
         return
-    role = reconciled(found.obj, wanted)
-    if role != found.obj:
-        owners.updated(owners.scope(resource, ""), found.obj, role, SERVER)
-        await objects.write(resource, role, expected=found.revision)
+    role = reconciled(current.obj, default)
+    if role != current.obj:
+        owners.updated(owners.scope(resource, ""), current.obj, role, SERVER)
+        await objects.write(resource, role, expected=current.revision)
 
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
@@ -252,16 +252,16 @@ async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> 
 
 async def _write(resource: ServedResource, writer: Writer, obj: JSONObject) -> None:
     objects: Objects = writer.objects
-    found = await objects.get(resource, "default", "kubernetes")
-    if found is None:
+    current = await objects.get(resource, "default", "kubernetes")
+    if current is None:
         fill_new(obj["metadata"], writer.clock.wall())
         scope = writer.owners.scope(resource, "")
         writer.owners.updated(scope, scope.empty, obj, SERVER)
     else:  # of an earlier run: the same object, at another port
-        obj["metadata"] = dict(found.obj["metadata"])
-        if obj == found.obj:
+        obj["metadata"] = dict(current.obj["metadata"])
+        if obj == current.obj:
             return
     try:
-        await objects.write(resource, obj, expected=found.revision if found else 0)
+        await objects.write(resource, obj, expected=current.revision if current else 0)
     except PreconditionFailed:
         return  # another writer was faster

@@ -91,15 +91,15 @@ def parse_duration(text: str) -> float:
         return 0.0
     total, at = 0.0, 0
     while at < len(rest) or not at:
-        found = _AMOUNT.match(rest, at)
-        if not found:
+        match = _AMOUNT.match(rest, at)
+        if not match:
             raise ValueError(f"time: invalid duration {go_quoted(text)}")
-        amount, unit = found.groups()
+        amount, unit = match.groups()
         if not unit:
             raise ValueError(f"time: missing unit in duration {go_quoted(text)}")
         if unit not in _SECONDS:
             raise ValueError(f"time: unknown unit {go_quoted(unit)} in duration {go_quoted(text)}")
-        total, at = total + float(amount) * _SECONDS[unit], found.end()
+        total, at = total + float(amount) * _SECONDS[unit], match.end()
     return -total if text.startswith("-") else total
 
 
@@ -281,10 +281,10 @@ class Pipeline:
         request, info, authorizer = scope.request, scope.info, self._services.authorizer
         await authorizer.prepare(user)
         access = access_of(user, info)
-        wanted = impersonated(request)
+        impersonation = impersonated(request)
         try:
-            if wanted is not None:
-                user, scope.impersonation_constraint = self._impersonation.judge(access, wanted)
+            if impersonation is not None:
+                user, scope.impersonation_constraint = self._impersonation.judge(access, impersonation)
                 scope.impersonated = user
                 await authorizer.prepare(user)
                 access = structs.replace(access, user=user)

@@ -106,12 +106,12 @@ class Deleter:
         """Raises Conflict where another object, or another version of it, is meant."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
-            for what, given, own in (
+            for field, given, own in (
                 ("UID", options.uid, metadata["uid"]),
                 ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
             ):
                 if given is not None and given != own:
-                    why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {own}"
+                    why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {own}"
                     raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
             return
         why = ""
@@ -250,12 +250,15 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 def _namespace_finalizers(present: list[str], options: DeleteOptions) -> list[str]:
     """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
     if options.orphan_dependents is not None:
-        wanted = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
+        finalizers = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
     elif options.propagation_policy is not None:
-        wanted = {ORPHAN: options.propagation_policy == "Orphan", FOREGROUND: options.propagation_policy == "Foreground"}
+        finalizers = {ORPHAN: options.propagation_policy == "Orphan", FOREGROUND: options.propagation_policy == "Foreground"}
     else:
         return present
-    return [*(name for name in present if wanted.get(name, True)), *(name for name in wanted if wanted[name] and name not in present)]
+    return [
+        *(name for name in present if finalizers.get(name, True)),
+        *(name for name in finalizers if finalizers[name] and name not in present),
+    ]
 
 
 def _raise(metadata: JSONObject) -> None:

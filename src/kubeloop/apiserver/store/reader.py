@@ -182,10 +182,10 @@ class Reader:
             if number is None:
                 raise api_errors.internal(invalid_version(resource_version))
             await self.at_least(number)
-        found = await self._objects.get(resource, namespace, name)
-        if found is None:
+        stored = await self._objects.get(resource, namespace, name)
+        if stored is None:
             raise api_errors.not_found(resource.gvr.group_resource, name)
-        return found
+        return stored
 
     async def at_least(self, revision: int) -> None:
         """Return when ``revision`` exists.
@@ -230,13 +230,13 @@ class Reader:
         items: list[KeyValue] = []
         step = limit
         while True:
-            found = await self._range(prefix, start, end, revision, step, continued=continued)
-            revision = found.revision
-            items += self._selected(resource, await self._objects.presented(resource, found.items), selection)
+            page = await self._range(prefix, start, end, revision, step, continued=continued)
+            revision = page.revision
+            items += self._selected(resource, await self._objects.presented(resource, page.items), selection)
             # With a selection a wider step may reach the end with more than was asked for.
-            if not found.more and (not limit or len(items) <= limit):
+            if not page.more and (not limit or len(items) <= limit):
                 return Page(items, revision)
-            start = found.items[-1].key + "\0"
+            start = page.items[-1].key + "\0"
             if len(items) >= limit:
                 break
             step = min(max(step * 2, 500), 10_000)
@@ -244,7 +244,7 @@ class Reader:
             items = items[:limit]
             start = items[-1].key + "\0"
         token = ContinueToken("/" + start[len(prefix) :], revision)
-        remaining = found.total - len(found.items) if selection.everything else None
+        remaining = page.total - len(page.items) if selection.everything else None
         return Page(items, revision, str(token), remaining)
 
     async def _range(self, prefix: str, start: str, end: str, revision: int, limit: int, *, continued: bool) -> Range:

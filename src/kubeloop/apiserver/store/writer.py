@@ -231,9 +231,9 @@ class Writer:
     def _check_uid(write: WriteRequest, obj: JSONObject, current: StoredObject) -> None:
         given, uid = metadata_of(obj).get("uid"), current.obj["metadata"]["uid"]
         if given and given != uid:
-            where = write.resource.upstream_key(write.namespace, write.name, dry_run=write.dry_run)
+            key = write.resource.upstream_key(write.namespace, write.name, dry_run=write.dry_run)
             why = (
-                f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
                 f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
             )
             raise api_errors.conflict(write.resource.gvr.group_resource, write.name, why)
