@@ -36,7 +36,7 @@ PROBER: Final = User("system:kube-aggregator", (MASTERS,))
 READER: Final = User("system:kube-aggregator")
 OPENAPI_READER: Final = User("system:aggregator")
 
-#: Seconds for each of its own requests.
+#: Timeout in seconds of requests of the server itself.
 TIMEOUT: Final = 5.0
 #: Bytes of an answer to one of them: discovery or OpenAPI of a whole server.
 _MOST_ANSWERED: Final = 32 << 20

@@ -208,7 +208,7 @@ async def _rules(scope: RequestScope) -> Answer:
     status: JSONObject = {"resourceRules": found.resources, "nonResourceRules": found.paths, "incomplete": found.incomplete}
     if found.error:
         status["evaluationError"] = found.error
-    # Upstream answers with a review of its own making: of the one that was sent nothing is left.
+    # Upstream answers with a new review, without fields of the one that was sent.
     answer = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
     return answer_review(scope, answer)
 

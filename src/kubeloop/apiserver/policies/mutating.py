@@ -39,7 +39,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Mutations:
-    """What a mutating policy has of its own."""
+    """The part of a policy that only mutating policies have."""
 
     each: tuple[Mutation, ...]
     reinvoked: bool

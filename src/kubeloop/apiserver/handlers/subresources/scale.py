@@ -113,7 +113,7 @@ async def _apply(scope: RequestScope) -> Answer:
 
 
 class _ReplicaOwners:
-    """Field management of a Scale, which has no managedFields of its own: they are those of the object that own its replicas."""
+    """Field management of a Scale. Its managedFields are the entries of the scaled object that own the replicas."""
 
     def __init__(self, scope: RequestScope, manager: str) -> None:
         self._resource = scope.resource
